@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 
 import cupy
@@ -29,6 +27,7 @@ from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.lattice.geometry import EVEN, Lattice
+from workflows.benchmarks.many_gpus import part
 
 BLOCK = 16
 RHO, STEPS = 0.1, 5
@@ -107,18 +106,6 @@ def wall_seconds(work: Callable[[], object]) -> float:
     work()
     cupy.cuda.get_current_stream().synchronize()
     return time.perf_counter() - began
-
-
-@contextmanager
-def part(name: str) -> Iterator[None]:
-    """Print how long a part took, or what went wrong in it."""
-    began = time.perf_counter()
-    try:
-        yield
-    except Exception:
-        print(f"FAILED {name}:\n{traceback.format_exc(limit=8)}", flush=True)
-    else:
-        print(f"[{name}: {time.perf_counter() - began:.1f} s]", flush=True)
 
 
 def main() -> None:

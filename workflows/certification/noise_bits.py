@@ -9,9 +9,9 @@ import numpy as np
 
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 from stages.lqcd.kernels.noise import roots_of
-from stages.lqcd.kernels.philox import philox4x32
+from stages.lqcd.kernels.philox import philox4x32, philox_key
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.noise.vectors import noise_key, noise_vectors
+from stages.lqcd.noise.vectors import noise_vectors
 from workflows.certification.check import Check, Device, measured
 
 KNOWN_ANSWERS = (
@@ -66,7 +66,7 @@ def _other_roots(kind: str, device: Device) -> int:
     vectors = as_numpy(noise_vectors(LATTICE, EVEN, LABEL, SEED, INDICES, kind, xp=device.xp))
     zero = np.zeros_like(site)
     for position, index in enumerate(INDICES):
-        words = philox4x32((site, zero, zero, zero + np.uint64(index)), noise_key(SEED, LABEL))
+        words = philox4x32((site, zero, zero, zero + np.uint64(index)), philox_key(SEED, LABEL))
         chosen = np.stack([word >> np.uint64(32 - BITS[kind]) for word in words[:3]], axis=1)
         wrong += int((vectors[:, :, position] != roots[chosen.astype(int)]).sum())
     return wrong

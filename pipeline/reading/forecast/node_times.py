@@ -65,7 +65,7 @@ class NodeTimes:
 
         What transient inputs take is shared by the nodes that they are made for, by numbers of chunks.
         """
-        shares = {part: self._share(part, name) for part in (name, *transient_inputs(self.nodes[name]))}
+        shares = {part: self._share(part, name) for part in (name, *_transient_names(self.nodes[name]))}
         parts = [Estimate(share * self._spent[part], self._sigmas[part]) for part, share in shares.items()]
         beside = Estimate(self.counts[name] * self._beside(name), BESIDE)
         regimes = reduce(Regimes.plus, (self._worked[part].times(share) for part, share in shares.items()))
@@ -97,16 +97,16 @@ class NodeTimes:
         """Share of a part that is a consumer's: all of its own, of a transient input by numbers of chunks."""
         if part == consumer:
             return 1.0
-        users = {name for name in self.counts if part in transient_inputs(self.nodes[name])}
+        users = {name for name in self.counts if part in _transient_names(self.nodes[name])}
         return self.counts[consumer] / sum(self.counts[name] for name in users)
 
 
-def transient_inputs(node: Node) -> list[str]:
+def _transient_names(node: Node) -> list[str]:
     """Names of a node's transient inputs, those of inputs among them."""
     names: list[str] = []
     for source in node.inputs:
         if source.stage.transient:
-            names += [source.name, *transient_inputs(source)]
+            names += [source.name, *_transient_names(source)]
     return list(dict.fromkeys(names))
 
 
@@ -115,7 +115,7 @@ def _backends(nodes: Mapping[str, Node], cluster: str) -> dict[str, str]:
     consumers: dict[str, str] = {}
     for node in nodes.values():
         if not node.stage.transient:
-            for name in transient_inputs(node):
+            for name in _transient_names(node):
                 consumers[name] = max(consumers.get(name, "cpu"), node.stage.backend(cluster))
     return {
         name: consumers.get(name, "cpu")

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.kernels.noise import roots_of, table_bits
-from stages.lqcd.kernels.philox import philox4x32
-from stages.lqcd.noise.vectors import noise_key
+from stages.lqcd.kernels.philox import philox4x32, philox_key
 
 KINDS = ("z2", "z4", "u1")
 
@@ -36,7 +35,7 @@ def laph_noise(
     )
     constant = np.zeros_like(time)
     counter = (vector, time, constant, constant + np.uint64(index))
-    words = np.stack(philox4x32(counter, noise_key(seed, f"{label}\0laph")), axis=1)
+    words = np.stack(philox4x32(counter, philox_key(seed, f"{label}\0laph")), axis=1)
     table = roots_of(kind)
     return table[words >> np.uint64(32 - table_bits(table))]
 

@@ -156,7 +156,7 @@ class BlockLanczos(Lanczos):
 
 
 class _Run:
-    """One run, in the numbering of steps above; kept: columns that a restart keeps."""
+    """One run, in the numbering of steps above; restart_columns: those that a restart keeps."""
 
     def __init__(
         self, method: BlockLanczos, A: LinearOperator, xp: Any, size: int, checkpoint: RestartStore | None

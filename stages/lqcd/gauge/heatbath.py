@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from types import ModuleType
 
@@ -12,6 +11,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels import heatbath
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import empty_field, repeat
+from stages.lqcd.kernels.philox import philox_key
 from stages.lqcd.lattice.geometry import Lattice
 
 HOT_START = 2**32 - 1
@@ -51,7 +51,7 @@ def thermalised(
             "sweeps must be at least 1 and overrelaxation at least 0, "
             f"got sweeps = {sweeps}, overrelaxation = {overrelaxation}"
         )
-    key = _key(seed, label)
+    key = philox_key(seed, label)  # noise has other counters: seed and label may be the same
     links = empty_field((4, 2, lattice.half_volume, 3, 3), complex, xp)
     repeat(links.reshape(-1, 3, 3), to_device_like(np.eye(3), links))
     heatbath.heat_bath(links, lattice, 0.0, key, HOT_START)
@@ -62,12 +62,3 @@ def thermalised(
         if progress:
             progress(sweep + 1, sweeps)
     return links
-
-
-def _key(seed: int, label: str) -> tuple[int, int]:
-    """Two 32-bit words: the first 64 bits of SHA-256 of seed and label, as for the noise vectors.
-
-    The heat bath's counters are none of theirs, so that seed and label may be the same.
-    """
-    number = int.from_bytes(hashlib.sha256(f"{seed}\0{label}".encode()).digest()[:8], "little")
-    return number & 0xFFFFFFFF, number >> 32

@@ -8,6 +8,8 @@ xored.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from stages.lqcd.kernels.dispatch import Array
@@ -19,6 +21,15 @@ LOW = np.uint64(0xFFFFFFFF)
 WORD = np.uint64(32)
 
 Words = tuple[Array, Array, Array, Array]
+
+
+def philox_key(seed: int, label: str) -> tuple[int, int]:
+    """The key of a configuration: two 32-bit integers, of the seed and the configuration's label.
+
+    The first 64 bits of SHA-256 of ``f"{seed}\\0{label}"``, little endian.
+    """
+    number = int.from_bytes(hashlib.sha256(f"{seed}\0{label}".encode()).digest()[:8], "little")
+    return number & 0xFFFFFFFF, number >> 32
 
 
 def philox4x32(counter: Words, key: tuple[int, int]) -> Words:

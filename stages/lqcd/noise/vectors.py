@@ -2,16 +2,15 @@
 
 A function of (seed, configuration label, noise index, global site, component) and nothing else.
 
-The key of the generator is the first 64 bits of SHA-256 of ``f"{seed}\\0{label}"`` (little endian), its
-counter is (site low 32 bits, site high 32 bits, component // 4, noise index), and component c takes word
-c % 4. `site` is the global lexicographic number, so that neither the layout of the field, nor the chunk of
-noise vectors, nor the number of workers can alter a value. Every kind has <eta> = 0 and <eta(x) eta(y)^*> =
-delta_xy, Z2, Z4 and U(1) even |eta| = 1.
+The key of the generator is that of seed and label (`stages.lqcd.kernels.philox.philox_key`), its counter is
+(site low 32 bits, site high 32 bits, component // 4, noise index), and component c takes word c % 4. `site`
+is the global lexicographic number, so that neither the layout of the field, nor the chunk of noise vectors,
+nor the number of workers can alter a value. Every kind has <eta> = 0 and <eta(x) eta(y)^*> = delta_xy, Z2, Z4
+and U(1) even |eta| = 1.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -23,6 +22,7 @@ from numpy.typing import DTypeLike
 from stages.errors import InputError
 from stages.lqcd.kernels import noise
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.philox import philox_key
 from stages.lqcd.lattice.geometry import Lattice
 
 COLOURS = 3
@@ -40,12 +40,6 @@ class Noise:
     seed: int
     kind: str = field(metadata={"key": "noise"})
     dilution: Mapping[str, Any] = field(default_factory=dict)
-
-
-def noise_key(seed: int, label: str) -> tuple[int, int]:
-    """The Philox key of a configuration: two 32-bit integers from the seed and the configuration's label."""
-    number = int.from_bytes(hashlib.sha256(f"{seed}\0{label}".encode()).digest()[:8], "little")
-    return number & 0xFFFFFFFF, number >> 32
 
 
 def noise_vectors(
@@ -69,4 +63,4 @@ def noise_vectors(
     for index in indices:
         if not 0 <= index < 2**32:
             raise InputError(f"a noise index must lie between 0 and 2^32 - 1, got {index}")
-    return noise.noise(lattice, parity, noise_key(seed, label), indices, kind, dtype, xp)
+    return noise.noise(lattice, parity, philox_key(seed, label), indices, kind, dtype, xp)

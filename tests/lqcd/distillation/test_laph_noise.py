@@ -10,9 +10,9 @@ import pytest
 from stages.errors import InputError
 from stages.lqcd.distillation.laph_noise import KINDS, laph_noise
 from stages.lqcd.kernels.noise import roots_of_unity
-from stages.lqcd.kernels.philox import philox4x32
+from stages.lqcd.kernels.philox import philox4x32, philox_key
 from stages.lqcd.lattice.geometry import EVEN, Lattice
-from stages.lqcd.noise.vectors import noise_key, noise_vectors
+from stages.lqcd.noise.vectors import noise_vectors
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 GOLDEN = {"z2": "44c4be00a8f57d0f", "z4": "409774b2f163c869", "u1": "e340cb37d2088e60"}
@@ -26,7 +26,7 @@ def test_golden_bits(kind):
 
 def test_spins_are_the_words_of_the_documented_counter():
     counter = tuple(np.array([word], np.uint64) for word in (9, 6, 0, 12))
-    words = [int(word[0]) for word in philox4x32(counter, noise_key(77, "a.5\0laph"))]
+    words = [int(word[0]) for word in philox4x32(counter, philox_key(77, "a.5\0laph"))]
     noise = laph_noise("a.5", 77, 12, (3, 6), 10, "u1")
     assert np.array_equal(noise[1, :, 9], [roots_of_unity()[word >> 16] for word in words])
 

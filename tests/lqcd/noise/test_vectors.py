@@ -8,9 +8,9 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.kernels.noise import roots_of_unity
-from stages.lqcd.kernels.philox import philox4x32
+from stages.lqcd.kernels.philox import philox4x32, philox_key
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.noise.vectors import noise_key, noise_vectors
+from stages.lqcd.noise.vectors import noise_vectors
 
 LATTICE = Lattice((6, 4, 2, 10))
 KINDS = ("z2", "z4", "u1", "gaussian")
@@ -35,7 +35,7 @@ def test_components_are_the_words_of_their_documented_counter():
     x, y, z, t = 4, 1, 1, 7
     site = ((t * 2 + z) * 4 + y) * 6 + x
     counter = tuple(np.array([word], np.uint64) for word in (site, 0, 0, 12))
-    words = [int(word[0]) for word in philox4x32(counter, noise_key(77, "a.5"))][:3]
+    words = [int(word[0]) for word in philox4x32(counter, philox_key(77, "a.5"))][:3]
     noise = noise_vectors(LATTICE, ODD, "a.5", 77, (11, 12), "u1")
     position = LATTICE.site(np.array([x, y, z, t]))
     assert np.array_equal(noise[position, :, 1], [roots_of_unity()[word >> 16] for word in words])

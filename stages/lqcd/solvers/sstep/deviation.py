@@ -23,7 +23,7 @@ GROWN = 1.1
 class Deviation:
     """The bound d of each right-hand side ``[N]``, in units of their residuals when it began.
 
-    eps: rounding of the fields. norm: |A|. sizes: of x ``[N]``, when it began, and of r.
+    eps: rounding of the fields. norm: |A|. x, r: norms ``[N]`` of both when it began.
     """
 
     def __init__(self, eps: float, norm: float, x: Numbers, r: Numbers) -> None:
