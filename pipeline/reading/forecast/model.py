@@ -81,13 +81,12 @@ def added(parts: Sequence[Estimate]) -> Estimate:
 
 @dataclass(frozen=True)
 class StageFit:
-    """Parameters of a stage on a machine: logarithms, their covariance, and the scatter about them."""
+    """Parameters of a stage on a machine: logarithms and their covariance."""
 
     names: tuple[str, ...]
     """Of the passes."""
     theta: NDArray[np.float64]
     covariance: NDArray[np.float64]
-    scatter: float
     seen: tuple[float, ...] = ()
     """Logarithms of the bytes that all passes of the samples moved."""
 
@@ -153,7 +152,7 @@ def fit(parts: Sequence[Part], prior: Prior) -> StageFit:
     jacobian = (features * np.exp(theta)) / (features @ np.exp(theta))[:, None] / max(scatter, SCATTER)
     hessian = jacobian.T @ jacobian + np.diag(widths**-2)
     moved = {sum(n * e.nbytes for e, n in zip(p.expected, p.counts, strict=True)) or 1.0 for p in parts}
-    return StageFit(names, theta, np.linalg.inv(hessian), scatter, tuple(np.log(sorted(moved))))
+    return StageFit(names, theta, np.linalg.inv(hessian), tuple(np.log(sorted(moved))))
 
 
 @dataclass(frozen=True)
@@ -206,7 +205,7 @@ class Model:
                 return Estimate(there.value * factor.value, float(np.hypot(there.sigma, factor.sigma)))
         names = [name for name, _, _ in numbers]
         theta, widths = _prior(names, PRIORS[machine.backend])
-        one = StageFit(tuple(names), theta, np.diag(widths**2), SCATTER).seconds(numbers, first)
+        one = StageFit(tuple(names), theta, np.diag(widths**2)).seconds(numbers, first)
         return Estimate(one.value / speed(gpus(machine)), one.sigma)
 
     def factor(self, one: Machine, other: Machine) -> Estimate:

@@ -151,7 +151,7 @@ class Site:
         )
         prologue = (*site.exports, *(site.prologue or ()))
         head, on_each_node = tuple(system.head(wish)), system.on_each_node(wish)
-        return BatchJob(system, wish, head, prologue, site.interpreter, on_each_node, site.backend)
+        return BatchJob(system, head, prologue, site.interpreter, on_each_node, site.backend)
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,6 @@ class BatchJob:
 
     system: BatchSystem
     """Submits the script, tells the state of the job, cancels it."""
-    wish: Wish
-    """Nodes, GPUs, cores and memory of each, walltime in seconds, and the written directives."""
     head: tuple[str, ...]
     """Lines of directives, for below the script's first line."""
     prologue: tuple[str, ...]

@@ -30,7 +30,7 @@ class Deviation:
         self.eps, self.norm = eps, norm
         self.bound = eps * ((1 + 2 * NONZEROS) * norm * x + r)
         self.began = self.bound.copy()
-        self.least = np.sqrt(eps) * r
+        self.grown = self.bound[np.newaxis]
 
     def block(
         self, magnitudes: Numbers, change: Numbers, x: Numbers, r: Numbers, norms: Numbers
