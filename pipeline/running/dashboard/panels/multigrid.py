@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pipeline.declare.duration import duration_text
 from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.look import Cell, Linked, html, table
 
-HEADS = ("setup", "residual after a cycle", "attempts", "grids", "seconds")
+HEADS = ("setup", "residual after a cycle", "attempts", "grids", "took")
 
 
 class Setups:
@@ -23,7 +24,7 @@ class Setups:
                 each["rate"],
                 len(each["attempts"]),
                 " / ".join(each.get("grids", ())),
-                each.get("setup_seconds"),
+                _took(each.get("setup_seconds")),
             ]
             for each in reversed(campaign.records.setups)
         ]
@@ -33,3 +34,7 @@ class Setups:
         self.root.text = (
             f"<h2>Multigrid setups</h2>{table(HEADS, rows) if rows else '<p>none in this store</p>'}"
         )
+
+
+def _took(seconds: float | None) -> str | None:
+    return None if seconds is None else duration_text(seconds)
