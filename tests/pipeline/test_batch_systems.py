@@ -203,7 +203,7 @@ def test_directives_for_gpus_stand_instead_of_our_own() -> None:
         batch_system("sge").options(Wish("n", "o", gpus=2))
 
 
-def test_what_is_not_written_is_the_sites(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_written_is_the_sites() -> None:
     site = {"cores": 16, "memory": "64GiB", "walltime": "02:00", "queue": "normal", "project": "p"}
     with dask.config.set({"jobqueue.lsf": site}):
         settled = Site(kind="lsf", cores=8).settled()

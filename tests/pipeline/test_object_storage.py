@@ -163,7 +163,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not (find_spec("s3fs") and find_spec("moto")), reason="needs s3fs and moto[server]")
-def test_a_store_on_s3(store: Store, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_on_s3(store: Store, bucket: str, tmp_path: Path) -> None:
     looked_at(store, bucket, tmp_path)
     with pytest.raises(InputError, match="there is no store at s3://lattice/elsewhere"):
         open_result("s3://lattice/elsewhere", "mean")

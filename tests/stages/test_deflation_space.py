@@ -58,7 +58,7 @@ def spaces(dslash: StaggeredDslash) -> dict[str, DeflationSpace]:
 
 @pytest.mark.parametrize("precision", ROUNDING)
 def test_eigenvalues_and_the_matrices_of_the_rounded_vectors(
-    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash, dense: np.ndarray, precision: str
+    spaces: dict[str, DeflationSpace], dense: np.ndarray, precision: str
 ) -> None:
     space, exact = spaces[precision], np.linalg.eigvalsh(dense)
     np.testing.assert_allclose(space.eigenvalue, exact[:VECTORS], rtol=1e-10)
@@ -84,9 +84,7 @@ def test_what_is_stored(spaces: dict[str, DeflationSpace], precision: str, dtype
     assert space.vectors.nbytes + space.scale.nbytes == pytest.approx(share * spaces["double"].vectors.nbytes)
 
 
-def test_half_keeps_every_number_to_its_scale(
-    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash
-) -> None:
+def test_half_keeps_every_number_to_its_scale(spaces: dict[str, DeflationSpace]) -> None:
     exact, rounded = (from_store(spaces[p].vectors, spaces[p].scale, np) for p in ("double", "half"))
     assert (exact.dtype, rounded.dtype) == (np.complex128, np.complex64)
     largest = np.maximum(np.abs(exact.real), np.abs(exact.imag)).max(axis=1, keepdims=True)

@@ -58,7 +58,7 @@ def test_heat_bath_is_reproducible_and_seeded_by_the_label(gauge):
     assert observed.unitarity_deviation < 1e-12
 
 
-def test_file_configuration_checks_the_lattice(reference_data, expected):
+def test_file_configuration_checks_the_lattice(reference_data):
     path = reference_data / "milc" / "lat.sample.l4448"
     gauge = configuration.file_configuration(at=At(config="a"), path=path, extents=(4, 4, 4, 8))
     assert gauge.lattice.extents == (4, 4, 4, 8)

@@ -21,7 +21,7 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.gauge.hisq import SMEARING_FIELDS, StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.hisq_dslash import FEW, NARROW
 from stages.lqcd.kernels.short_field import Field, vectors_like
@@ -191,7 +191,7 @@ class StaggeredDslash:
 
     @property
     def directions(self) -> int:
-        return 8 if self.links.long is None else 16
+        return NAIVE_DIRECTIONS if self.links.long is None else HISQ_DIRECTIONS
 
     @property
     def flops(self) -> int:

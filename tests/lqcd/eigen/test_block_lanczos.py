@@ -199,7 +199,7 @@ def test_progress_and_the_limit_of_restarts():
     assert pairs.status is EigenStatus.RESTART_LIMIT and len(pairs.values) == 10
 
 
-def test_bad_input_is_answered_with_the_numbers(monkeypatch):
+def test_bad_input_is_answered_with_the_numbers():
     A = DenseOperator(hermitian(85, np.linspace(1, 2, 60)))
     for arguments, message in (
         ({"vectors": 0}, "at least 1"),

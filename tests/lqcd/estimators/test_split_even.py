@@ -68,7 +68,7 @@ def test_low_part_of_the_difference_and_the_exact_remainder_add_up(exact, modes)
 
 
 @pytest.mark.parametrize("deflated", [False, True])
-def test_unbiased_with_less_noise_than_the_plain_difference(exact, modes, deflated):
+def test_unbiased_with_less_noise_than_the_plain_difference(modes, deflated):
     trace = trace_of(modes if deflated else None)
     expected = exact_loops(trace, np, 192)
     noise = [noise_vectors(TINY, parity, "conf", 71, range(120), "z2") for parity in (0, 1)]

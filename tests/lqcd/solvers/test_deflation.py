@@ -247,7 +247,7 @@ def test_first_guess_is_deflated_too(deflation, dslash, random_block):
 
 
 @pytest.mark.parametrize("rounding", ROUNDINGS)
-def test_space_of_another_operator_is_refused(deflation, dslash, thin_links, random_block, rounding):
+def test_space_of_another_operator_is_refused(deflation, thin_links, random_block, rounding):
     space = deflation(rounding)
     space.check()
     rebuilt = StaggeredDslash(links_of(thin_links))

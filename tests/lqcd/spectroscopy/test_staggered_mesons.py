@@ -183,7 +183,7 @@ def test_two_solves_are_the_trace(label: str, place: SourcePlace, thin: NDArray,
 
 
 @pytest.mark.parametrize("label", ["G5-G5", "G5T-G5T", "GX-GX", "GXT-GXT"])
-def test_local_operators_share_a_solve(label: str, thin: NDArray) -> None:
+def test_local_operators_share_a_solve(label: str) -> None:
     operator = SpinTaste.parse(label)
     for place in (POINT, CORNER, NOISE):
         source, sign = staggered_source(LATTICE, place, "a", 31), source_sign(operator, place)
