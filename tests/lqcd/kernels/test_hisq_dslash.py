@@ -56,11 +56,20 @@ def test_equals_shifts_of_the_lattice(backend, random, tolerance, n):
 
 def test_links_beyond_the_caches_give_the_same_bits(random, monkeypatch):
     lattice = Lattice((4, 4, 4, 4))
-    links, x = random(lattice.half_volume, 16, 3, 3), random(lattice.half_volume, 3, 1)
+    links, x, y = (random(lattice.half_volume, *rest) for rest in ((16, 3, 3), (3, 1), (3, 1)))
     packed = hisq_dslash.pack(links, lattice, EVEN)
-    expected = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
+
+    def results():
+        dots = np.full(1, np.nan)
+        given = {"diagonal": y, "a": 0.3, "b": -1.1, "dots": dots}
+        plain, shifted = (
+            hisq_dslash.hisq_dslash(packed, x, np.empty_like(x), **options) for options in ({}, given)
+        )
+        return plain.tobytes(), shifted.tobytes(), dots[0]
+
+    expected = results()
     monkeypatch.setattr("stages.lqcd.kernels.cpu.hisq_dslash.last_cache_bytes", lambda: 0)
-    assert np.array_equal(hisq_dslash.hisq_dslash(packed, x, np.empty_like(x)), expected)
+    assert results() == expected
 
 
 @pytest.mark.parametrize("directions", [16, 8, 6])
