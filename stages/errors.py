@@ -10,6 +10,10 @@ class InputError(ValueError):
     """A user's mistake: the message names the thing, its value, the limit and the remedy."""
 
 
+class NoRoomError(InputError, MemoryError):
+    """More memory was asked for than there is: the message says by what, and what takes less."""
+
+
 class DisagreementError(ArithmeticError):
     """Numbers that should be the same and are not: memory, a transfer, or arithmetic went wrong."""
 

@@ -17,8 +17,10 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  brings a BLAS of its own, which must be there when threads are limited
 from distributed import LocalCluster
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 
@@ -159,10 +161,15 @@ def two_gpus() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_processors() -> None:
-    """As many threads for kernels as there are processors for each test process."""
+def own_processors() -> Iterator[None]:
+    """As many threads for kernels as there are processors for each test process; BLAS has one, as on workers.
+
+    BLAS threads wait for each other by spinning: those of two test processes took the processors from all.
+    """
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     numba.set_num_threads(max(1, numba.config.NUMBA_NUM_THREADS // processes))
+    with threadpool_limits(1, "blas"):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

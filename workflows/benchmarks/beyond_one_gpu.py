@@ -100,7 +100,7 @@ def chunk(lattice: Lattice, ids: tuple[int, ...], vectors: int, block: int, room
                 f"{known['iterations']}, largest residual {known['residual_max']:.1e}, "
                 f"mean condensate {loops.condensate.mean():.6f}"
             )
-    except cupy.cuda.memory.OutOfMemoryError as error:
+    except MemoryError as error:
         outcome = f"no room: {error}"
     except Exception:
         outcome = f"FAILED\n{traceback.format_exc(limit=-8)}"

@@ -98,14 +98,6 @@ def recorded(step: Callable[[], None], xp: ModuleType) -> Callable[[], None]:
     return kernel("stream.recorded", xp.ndarray)(step)
 
 
-def release(like: Array) -> None:
-    """Give back the memory that functions of `replayed` work in where this array lives.
-
-    It lasts until their next calls, which take it again.
-    """
-    kernel("stream.release", type(like))(like)
-
-
 def replayed(function: Callable[[Array], Array], xp: ModuleType) -> Callable[[Array], Array]:
     """`function` of one array of `xp`, made cheap to call again and again on a device that can replay work.
 

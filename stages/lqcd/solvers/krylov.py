@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from stages.errors import InputError
+from stages.errors import InputError, NoRoomError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import Array
@@ -59,10 +59,9 @@ class KrylovSolver(ReliableUpdates):
         each right-hand side that of the least true residual, or zero where that is above |b|. deflate: an
         approximate y of A y = r for low modes, of the true residual r at the start and after each replacement
         (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent;
-        more than a GPU takes at once, 64, or memory has room for, are solved in equal parts
-        (`stages.lqcd.solvers.parts`).
-        Raises InputError if the method cannot take A, if b or x0 does not fit it, or if one right-hand side
-        has no room.
+        more than a GPU takes at once, 64, are solved in equal parts (`stages.lqcd.solvers.parts`).
+        Raises InputError if the method cannot take A, or if b or x0 does not fit it; NoRoomError where memory
+        is short.
         """
         self.check_operator(A)
         return iterated(self, self.begin, A, b, x0, on_failure, progress, deflate)
@@ -98,9 +97,9 @@ def iterated(
         try:
             solution = solved_in_parts(solve, b, x0, progress, block_blas.widest(A.xp))
         except MemoryError as error:
-            raise InputError(
-                f"memory has no room for {type(solver).__name__} with one of the {b.shape[-1]} right-hand "
-                f"sides of {b.nbytes / 1e9:.3g} GB: take fewer, a solver of fewer fields, or more GPUs"
+            raise NoRoomError(
+                f"memory has no room for {type(solver).__name__} with {b.shape[-1]} right-hand sides of "
+                f"{b.nbytes / 1e9:.3g} GB: take fewer at once, a solver of fewer fields, or more GPUs"
             ) from error
     if solution.status is not SolveStatus.CONVERGED and on_failure == "raise":
         raise NotConverged(solution, solver.tolerance)

@@ -1,8 +1,7 @@
-"""Solves of more right-hand sides than a backend takes at once, or memory has room for, in equal parts."""
+"""Solves of more right-hand sides than a backend takes at once, in parts of equal width."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from itertools import pairwise
 from math import ceil
@@ -10,7 +9,6 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, contiguous, field_like
 from stages.lqcd.solvers.recurrence import Vector
@@ -35,16 +33,9 @@ def solved_in_parts(
     iterations, matvecs, seconds and the numbers in extras are sums over the parts; history and `progress` go
     on from one part to the next, with 1 for what is not begun and the last estimate of what is over. status
     is the first that is not CONVERGED: every part is solved whatever becomes of the others.
-
-    A part for which memory is short is solved in halves, from the start; MemoryError where one right-hand
-    side is too many.
     """
     if b.shape[-1] <= widest:
-        if (at_once := _unless_memory_is_short(solve, b, x0, progress)) is not None:
-            return at_once
-        stream.release(b)
-        gc.collect()  # what has failed may refer to itself
-        widest = ceil(b.shape[-1] / 2)
+        return solve(b, x0, progress)
     x, parts, now = field_like(b), equal_parts(b.shape[-1], widest), np.ones(b.shape[-1])
     solutions: list[Solution] = []
     histories: list[NDArray[np.float64]] = []
@@ -52,8 +43,7 @@ def solved_in_parts(
     for part in parts:
         columns = (..., part)
         first = None if x0 is None else contiguous(x0[columns])
-        report = _continued(progress, before, now, part)
-        solution = solved_in_parts(solve, contiguous(b[columns]), first, report, widest)
+        solution = solve(contiguous(b[columns]), first, _continued(progress, before, now, part))
         assign(x[columns], solution.x)
         whole = np.tile(now, (len(solution.history), 1))
         whole[:, part] = solution.history
@@ -72,17 +62,6 @@ def solved_in_parts(
         sum(solution.seconds for solution in solutions),
         {name: sum(solution.extras[name] for solution in solutions) for name in solutions[0].extras},
     )
-
-
-def _unless_memory_is_short(
-    solve: SolvePart, b: Array, x0: Array | None, progress: Progress | None
-) -> Solution | None:
-    try:
-        return solve(b, x0, progress)
-    except MemoryError:  # of a GPU, too: CuPy's is one
-        if b.shape[-1] == 1:
-            raise
-    return None
 
 
 def _continued(progress: Progress | None, before: int, now: Vector, part: slice) -> Progress | None:

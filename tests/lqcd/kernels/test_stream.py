@@ -115,21 +115,6 @@ def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):
 
 @pytest.mark.gpu
 @pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="other processes take memory of the device")
-def test_released_graphs_leave_their_memory_and_are_made_again():
-    cupy = pytest.importorskip("cupy")
-    x = cupy.ones(1 << 24)
-    function = stream.replayed(lambda x: (x + 1) * (x - 3), cupy)
-    for _ in range(2):
-        assert float(function(x)[0]) == -4.0
-    before = cupy.cuda.Device().mem_info[0]
-    stream.release(x)
-    gc.collect()
-    assert cupy.cuda.Device().mem_info[0] >= before + 2 * x.nbytes
-    assert float(function(x)[0]) == float(function(x)[5]) == -4.0
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="other processes take memory of the device")
 def test_a_replayed_function_that_is_gone_leaves_no_memory():
     """Without a search for circular references; its temporaries share blocks of its pool."""
     cupy = pytest.importorskip("cupy")

@@ -45,10 +45,6 @@ def finish(like: NDArray) -> None:
     """Everything is done at once."""
 
 
-def release(like: NDArray) -> None:
-    """No function keeps memory."""
-
-
 def narrowing(widths: Sequence[int]) -> AbstractContextManager[None]:
     return nullcontext()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from weakref import WeakSet, finalize
+from weakref import finalize
 
 import cupy
 import numpy as np
@@ -118,14 +118,7 @@ def _captured(step: Callable[[], None]) -> cupy.cuda.Graph:
 
 
 def replayed(function: Callable[[cupy.ndarray], cupy.ndarray]) -> Callable[[cupy.ndarray], cupy.ndarray]:
-    made = _ReplayedFunction(function)
-    _functions.add(made)
-    return made
-
-
-def release(like: cupy.ndarray) -> None:
-    for function in list(_functions):
-        function.release()
+    return _ReplayedFunction(function)
 
 
 class _ReplayedFunction:
@@ -139,11 +132,6 @@ class _ReplayedFunction:
         self._function = function
         self._graphs: dict[tuple[object, ...], _FunctionGraph | None] = {}
 
-    def release(self) -> None:
-        """Drop all graphs; the next call with a shape that was there makes another one."""
-        for kind in self._graphs:
-            self._graphs[kind] = None
-
     def __call__(self, x: cupy.ndarray) -> cupy.ndarray:
         kind = (x.shape, x.dtype, x.device.id, current_group())
         if kind not in self._graphs:
@@ -155,9 +143,6 @@ class _ReplayedFunction:
                 self._graphs[other] = None
             graph = self._graphs[kind] = _FunctionGraph(self._function, x)
         return graph(x)
-
-
-_functions: WeakSet[_ReplayedFunction] = WeakSet()
 
 
 class _FunctionGraph:
