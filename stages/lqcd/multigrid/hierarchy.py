@@ -22,7 +22,7 @@ from stages.lqcd.multigrid.cycle import Cycle
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.near_null import random_fields
 from stages.lqcd.multigrid.transfer import CycleTransfer, Transfer
-from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCR
+from stages.lqcd.solvers.gcr import CYCLE_RESTART, MultigridGCR
 
 FORMAT = 2
 FINGERPRINT_SEED = 0x5EED
@@ -100,9 +100,9 @@ class Hierarchy:
 
     def solver(
         self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = CYCLE_RESTART
-    ) -> GCR:
+    ) -> MultigridGCR:
         """GCR preconditioned by this hierarchy: directions in single precision, residuals in that of b."""
-        return GCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
+        return MultigridGCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
 
     def arrays(self) -> dict[str, Any]:
         """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ...

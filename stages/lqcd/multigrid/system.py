@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
+from stages.lqcd.dirac.operator import SameFields
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, to_device_like
@@ -230,35 +231,23 @@ class CoarseSchur:
 
 
 @dataclass(frozen=True, eq=False)
-class _AdjointSchur:
+class _AdjointSchur(SameFields):
     """S^H = gamma5 X_ee S X_ee^-1 gamma5."""
 
-    S: CoarseSchur
+    operator: CoarseSchur
 
     hermitian = False
     positive_definite = False
 
     @property
-    def xp(self) -> ModuleType:
-        return self.S.xp
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.S.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.S.dtype
-
-    @property
     def adjoint(self) -> CoarseSchur:
-        return self.S
+        return self.operator
 
     def astype(self, dtype: Any) -> _AdjointSchur:
-        return _AdjointSchur(self.S.astype(dtype))
+        return _AdjointSchur(self.operator.astype(dtype))
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        S, signs = self.S, gamma5(self.S.A.links)
+        S, signs = self.operator, gamma5(self.operator.A.links)
         inverse = S._packed_local(S.inverse[: len(x)].astype(S.dtype))
         scaled = coarse_dslash.coarse_dslash(inverse, signs * x, field_like(x))
         result = signs * S.defect(S.apply(scaled))

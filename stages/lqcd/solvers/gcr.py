@@ -57,7 +57,7 @@ in 16 bits and what is left of that of its defect; counted from the arrays.
 """
 
 
-def gcr_workspace(restart: int, blocks: float = 0.0) -> Workspace:
+def _workspace(restart: int, blocks: float = 0.0) -> Workspace:
     """Blocks of GCR(restart), two fields each direction, and of its preconditioner."""
     return Workspace(host=8 + restart, double=6.2 + 2 * restart + blocks, mixed=5.7 + restart + blocks)
 
@@ -70,7 +70,7 @@ class GCR(KrylovSolver):
     preconditioner: applied to blocks of residuals of norm about one, in its own dtype.
     """
 
-    workspace: ClassVar[Workspace] = gcr_workspace(RESTART)
+    workspace: ClassVar[Workspace] = _workspace(RESTART)
 
     restart: int = RESTART
     preconditioner: Preconditioner | None = None
@@ -91,6 +91,15 @@ class GCR(KrylovSolver):
         target2 = to_device_like(target**2, r)
         space = GCRSpace(A, r, self.restart, self.preconditioner, target2)
         return _GCRRecurrence(space, self.restart, target)
+
+
+@dataclass(frozen=True)
+class MultigridGCR(GCR):
+    """GCR preconditioned by a cycle of multigrid."""
+
+    workspace: ClassVar[Workspace] = _workspace(CYCLE_RESTART, CYCLE)
+
+    restart: int = CYCLE_RESTART
 
 
 def gcr_correction(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from stages.errors import InputError
@@ -12,7 +11,7 @@ from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.gcr import CYCLE, CYCLE_RESTART, GCR, Preconditioner, gcr_workspace
+from stages.lqcd.solvers.gcr import GCR, MultigridGCR, Preconditioner
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.workspace import Workspace
@@ -31,7 +30,7 @@ POSITIVE: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg"
 
 MULTIGRID = "multigrid"
 REGULAR: dict[str, Callable[..., Solver]] = {
-    MULTIGRID: partial(GCR, restart=CYCLE_RESTART),
+    MULTIGRID: MultigridGCR,
     "bicgstab": BiCGstab,
     "cgnr": lambda *settings: NormalEquations(BatchedCG(*settings)),
     "block_cgrq": lambda *settings: NormalEquations(BlockCGrQ(*settings)),
@@ -49,12 +48,8 @@ def precision_for(solver: str, precision: str) -> str:
 
 def workspace_of(solver: str, table: Mapping[str, Callable[..., Any]]) -> Workspace:
     """Workspace of a solver of `POSITIVE` or `REGULAR`; of a name in neither, as auto, the largest."""
-    names = [solver] if solver in table else list(table)
-    return max((_workspace(name, table[name]) for name in names), key=lambda space: space.host)
-
-
-def _workspace(solver: str, make: Callable[..., Any]) -> Workspace:
-    return gcr_workspace(CYCLE_RESTART, CYCLE) if solver == MULTIGRID else make(1e-8, 1, None).workspace
+    makers = [table[solver]] if solver in table else table.values()
+    return max((make(1e-8, 1, None).workspace for make in makers), key=lambda space: space.host)
 
 
 @dataclass(frozen=True)
