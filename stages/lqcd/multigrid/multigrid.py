@@ -9,7 +9,7 @@ refined themselves where they are to stay: for the refinement of the vectors abo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -122,10 +122,9 @@ class Multigrid:
         started, attempts = time.perf_counter(), []
         for seed in range(self.seed, self.seed + ATTEMPTS):
             run = _Setup(self, blocks, like, seed)
-            refinements = [level.refinements for level in self.levels]
             recorders = [recorded(level.post) for level in self.levels]
             with answered_at_end():
-                levels, cycle = run.build(fine, FineSystem(fine), None, 0, refinements)
+                levels, cycle = run.build(fine, FineSystem(fine), None, 0, stays=True)
                 pairs = zip((level.pre for level in self.levels), recorders, strict=True)
                 attempts.append(Attempt(seed, measured_rate(cycle.with_smoothers(list(pairs)), like, seed)))
             levels = tuple(
@@ -202,20 +201,19 @@ class _Setup:
         system: LevelSystem,
         above: Array | None,
         number: int,
-        refinements: Sequence[int],
+        stays: bool,
     ) -> tuple[tuple[Level, ...], Cycle]:
         """Levels and cycle from level `number`; above: the restricted vectors of the level before.
 
-        refinements: of this level and of those below; these only for the grids that stay.
+        stays: whether they do, as often refined as they should be, or serve to refine the vectors above.
         """
-        own, *below = refinements
-        none = [0] * len(below)
+        own = self.multigrid.levels[number].refinements if stays else 0
         vectors = relaxed(system, self._start(A, above, number), self.multigrid.levels[number].relaxation)
-        levels, cycle = self._levels(A, system, vectors, number, none if own else below)
+        levels, cycle = self._levels(A, system, vectors, number, stays and not own)
         for passes in reversed(range(own)):
             vectors = refined(system, vectors, cycle)
             del levels, cycle  # their memory is needed
-            levels, cycle = self._levels(A, system, vectors, number, none if passes else below)
+            levels, cycle = self._levels(A, system, vectors, number, not passes)
         return levels, cycle
 
     def _start(self, A: FineOperator | CoarseOperator, above: Array | None, number: int) -> Array:
@@ -233,16 +231,16 @@ class _Setup:
         system: LevelSystem,
         vectors: Array,
         number: int,
-        refinements: Sequence[int],
+        stays: bool,
     ) -> tuple[tuple[Level, ...], Cycle]:
-        """Levels and cycle of these vectors; refinements: of the levels below."""
-        P, restricted = transfer(self.aggregates[number], vectors)
+        """Levels and cycle of these vectors."""
+        P, restricted = transfer(self.aggregates[number], vectors, 2 if stays else 1)
         coarse = galerkin(A, P)
         first = Level(replace(P), coarse)  # what P packed for the setup, few cycles read
         below, cycle = coarse_system(coarse), None
         deeper: tuple[Level, ...] = ()
         if number + 1 < len(self.multigrid.levels):
-            deeper, cycle = self.build(coarse, below, restricted, number + 1, refinements)
+            deeper, cycle = self.build(coarse, below, restricted, number + 1, stays)
         return (first, *deeper), self.multigrid.joined(system, first, below, cycle, number)
 
 

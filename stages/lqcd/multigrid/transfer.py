@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import matmul
 from typing import Any
 
 import numpy as np
@@ -139,12 +140,13 @@ class Transfer:
         return self._packed(self.vectors[:, :, :rows], sites, self.aggregates.fine.sites // 2)
 
 
-def transfer(aggregates: Aggregates, near_null: Array) -> tuple[Transfer, Array]:
+def transfer(aggregates: Aggregates, near_null: Array, passes: int = 2) -> tuple[Transfer, Array]:
     """P spanned by fields V ``[site, 2 n, k]``, of their dtype, and P^H V ``[aggregate, 2 k, k]``.
 
-    With P = V R^-1 on every aggregate P^H V = R^-H V^H V follows from small matrices. Raises InputError for
-    more vectors than an aggregate has components of one chirality, and where the vectors are linearly
-    dependent on an aggregate.
+    With P = V R^-1 on every aggregate P^H V = R^-H V^H V follows from small matrices. passes: of Cholesky QR;
+    the first leaves P^H P - 1 of the condition number of V times the rounding unit, the second none. Raises
+    InputError for more vectors than an aggregate has components of one chirality, and where the vectors are
+    linearly dependent on an aggregate.
     """
     per_aggregate = aggregates.volume
     n, k = near_null.shape[1] // 2, near_null.shape[2]
@@ -156,15 +158,17 @@ def transfer(aggregates: Aggregates, near_null: Array) -> tuple[Transfer, Array]
     vectors = on_grid(aggregates.coarse, near_null, (2, per_aggregate * n, k))
     aggregation.gather(near_null, to_device_like(aggregates.sites, near_null), vectors)
     gram = aggregation.gram(vectors)
-    vectors, first = _orthonormalised(vectors, gram)  # leaves the condition squared times the rounding unit
-    vectors, second = _orthonormalised(vectors, aggregation.gram(vectors))  # leaves none
-    restricted = of_rows(partial(_restricted, near_null.dtype), gram, first, second)
+    vectors, inverse = _orthonormalised(vectors, gram)
+    for _ in range(passes - 1):
+        vectors, factor = _orthonormalised(vectors, aggregation.gram(vectors))
+        inverse = of_rows(matmul, inverse, factor)
+    restricted = of_rows(partial(_restricted, near_null.dtype), gram, inverse)
     return Transfer(aggregates, vectors), restricted.reshape(len(vectors), 2 * k, k)
 
 
-def _restricted(dtype: DTypeLike, gram: Array, first: Array, second: Array) -> Array:
-    """R^-H G of R^-1 = `first` `second`."""
-    return ((first @ second).conj().swapaxes(-1, -2) @ gram).astype(dtype)
+def _restricted(dtype: DTypeLike, gram: Array, inverse: Array) -> Array:
+    """R^-H G."""
+    return (inverse.conj().swapaxes(-1, -2) @ gram).astype(dtype)
 
 
 def _orthonormalised(vectors: Array, gram: Array) -> tuple[Array, Array]:

@@ -99,11 +99,12 @@ def test_even_sites_alone(wilson, draw, division):
     assert np.abs(even - y[:half]).max() < 1e-13
 
 
-def test_prolongation_spans_the_vectors(wilson, draw):
+@pytest.mark.parametrize("passes", [1, 2])
+def test_prolongation_spans_the_vectors(wilson, draw, passes):
     """P P^H leaves the near-null vectors, and each of their chiralities, as they are."""
     fine = FineOperator(wilson())
     vectors = draw(fine.grid.sites, 12, 3)
-    P, restricted = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors)
+    P, restricted = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors, passes)
     assert np.abs(restricted - P.restrict(vectors)).max() < 1e-12
     for part in (slice(None), slice(6)):
         field = np.zeros_like(vectors)
