@@ -105,8 +105,12 @@ def _in_16_bits(A: LinearOperator) -> bool:
     return A.xp is not np and isinstance(A, Updating)
 
 
+RECORDED = 2
+"""Blocks of residuals whose moments a grid needs: those of later cycles are alike."""
+
+
 class Recorder:
-    """A smoother after the coarse correction that records the moments of the residuals it is given."""
+    """A smoother after the coarse correction that records the moments of the first residuals it is given."""
 
     def __init__(self, smoother: PolynomialSmoother) -> None:
         self.smoother, self.steps = smoother, smoother.steps
@@ -116,6 +120,9 @@ class Recorder:
         return self.smoother.relax(A, r)
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
+        if len(self.sums) == RECORDED:
+            self.smoother.improve(A, b, x)
+            return
         v = field_like(x, (MOST_STEPS + 1, *x.shape))
         block_blas.difference(b, A.apply(x, v[1]), v[0])
         for j in range(MOST_STEPS):
