@@ -240,7 +240,7 @@ class _Setup:
         below, cycle = coarse_system(coarse), None
         deeper: tuple[Level, ...] = ()
         if number + 1 < len(self.multigrid.levels):
-            deeper, cycle = self.build(coarse, below, restricted, number + 1, stays)
+            deeper, cycle = self.build(coarse, below, restricted(), number + 1, stays)
         return (first, *deeper), self.multigrid.joined(system, first, below, cycle, number)
 
 

@@ -8,6 +8,7 @@ gamma5, so that the coarse operator is gamma5-Hermitian and inherits the stabili
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import matmul
@@ -140,8 +141,10 @@ class Transfer:
         return self._packed(self.vectors[:, :, :rows], sites, self.aggregates.fine.sites // 2)
 
 
-def transfer(aggregates: Aggregates, near_null: Array, passes: int = 2) -> tuple[Transfer, Array]:
-    """P spanned by fields V ``[site, 2 n, k]``, of their dtype, and P^H V ``[aggregate, 2 k, k]``.
+def transfer(
+    aggregates: Aggregates, near_null: Array, passes: int = 2
+) -> tuple[Transfer, Callable[[], Array]]:
+    """P spanned by fields V ``[site, 2 n, k]``, of their dtype; a call gives P^H V ``[aggregate, 2 k, k]``.
 
     With P = V R^-1 on every aggregate P^H V = R^-H V^H V follows from small matrices. passes: of Cholesky QR;
     the first leaves P^H P - 1 of the condition number of V times the rounding unit, the second none. Raises
@@ -162,13 +165,17 @@ def transfer(aggregates: Aggregates, near_null: Array, passes: int = 2) -> tuple
     for _ in range(passes - 1):
         vectors, factor = _orthonormalised(vectors, aggregation.gram(vectors))
         inverse = of_rows(matmul, inverse, factor)
-    restricted = of_rows(partial(_restricted, near_null.dtype), gram, inverse)
-    return Transfer(aggregates, vectors), restricted.reshape(len(vectors), 2 * k, k)
+    return Transfer(aggregates, vectors), partial(_restricted, gram, inverse, near_null.dtype)
 
 
-def _restricted(dtype: DTypeLike, gram: Array, inverse: Array) -> Array:
-    """R^-H G."""
-    return (inverse.conj().swapaxes(-1, -2) @ gram).astype(dtype)
+def _restricted(gram: Array, inverse: Array, dtype: DTypeLike) -> Array:
+    """R^-H G of every aggregate and chirality."""
+
+    def product(gram: Array, inverse: Array) -> Array:
+        return (inverse.conj().swapaxes(-1, -2) @ gram).astype(dtype)
+
+    aggregates, chiralities, k, _ = gram.shape
+    return of_rows(product, gram, inverse).reshape(aggregates, chiralities * k, k)
 
 
 def _orthonormalised(vectors: Array, gram: Array) -> tuple[Array, Array]:

@@ -105,7 +105,7 @@ def test_prolongation_spans_the_vectors(wilson, draw, passes):
     fine = FineOperator(wilson())
     vectors = draw(fine.grid.sites, 12, 3)
     P, restricted = transfer(Aggregates(fine.grid, (2, 2, 2, 4)), vectors, passes)
-    assert np.abs(restricted - P.restrict(vectors)).max() < 1e-12
+    assert np.abs(restricted() - P.restrict(vectors)).max() < 1e-12
     for part in (slice(None), slice(6)):
         field = np.zeros_like(vectors)
         field[:, part] = vectors[:, part]
