@@ -71,6 +71,12 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 @of_lattice
+def sources_cost(node: Node, lattice: Lattice) -> Cost:
+    """Cost of sources: on a lattice that GPUs share; their bytes are those of the stages that solve."""
+    return Cost()
+
+
+@of_lattice
 def propagator_cost(node: Node, lattice: Lattice) -> Cost:
     """Work of solves for propagators; their bytes are those of the stages that they are computed in."""
     operator, sources = node.inputs[:2]

@@ -18,6 +18,7 @@ from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.spectroscopy import quark_sources as sources
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.smearing import gaussian_smeared
+from stages.mesons.costs import sources_cost
 
 
 class Sources(NamedTuple):
@@ -40,14 +41,14 @@ class FirstSources:
     fields: Array
 
 
-@stage(version="1", over=("config", "source"), transient=True)
+@stage(version="1", over=("config", "source"), transient=True, cost=sources_cost)
 def point_sources(gauge: GaugeLinks, *, at: At) -> Sources:
     """Point sources where coordinates say: ``x0y0z0t8``. Raises InputError."""
     xp = array_module_of(at.backend)
     return _sources(at, lambda place: sources.point_source(gauge.lattice, place, xp))
 
 
-@stage(version="1", over=("config", "source"), transient=True)
+@stage(version="1", over=("config", "source"), transient=True, cost=sources_cost)
 def smeared_sources(
     gauge: GaugeLinks, smeared_links: SmearedLinks | None = None, *, at: At, width: float, steps: int
 ) -> Sources:
@@ -66,14 +67,14 @@ def smeared_sources(
     return _sources(at, smeared)
 
 
-@stage(version="1", over=("config", "source"), transient=True)
+@stage(version="1", over=("config", "source"), transient=True, cost=sources_cost)
 def wall_sources(gauge: GaugeLinks, *, at: At) -> Sources:
     """Ones on the time slices that coordinates name: ``t8``; links are not gauge-fixed. Raises InputError."""
     xp = array_module_of(at.backend)
     return _sources(at, lambda place: sources.wall_source(gauge.lattice, place, xp))
 
 
-@stage(version="1", over=("config", "source"), transient=True)
+@stage(version="1", over=("config", "source"), transient=True, cost=sources_cost)
 def z2_wall_sources(gauge: GaugeLinks, *, at: At, seed: int) -> Sources:
     """Z2 noise on a time slice, spin by spin: ``t8n0`` is vector 0 on slice 8. Raises InputError.
 
@@ -83,7 +84,7 @@ def z2_wall_sources(gauge: GaugeLinks, *, at: At, seed: int) -> Sources:
     return _sources(at, lambda place: sources.z2_wall_source(gauge.lattice, place, label, seed, xp))
 
 
-@stage(version="1", over=("source", "config"), transient=True)
+@stage(version="1", over=("source", "config"), transient=True, cost=sources_cost)
 def file_sources(gauge: GaugeLinks, *, at: At, path: Path) -> Sources:
     """A user's source, the same for every configuration, from a NumPy file (`sources.read_source`).
 
