@@ -1,13 +1,12 @@
-"""The part of a run that is done, and what the rest takes at its pace so far."""
+"""The part of a run that is done, and what the rest takes by what its chunks took so far."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean, median
 
 from pipeline.declare.duration import duration_text
-
-EARLY = 0.03
-"""Part of the work before which nothing is said of the time that the rest takes."""
+from pipeline.running.event_log import Tally
 
 
 def part_done(
@@ -24,8 +23,23 @@ def part_done(
     return done / total if total > 0 else 1.0
 
 
-def time_left(elapsed: float, part: float) -> str:
-    """`about 2m 5s left`; nothing where too little is done, or all."""
-    if part < EARLY or part >= 1:
-        return ""
-    return f"about {duration_text(elapsed * (1 - part) / part)} left"
+def seconds_left(tally: Tally, finished: Mapping[str, float]) -> float | None:
+    """Seconds that the rest of a run takes, if as many chunks stay in work at once.
+
+    finished: as above. A chunk takes the median of the last ones of its node, compilation of kernels left out;
+    where none has ended yet, what it took before; else the mean of the other nodes. None where no chunk has
+    begun, and where that mean would stand for most of the chunks that are left.
+    """
+    missing, before = tally.first.get("missing", {}), tally.first.get("seconds", {})
+    left = {node: chunks - finished.get(node, 0) for node, chunks in missing.items()}
+    seconds = {node: median(tally.took[node]) if node in tally.took else before.get(node) for node in left}
+    known = {node: each for node, each in seconds.items() if each is not None}
+    if not tally.at_once or not known or 2 * sum(left[node] for node in known) < sum(left.values()):
+        return None
+    typical = fmean(known.values())
+    return sum(chunks * known.get(node, typical) for node, chunks in left.items()) / tally.at_once
+
+
+def time_left(seconds: float | None) -> str:
+    """`about 2m 5s left`; nothing where it is not known."""
+    return "" if seconds is None else f"about {duration_text(seconds)} left"

@@ -14,7 +14,7 @@ from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, text_table
 from pipeline.planning.manifest import PART, NodeRecord, manifests
 from pipeline.reading.energy import StageEnergy, energies, energy_lines
-from pipeline.reading.pace import part_done, time_left
+from pipeline.reading.pace import part_done, seconds_left, time_left
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import Tally, log_of, runs, tally_of
 from pipeline.running.failures import Failure, Failures
@@ -54,6 +54,8 @@ class RunStatus:
     """Chunks that it set out to compute."""
     part: float = 0.0
     """Of its work that is done, by the seconds that chunks took before where these are known."""
+    seconds_left: float | None = None
+    """What the rest takes with as many chunks in work at once; None where nothing says it."""
     failures: tuple[str, ...] = ()
     """What failed and why, in lines for people; errors that differ in numbers alone are one."""
     checks: CheckCounts = field(default_factory=CheckCounts)
@@ -152,6 +154,7 @@ def run_status(store: Store, run: str) -> RunStatus:
         running=() if over else tuple(tally.running.values()),
         missing=sum(missing.values()),
         part=part_done(missing, tally.first.get("seconds", {}), finished),
+        seconds_left=None if over else seconds_left(tally, finished),
         failures=tuple(_failures(tally)),
         checks=CheckCounts(
             tally.checks.get("repeated", 0),
@@ -180,7 +183,7 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     if driver is None or driver.run != run.run:
         return [f"last run {run.run} was interrupted: {counts}", *details]
     age = time.time() - run.started
-    left = time_left(age, run.part)
+    left = time_left(run.seconds_left)
     now = f"{counts}, {len(run.running)} running{f', {left}' if left else ''}"
     return [
         f"run {run.run} is {duration_text(age)} old: {now}",

@@ -33,6 +33,9 @@ TALLY_BYTES = 1 << 20
 TALLY_INTERVAL = 5.0
 """A log that is longer has a tally beside it, so that nobody need read all of it; seconds between two."""
 
+LATELY = 15
+"""Chunks of a node whose seconds a tally holds, the last ones."""
+
 GOES_WELL = (EventKind.STARTED, EventKind.PROGRESS, ChunkState.DONE, ChunkState.PRESENT)
 
 
@@ -48,6 +51,12 @@ class Tally:
     """By key, the last event of each chunk that has begun and not ended."""
     ended: dict[str, int] = field(default_factory=dict)
     """Number of chunks that ended, by node."""
+    began: dict[str, float] = field(default_factory=dict)
+    """By key, when each chunk in work began, by its worker's clock."""
+    at_once: int = 0
+    """Chunks in work when the last one began, which counts."""
+    took: dict[str, list[float]] = field(default_factory=dict)
+    """By node, seconds of the last `LATELY` chunks that were computed, without those that kernels took."""
     joules: dict[str, float] = field(default_factory=dict)
     """Energy of the chunks that were computed, by stage."""
     measured: dict[str, int] = field(default_factory=dict)
@@ -67,14 +76,23 @@ class Tally:
             self.checks[kind] = self.checks.get(kind, 0) + 1
         if event["event"] in (EventKind.STARTED, EventKind.PROGRESS):
             self.running[event["key"]] = {**self.running.get(event["key"], {}), **event}
+            if event["event"] == EventKind.STARTED:
+                self.began[event["key"]] = event["time"]
+                self.at_once = len(self.began)
         elif event["event"] in ENDED:
             self.running.pop(event["key"], None)
             self.ends[event["event"]] = self.ends.get(event["event"], 0) + 1
             self.ended[event["node"]] = self.ended.get(event["node"], 0) + 1
+            began = self.began.pop(event["key"], None)
             if event["event"] == ChunkState.DONE:
                 self._add_energy(event["stage"], event.get("joules"))
+                if began is not None:
+                    self._add_seconds(event["node"], event["time"] - began - event.get("kernels", 0.0))
             if event["event"] == ChunkState.FAILED and len(self.failed) < FAILURES_KEPT:
                 self.failed.append({name: event[name] for name in ("node", "coordinates", "error")})
+
+    def _add_seconds(self, node: str, seconds: float) -> None:
+        self.took[node] = [*self.took.get(node, []), max(seconds, 0.0)][-LATELY:]
 
     def _add_energy(self, stage: str, joules: float | None) -> None:
         if joules is None:

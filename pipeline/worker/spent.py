@@ -40,6 +40,12 @@ def kernels_of(kernels: Mapping[str, Kernels]) -> dict[str, list[float]]:
     return {kind: list(each) for kind, each in kernels.items()}
 
 
+def kernel_seconds(record: Mapping[str, Any]) -> float:
+    """Seconds in which a chunk waited for kernels, by its record."""
+    kinds = (*(part["kernels"] for part in record["parts"]), record["worker"]["kernels"])
+    return sum(Kernels(*each).seconds for kernels in kinds for each in kernels.values())
+
+
 def expected_of(work: Work) -> dict[str, int]:
     """Bytes that a plan expects of a chunk: on the host, on a GPU with inputs, of those that stay, stored.
 

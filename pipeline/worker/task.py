@@ -31,7 +31,7 @@ from pipeline.worker.gpu_counters import joules_of, watch
 from pipeline.worker.lifetime import block_if_leaving, lost_gpu, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
 from pipeline.worker.resident import drop_all
-from pipeline.worker.spent import expected_of, kernels_of, parts_of
+from pipeline.worker.spent import expected_of, kernel_seconds, kernels_of, parts_of
 from pipeline.worker.stopwatch import PROCESS, first_in_process
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import DisagreementError, InputError, WrongResultError
@@ -85,8 +85,9 @@ def execute(
         distrusted = outcome.distrusted
         if outcome.state in LOST:
             lost.add(work.key)
-        drawn = {"joules": outcome.joules} if outcome.state == ChunkState.DONE else {}
-        send({"event": outcome.state, **work.identity, **drawn, **_failure(outcome)})
+        spent = {"joules": outcome.joules, "kernels": outcome.kernels}
+        taken = spent if outcome.state == ChunkState.DONE else {}
+        send({"event": outcome.state, **work.identity, **taken, **_failure(outcome)})
         outcomes.append(replace(outcome, details=""))
     if distrusted:
         _quarantine()
@@ -98,8 +99,8 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) ->
     try:
         committed, record = _compute_and_commit(work, evaluation, context)
         state = ChunkState.DONE if committed else ChunkState.PRESENT
-        repeated = record["checks"]["repeated"]
-        return ChunkOutcome(work.key, state, joules=record["joules"], repeated=repeated)
+        repeated, kernels = record["checks"]["repeated"], kernel_seconds(record)
+        return ChunkOutcome(work.key, state, joules=record["joules"], kernels=kernels, repeated=repeated)
     except DisagreementError as error:  # the driver has it computed again, by another process
         in_doubt = isinstance(error, WrongResultError)
         text = f"{work.node.name} {describe(work.coordinates)}: {error}; its worker is replaced"

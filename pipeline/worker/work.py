@@ -112,6 +112,8 @@ class ChunkOutcome:
     """Stage and key of the input whose damage blocked it."""
     joules: float | None = None
     """Energy that its computation took; None where nothing measures it."""
+    kernels: float = 0.0
+    """Seconds in which it waited for kernels that were compiled or read."""
     repeated: bool = False
     """Whether a part of it was computed a second time, and agreed."""
     distrusted: bool = False

@@ -9,7 +9,7 @@ import pytest
 
 from workflows.commands.display import RunDisplay
 
-PLACE = {"stage": "current_loops", "coordinates": {}}
+PLACE = {"stage": "current_loops", "coordinates": {}, "time": 0.0}
 EVENTS: list[dict[str, Any]] = [
     {"event": "run-started", "missing": {"gauge": 1, "loops_light": 2}},
     {"event": "cluster-ready", "dashboard": "http://127.0.0.1:8787/status"},
@@ -75,35 +75,42 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 def test_a_line_a_minute_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Time left is that of the last chunks of each node, or of earlier runs, without compilation."""
+    clock = [0.0]
+    monkeypatch.setattr("workflows.commands.display.time.monotonic", lambda: clock[0])
+    iterations = {"done": 2, "total": 4, "iterations": 7}
+    with RunDisplay() as display:
+        display({"event": "run-started", "missing": {"a": 4, "b": 1}, "seconds": {"b": 80.0}})
+        display({"event": "cluster-ready", "dashboard": "x"})
+        for clock[0], event in (
+            (1.0, {"event": "started", "node": "a", "key": "k"}),
+            (31.0, {"event": "done", "node": "a", "key": "k", "kernels": 20.0}),
+            (32.0, {"event": "started", "node": "a", "key": "l"}),
+            (62.0, {"event": "done", "node": "a", "key": "l", "kernels": 16.0}),
+            (63.0, {"event": "started", "node": "a", "key": "m"}),
+            (64.0, {"event": "started", "node": "b", "key": "n"}),
+            (130.0, {"event": "progress", "node": "b", "key": "n", **iterations}),
+        ):
+            display({**PLACE, **event, "time": clock[0]})
+    assert capsys.readouterr().err.splitlines() == [
+        "dashboard: x",
+        "2 of 5 chunks after 1m 2s, about 1m 44s left, a",  # 2 x (10 + 14) / 2 + 80
+        "2 of 5 chunks after 2m 10s, about 32 s left, b iterations 7",  # (2 x 12 + 80 / 2) / 2
+    ]
+
+
+def test_nothing_is_said_of_time_that_nothing_tells(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of most chunks that are left: those of a node none of which has ended."""
     clock = [0.0]
     monkeypatch.setattr("workflows.commands.display.time.monotonic", lambda: clock[0])
     with RunDisplay() as display:
-        display({"event": "run-started", "missing": {"a": 2, "b": 1}, "seconds": {"a": 10.0, "b": 80.0}})
-        display({"event": "cluster-ready", "dashboard": "x"})
-        for clock[0], event in (
-            (30.0, {"event": "done", "node": "a", "key": "k", **PLACE}),
-            (62.0, {"event": "done", "node": "a", "key": "l", **PLACE}),
-            (63.0, {"event": "progress", "node": "b", "key": "m", "done": 1, "total": 4, **PLACE}),
-            (
-                130.0,
-                {
-                    "event": "progress",
-                    "node": "b",
-                    "key": "m",
-                    "done": 2,
-                    "total": 4,
-                    "iterations": 7,
-                    **PLACE,
-                },
-            ),
-        ):
-            display(event)
-    assert capsys.readouterr().err.splitlines() == [
-        "dashboard: x",
-        "a: 2 chunks",
-        "2 of 3 chunks after 1m 2s, about 4m 8s left, a",
-        "2 of 3 chunks after 2m 10s, about 1m 27s left, b iterations 7",
-    ]
+        display({"event": "run-started", "missing": {"a": 2, "b": 9}})
+        display({"event": "started", "node": "a", "key": "k", **PLACE})
+        clock[0] = 70.0
+        display({**PLACE, "event": "done", "node": "a", "key": "k", "time": 70.0})
+    assert capsys.readouterr().err.splitlines() == ["1 of 11 chunks after 1m 10s, a"]
 
 
 def test_the_bar_of_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

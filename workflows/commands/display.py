@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from types import TracebackType
 from typing import Any
 
@@ -13,7 +12,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, literal, literal_lines
-from pipeline.reading.pace import part_done, time_left
+from pipeline.reading.pace import part_done, seconds_left, time_left
+from pipeline.running.event_log import Tally
 from pipeline.running.failures import Failure, Failures
 from pipeline.worker.events import ENDED, ChunkState, EventKind
 
@@ -42,7 +42,7 @@ class RunDisplay:
     """A bar per node and one of all on a terminal; elsewhere a line a minute, and when a node is complete.
 
     Called with each event. All is weighted by the seconds that chunks of each node took before, where those
-    of every node are known; what is left is the time since workers began, times the part that is left.
+    of every node are known; what is left follows from what chunks take in this run.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -61,7 +61,7 @@ class RunDisplay:
         self._shares: dict[str, dict[str, float]] = {}
         self._done: dict[str, float] = {}
         """Chunks of a node that have ended, with parts of those in work."""
-        self._ended: Counter[str] = Counter()
+        self._tally = Tally()
         self._failures = Failures()
         self._missing: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
@@ -78,6 +78,9 @@ class RunDisplay:
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]
+        if kind == EventKind.RUN_STARTED:
+            self._tally = Tally()
+        self._tally.add(event)
         if kind == EventKind.RUN_STARTED:
             self._begin(event["missing"], event.get("seconds", {}))
         elif kind == EventKind.CLUSTER_READY:
@@ -107,8 +110,8 @@ class RunDisplay:
     def _tell_of_all(self, event: dict[str, Any]) -> None:
         """The bar of all, or a line a minute where there is no terminal."""
         part = part_done(self._missing, self._seconds, self._done)
-        chunks, ended = sum(self._missing.values()), self._ended.total()
-        left = time_left(time.monotonic() - self._began, part)
+        chunks, ended = sum(self._missing.values()), sum(self._tally.ended.values())
+        left = time_left(seconds_left(self._tally, self._done)) if ended < chunks else ""
         self.bars.update(self._tasks[ALL], completed=part * chunks, ended=ended, note=left)
         if not self._console.is_terminal and time.monotonic() - self._said >= MINUTE:
             self._said = time.monotonic()
@@ -127,15 +130,15 @@ class RunDisplay:
 
     def _end(self, event: dict[str, Any]) -> None:
         node, task = event["node"], self._tasks[event["node"]]
+        ended = self._tally.ended[node]
         self._share(event, 1.0, "")
-        self._ended[node] += 1
-        self.bars.update(task, ended=self._ended[node])
+        self.bars.update(task, ended=ended)
         if event["event"] == ChunkState.FAILED:
             self._tell_of_failure(event)
-        if self._ended[node] == len(self._shares[node]) == self._total(task):
+        if ended == len(self._shares[node]) == self._total(task):
             self.bars.stop_task(task)
             if not self._console.is_terminal:
-                self._say(f"{node}: {counted(self._ended[node], 'chunk')}")
+                self._say(f"{node}: {counted(ended, 'chunk')}")
 
     def _tell_of_failure(self, event: dict[str, Any]) -> None:
         """The first few failures whose errors differ in numbers at most; the closing table counts all."""
