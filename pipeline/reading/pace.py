@@ -26,7 +26,7 @@ def part_done(
 def seconds_left(tally: Tally, finished: Mapping[str, float]) -> float | None:
     """Seconds that the rest of a run takes, if as many chunks stay in work at once.
 
-    finished: as above. A chunk takes the median of the last ones of its node, compilation of kernels left out;
+    finished: as above. A chunk takes the median of the last ones of its node, without compilation of kernels;
     where none has ended yet, what it took before; else the mean of the other nodes. None where no chunk has
     begun, and where that mean would stand for most of the chunks that are left.
     """

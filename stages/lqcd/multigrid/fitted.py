@@ -5,10 +5,9 @@
 `PolynomialSmoother` finds the shortest p(A) r of each right-hand side anew, from sums over all powers A^k r.
 Here p is the one that is shortest on average over residuals that cycles have corrected on the coarse grid:
 there are no sums, and all steps are one polynomial. On a GPU an operator that is `Updating` makes each of
-them in one pass, x += omega_j (b - A x), from root to root in the order of Leja (L. Reichel, BIT 30 (1990)
-332), in which products of a few factors stay small. There x and b have 16 bits and a scale for each site and
-right-hand side (`stages.lqcd.kernels.half_field`): a cycle leaves a tenth of a residual or so, rounding 2e-5
-of x.
+them in one pass, x += omega_j (b - A x), from root to root in the order of Leja, in which products of a few
+factors stay small. There x and b have 16 bits and a scale for each site and right-hand side
+(`stages.lqcd.kernels.half_field`): a cycle leaves a tenth of a residual or so, rounding 2e-5 of x.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from stages.lqcd.kernels.fields import assign, field_like, zeros_like
 from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
 from stages.lqcd.multigrid.smoother import Smoother
+from stages.lqcd.solvers.leja import leja_order
 from stages.lqcd.solvers.minimal_residual import Smoothed
 
 MOST_STEPS = 8
@@ -161,8 +161,9 @@ def fitted(smoother: Smoother | None, moments: NDArray[np.complex128] | None) ->
     omegas: list[complex] = []
     for run in range(runs):
         omegas += _best(moments, (smoother.steps + run) // runs)
-    whole = len(omegas) == smoother.steps and np.isfinite(omegas).all()
-    return FittedSmoother(tuple(_in_order(omegas))) if whole else smoother
+    if len(omegas) != smoother.steps or not np.isfinite(omegas).all():
+        return smoother
+    return FittedSmoother(tuple(complex(1 / root) for root in leja_order(1 / np.array(omegas))))
 
 
 def _best(moments: NDArray[np.complex128], degree: int) -> list[complex]:
@@ -170,13 +171,3 @@ def _best(moments: NDArray[np.complex128], degree: int) -> list[complex]:
     G = moments[: degree + 1, : degree + 1]
     c = np.linalg.lstsq(G[1:, 1:], G[1:, 0], rcond=None)[0]
     return list(1 / np.roots([*-c[::-1], 1]))
-
-
-def _in_order(omegas: list[complex]) -> list[complex]:
-    """Each the farthest from all before it, in the product of the distances of 1 / omega."""
-    roots = sorted((1 / omega for omega in omegas), key=abs)
-    order = [roots.pop()]
-    while roots:
-        distances = [np.log([abs(root - other) or 1e-300 for other in order]).sum() for root in roots]
-        order.append(roots.pop(int(np.argmax(distances))))
-    return [complex(1 / root) for root in order]

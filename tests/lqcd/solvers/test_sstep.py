@@ -12,10 +12,11 @@ from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.leja import leja_order
 from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.sstep import spectrum
 from stages.lqcd.solvers.sstep.deviation import Deviation
-from stages.lqcd.solvers.sstep.polynomials import BASES, leja_order, polynomials
+from stages.lqcd.solvers.sstep.polynomials import BASES, polynomials
 from stages.lqcd.solvers.sstep.spectrum import ritz_values
 from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
 from workflows.benchmarks.sstep_study import laplacian, strakos, study

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
+from stages.lqcd.solvers.leja import leja_order
 
 Numbers = NDArray[np.float64]
 
@@ -58,25 +59,3 @@ def polynomials(basis: str, steps: int, ritz: Numbers) -> Polynomials:
         sigma[0], gamma[0] = 0, width / 2
         return Polynomials(np.full(steps, (high + low) / 2), sigma, gamma)
     raise InputError(f"a basis is one of {', '.join(BASES)}, got {basis!r}")
-
-
-def leja_order(points: Numbers, count: int) -> Numbers:
-    """So many of some points, each as far from those before as possible by the product of the distances.
-
-    From the start again where there are fewer.
-    """
-    left, chosen = list(points), list[float]()
-    while len(chosen) < count:
-        if not left:
-            left = list(points)
-        distances = [_log_distance(point, chosen) for point in left]
-        chosen.append(left.pop(int(np.argmax(distances))))
-    return np.array(chosen)
-
-
-def _log_distance(point: float, chosen: list[float]) -> float:
-    """Log of the product of the distances; of the first point its size."""
-    if not chosen:
-        return abs(point)
-    distances = np.abs(point - np.array(chosen))
-    return float(np.log(np.where(distances > 0, distances, np.finfo(float).tiny)).sum())
