@@ -223,8 +223,8 @@ def _double(n: int, form: Form) -> tuple[int, int, int]:
 
 def _own(n: int, form: Form) -> tuple[int, int, int]:
     """The same where threads read links of their own."""
-    if form.links == SHORT_NINE.links and n in (2, 4):
-        return n, 32, 384 if n == 2 else 512
+    if form.links == SHORT_NINE.links and n in (1, 2, 4):
+        return n, BLOCK_THREADS if n == 1 else 32, {1: 768, 2: 384, 4: 512}[n]
     return (2 if n % 2 == 0 and n > 2 else 1), BLOCK_THREADS, 512
 
 
