@@ -43,7 +43,7 @@ def test_half_precision_halves_the_vectors_and_adds_scales() -> None:
 
 
 def test_long_links_of_the_dslash_are_unitary() -> None:
-    _, links = staggered.hisq_like(small_bench())
+    _, links = staggered.random_links(machine.Host(), Lattice((4, 4, 4, 6)))
     product = links @ links.conj().swapaxes(-1, -2)
     assert np.allclose(product, np.eye(3), atol=100 * np.finfo(float).eps)
 

@@ -23,7 +23,7 @@ from workflows.benchmarks import block_blas as blas_family
 from workflows.benchmarks.machine import Device, Work, random_field
 from workflows.benchmarks.script import LARGE, PrintedTable, arguments_of
 from workflows.benchmarks.speed import DTYPES, Bench, SiteCost, streaming
-from workflows.benchmarks.staggered import dslash_cost, hisq_like
+from workflows.benchmarks.staggered import dslash_cost, random_links
 
 SMALLEST = Lattice((4, 4, 4, 4))
 
@@ -60,7 +60,7 @@ def dslash_table(bench: Bench) -> None:
     device, lattice = bench.machine, bench.lattice
     table = PrintedTable("precision", "N", "ps", "fused, ps", "of copy", "error")
     for precision, dtype in bench.dtypes.items():
-        fields = hisq_like(bench)
+        fields = random_links(bench.machine, bench.lattice)
         links = doubled_links(*fields, lattice, 0, dtype)
         for rhs in bench.widths:
             packed = hisq_dslash.pack_fields(*fields, lattice, 0, dtype, rhs)

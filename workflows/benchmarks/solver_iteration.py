@@ -18,7 +18,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
 from workflows.benchmarks.machine import Machine, random_field
 from workflows.benchmarks.speed import Bench, SiteCost, Speed, streaming
-from workflows.benchmarks.staggered import normal_cost, random_operator
+from workflows.benchmarks.staggered import normal_cost, packed_for, random_operator
 
 SHORT = 5
 FEWEST, MOST, SECONDS = 15, 100, 0.5
@@ -32,8 +32,9 @@ PRECISIONS = {"double": ("double", None), "single": ("double-single", "single")}
 
 def speeds(bench: Bench) -> Iterator[Speed]:
     """Both solvers for every precision and width; residuals are always in double."""
-    operator = random_operator(bench.machine, bench.lattice)
+    unpacked = random_operator(bench.machine, bench.lattice)
     for precision, dtype, rhs in bench.blocks:
+        operator = packed_for(unpacked, rhs)
         b = random_field(bench.machine, (*operator.shape, rhs), np.complex128)
         name, inner = PRECISIONS[precision]
         for method, cost in METHODS:

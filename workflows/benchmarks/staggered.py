@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_u3
@@ -48,7 +49,7 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
         yield from _half_speeds(bench)
     machine, sites = bench.machine, bench.lattice.half_volume
     for precision, dtype in bench.dtypes.items():
-        fields = hisq_like(bench)
+        fields = random_links(machine, bench.lattice)
         links = doubled_links(*fields, bench.lattice, EVEN, dtype)
         for rhs in bench.widths:
             packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, rhs)
@@ -62,7 +63,8 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
 
 
 def _half_speeds(bench: Bench) -> Iterator[Speed]:
-    machine, sites, fields = bench.machine, bench.lattice.half_volume, hisq_like(bench)
+    machine, sites = bench.machine, bench.lattice.half_volume
+    fields = random_links(machine, bench.lattice)
     for rhs in bench.widths:
         packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, np.complex64, rhs, short=True)
         x = short_field.to_short(random_field(machine, (sites, 3, rhs), np.complex64), 16)
@@ -71,10 +73,10 @@ def _half_speeds(bench: Bench) -> Iterator[Speed]:
         yield bench.measured(work, half_cost(rhs), sites, rhs=rhs, **names)
 
 
-def hisq_like(bench: Bench) -> tuple[Array, Array]:
+def random_links(machine: Machine, lattice: Lattice) -> tuple[Array, Array]:
     """Random fields of fat links and of long ones in U(3), as forms of few reals need; complex128."""
-    shape = 4, 2, bench.lattice.half_volume, 3, 3
-    fat, long = (random_field(bench.machine, shape, np.complex128) for _ in range(2))
+    shape = 4, 2, lattice.half_volume, 3, 3
+    fat, long = (random_field(machine, shape, np.complex128) for _ in range(2))
     return fat, to_u3(long, out=long).matrices
 
 
@@ -125,17 +127,23 @@ def normal_cost(rhs: int, dtype: np.dtype) -> SiteCost:
 
 def random_operator(machine: Machine, lattice: Lattice) -> NormalOperator:
     """A positive-definite operator in double precision: D is anti-Hermitian whatever the links are."""
-    fat, long = (random_field(machine, (4, 2, lattice.half_volume, 3, 3), np.complex128) for _ in range(2))
+    fat, long = random_links(machine, lattice)
     long *= -1 / 24
     links = StaggeredLinks(fat, long, Origin(fat), lattice, ("periodic",) * 4, 0.0)
     return NormalOperator(StaggeredDslash(links), MASS)
+
+
+def packed_for(operator: NormalOperator, rhs: int) -> NormalOperator:
+    """The operator with links in the form that blocks of so many right-hand sides read."""
+    dslash = replace(operator.dslash, packing=Packing(block=rhs), _precisions={})
+    return NormalOperator(dslash, MASS)
 
 
 def normal_speeds(bench: Bench) -> Iterator[Speed]:
     """The operator for every precision and width."""
     double, sites = random_operator(bench.machine, bench.lattice), bench.lattice.half_volume
     for precision, dtype, rhs in bench.blocks:
-        operator = double.astype(dtype)
+        operator = packed_for(double, rhs).astype(dtype)
         x = random_field(bench.machine, (*operator.shape, rhs), dtype)
         yield bench.measured(
             partial(operator.apply, x, bench.machine.xp.empty_like(x)),
