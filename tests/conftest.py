@@ -39,7 +39,7 @@ WARM = re.compile(r"\b(scheduler|cluster|project|finished|compute): (str|Path|Ad
 
 LONG = (
     "test_house.py",
-    "test_cuda_compile.py",
+    "test_cuda_compile_kernels.py",
     "test_faults.py",
     "test_multigrid.py",
     "test_bad_input.py",

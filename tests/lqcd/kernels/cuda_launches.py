@@ -1,21 +1,12 @@
-"""Every CUDA kernel compiles for three generations of GPUs without a device; tuned ones hardly spill."""
+"""Launches of the CUDA kernels, by what they are for: tests compile them without a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.resources import files
-from inspect import unwrap
-from math import ceil, prod
 
 import numpy as np
-import pytest
 
-pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
-
-from nvrtc_compiler import Usage, compile_only, usages
-
-from stages.errors import InputError
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.kernels.cuda import (
     aggregation,
@@ -52,36 +43,22 @@ from stages.lqcd.kernels.cuda import (
     wilson_galerkin,
     wilson_update,
 )
-from stages.lqcd.kernels.cuda.compile import SHARED, source
-from stages.lqcd.kernels.cuda.devices.partition import OwnWork
-from stages.lqcd.kernels.cuda.launch import MAX_RHS, MULTIPROCESSOR_SHARED, Launch, matrix_launch
+from stages.lqcd.kernels.cuda.launch import Launch, matrix_launch
 from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.lattice.geometry import Lattice
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
-ARCHITECTURES = (
-    pytest.param("sm_80", marks=pytest.mark.slow),
-    "sm_90",
-    pytest.param("sm_100", marks=pytest.mark.slow),
-)
 REGISTERS = 65536
+"""Of a multiprocessor."""
 SHARED_BYTES = 163 * 1024
+"""Shared memory of a block on an A100."""
 BIG = Lattice((32, 32, 32, 48))
 ODD = Lattice((14, 6, 10, 4))
+HUGE = Lattice((128, 128, 128, 256))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
 NINE_SHORT = replace(hisq_packing.SHORT, links=hisq_packing.SHORT_NINE.links)
 NINE_SHORT20 = replace(hisq_packing.TO_SHORT20, links=hisq_packing.SHORT_NINE.links)
-FORMS = [
-    hisq_packing.FULL,
-    hisq_packing.THIRTEEN,
-    hisq_packing.IN_FIELDS,
-    hisq_packing.FOURTEEN,
-    hisq_packing.SHORT,
-    hisq_packing.TO_SHORT20,
-    hisq_packing.NINE,
-    NINE_SHORT,
-]
 WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.IN_FIELDS]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
@@ -315,226 +292,3 @@ def of_gauge_links(dtype: np.dtype) -> list[Launch]:
             matrix_launch("stout.cu", "smeared_links", 100),
         ]
     )
-
-
-SPILLING = {
-    "norms2<float, 3, 64>": 8,
-    "norms2<double, 3, 64>": 8,
-    "bicgstab_omega<float, 3, 64>": 32,
-    "bicgstab_omega<double, 3, 64>": 32,
-    "short_nine_links<32>": 16,
-}
-"""Tuned instances that spill on one generation or another, and bytes."""
-
-
-@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(
-    ("kernels", "spills"),
-    [
-        (in_single, 0),
-        pytest.param(tuned, 0, marks=pytest.mark.slow),
-        pytest.param(wilson, 192, marks=pytest.mark.slow),
-        pytest.param(unusual_wilson, 320, marks=pytest.mark.slow),
-        pytest.param(unusual, 64, marks=pytest.mark.slow),
-        (of_gauge_links, 0),
-        pytest.param(of_grids_in_few, 48, marks=pytest.mark.slow),
-        pytest.param(of_grids, 48, marks=pytest.mark.slow),
-    ],
-)
-def test_kernels_compile(kernels: Kernels, spills: int, arch: str, dtype: np.dtype) -> None:
-    for kernel, used in usages(kernels(dtype), arch):
-        assert used.spilled_bytes <= SPILLING.get(kernel.instance, spills), (kernel.instance, used)
-        assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
-        assert used.shared_bytes + kernel.shared_bytes <= SHARED_BYTES, (kernel.instance, used)
-
-
-def shared(dtype: np.dtype) -> list[Launch]:
-    """Of all that several devices share, what is used most."""
-    kernels = (*tuned(dtype, (1, 16), (16,)), *wilson(dtype), *of_gauge_links(dtype))
-    return [*(kernel for kernel in kernels if kernel.work is not None), *of_grids_in_few(dtype)]
-
-
-def shared_sums(dtype: np.dtype) -> list[Launch]:
-    """Those that compile in a moment: for the quick run."""
-    rows = [columns.reduction("cg_residual", 16, dtype, ROWS), cg_update.cg_advance_launch(16, dtype, ROWS)]
-    of_links = [signs.signs_launch("boundary_signs", ODD, dtype), heatbath.update_links_launch(ODD)]
-    elements = [random_block.fill_random_launch(1000, dtype), checksum.sum_words_launch(1000)]
-    sums = [*rows, hisq_dslash.sum_rows_launch(49152, 16)]
-    return [*sums, *of_links, *elements] if dtype == SINGLE else []
-
-
-ENOUGH = 768
-"""Threads of a multiprocessor: a share may cost those beyond."""
-
-SPILLS = 112
-"""Bytes that a share may spill, of a few instances that have no register left."""
-
-WITHOUT_REGISTERS = ("wilson_dslash.cu", "wilson_update.cu", "aggregation.cu", "wilson_galerkin.cu")
-"""Their files."""
-
-SPILLING_SHARES = {
-    "hisq_dslash<double, Extents<32, 32, 32, 48>, Tile<4, 4, 2, 1>, Links9, Whole, Whole, 16, 1, 1, 32, "
-    "16, 8, 8, false>": 8,
-}
-"""Instances of other files whose share spills, and bytes."""
-
-FEWER = {"lane_gram<float, 1, 5, 128>": 512, "lane_gram<double, 1, 5, 128>": 512}
-"""Instances whose share costs threads, and how many of a multiprocessor are left."""
-
-
-def resident_threads(kernel: Launch, used: Usage) -> int:
-    """Threads of a multiprocessor that registers and shared memory leave room for."""
-    block = ceil(used.registers / 8) * 8 * ceil(kernel.threads / 32) * 32
-    shared = used.shared_bytes + kernel.shared_bytes + 1024
-    return min(REGISTERS // block, MULTIPROCESSOR_SHARED // shared) * kernel.threads
-
-
-@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
-@pytest.mark.parametrize("kernels", [shared_sums, pytest.param(shared, marks=pytest.mark.slow)])
-def test_a_share_costs_no_threads(kernels: Kernels, dtype: np.dtype) -> None:
-    """As many are resident as without, or enough."""
-    alone = dict(usages(kernels(dtype), "sm_90"))
-    for kernel, used in usages(kernels(dtype), "sm_90", SHARED):
-        assert used.told or isinstance(kernel.work, OwnWork), kernel.instance
-        spills = SPILLS if kernel.file in WITHOUT_REGISTERS else SPILLING_SHARES.get(kernel.instance, 0)
-        assert used.spilled_bytes <= alone[kernel].spilled_bytes + spills, (kernel.instance, used)
-        wanted = FEWER.get(kernel.instance) or min(ENOUGH, resident_threads(kernel, alone[kernel]))
-        assert resident_threads(kernel, used) >= wanted, (kernel.instance, used, alone[kernel])
-
-
-CHOICES = [
-    pytest.param(hisq_dslash.dslash_launch, (BIG, 16, SINGLE, 16), marks=pytest.mark.slow),
-    pytest.param(hisq_dslash.dslash_launch, (BIG, 16, DOUBLE, 8), marks=pytest.mark.slow),
-    pytest.param(
-        wilson_dslash.wilson_dslash_launch,
-        (BIG, SINGLE, 16, 1, wilson_dslash.HOP_CLOVER),
-        marks=pytest.mark.slow,
-    ),
-    pytest.param(block_blas.gram_launch, (16, 16, SINGLE, ROWS), marks=pytest.mark.slow),
-    pytest.param(block_blas.gram_launch, (12, 12, DOUBLE, ROWS), marks=pytest.mark.slow),
-    (block_blas.multiply_add_launch, (16, 16, SINGLE, ROWS)),
-    pytest.param(block_blas.multiply_add_launch, (32, 32, DOUBLE, ROWS), marks=pytest.mark.slow),
-    (block_cg.block_step_launch, (16, DOUBLE, ROWS, True)),
-    pytest.param(block_cg.block_step_launch, (16, SINGLE, ROWS, False), marks=pytest.mark.slow),
-    (block_blas.multiply_add_launch, (16, 16, SINGLE, ROWS, DOUBLE)),
-    pytest.param(block_cg.iteration_grams_launch, (16, SINGLE, ROWS), marks=pytest.mark.slow),
-    (columns.reduction, ("dots", 16, SINGLE, ROWS)),
-    (columns.reduction, ("norms2", 1, DOUBLE, ROWS)),
-    (cg_update.cg_advance_launch, (16, SINGLE, ROWS)),
-    (lane_blas.lane_dots_launch, (16, SINGLE, ROWS, 3)),
-    (lane_blas.lane_update_launch, (16, DOUBLE, ROWS, 2)),
-    (lane_blas.lane_polynomial_launch, (16, SINGLE, ROWS, 3)),
-    (one_link_current.one_link_current_launch, (ODD, 16, DOUBLE)),
-]
-
-
-@pytest.mark.parametrize(("kernel", "arguments"), CHOICES)
-def test_every_shape_that_may_be_chosen_compiles(kernel: Callable, arguments: tuple) -> None:
-    options = unwrap(kernel)(*arguments)
-    assert len(options.shapes) > 1
-    for launch, used in usages([options.launch(shape) for shape in options.shapes], "sm_90"):
-        assert used.registers * ceil(launch.threads / 32) * 32 <= REGISTERS, (launch.instance, used)
-        assert used.shared_bytes + launch.shared_bytes <= SHARED_BYTES, (launch.instance, used)
-
-
-@pytest.mark.parametrize(("dtype", "n", "limit"), [(SINGLE, 16, 128), (SINGLE, 32, 128), (DOUBLE, 16, 128)])
-def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, limit: int) -> None:
-    kernel = hisq_dslash.dslash_launch(BIG, 16, dtype, n)
-    used = compile_only(kernel.file, [kernel.instance], "sm_90")[kernel.instance]
-    assert 64 < used.registers <= limit and used.spilled_bytes == 0
-
-
-@pytest.mark.parametrize(
-    "extents", [(4, 4, 4, 4), (6, 10, 14, 6), (34, 4, 6, 2), (2, 2, 2, 2), (26, 22, 38, 46)]
-)
-def test_dslash_launch_covers_any_lattice(extents: tuple[int, int, int, int]) -> None:
-    lattice = Lattice(extents)
-    tile = hisq_packing.dslash_tile(lattice)
-    halved = (extents[0] // 2, *extents[1:])
-    assert all(side % cut == 0 for side, cut in zip(halved, tile, strict=True))
-    for dtype in (SINGLE, DOUBLE):
-        for n in range(1, MAX_RHS + 1):
-            shape, kernel = (
-                hisq_dslash.dslash_shape(lattice, dtype, n),
-                hisq_dslash.dslash_launch(lattice, 16, dtype, n),
-            )
-            assert n % shape.rhs_per_thread == 0 and prod(tile) % shape.sites_per_block == 0
-            assert kernel.grid[0] * kernel.threads * shape.rhs_per_thread == lattice.half_volume * n
-            assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES
-
-
-def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
-    for dtype in (SINGLE, DOUBLE):
-        for nx in range(1, MAX_RHS + 1):
-            for ny in (1, 2, 5, 16, 33, 64):
-                for kernel in (
-                    block_blas.gram_launch(nx, ny, dtype, 1000),
-                    block_blas.multiply_add_launch(nx, ny, dtype, 1000),
-                ):
-                    assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
-
-
-def test_too_many_right_hand_sides_are_refused() -> None:
-    with pytest.raises(InputError, match="1 to 64 right-hand sides, got 65: split the block"):
-        hisq_dslash.dslash_launch(BIG, 16, SINGLE, 65)
-
-
-HUGE = Lattice((128, 128, 128, 256))
-
-
-@pytest.mark.parametrize(("dtype", "n", "most"), [(SINGLE, 12, 10), (SINGLE, 7, 6), (DOUBLE, 16, 5)])
-def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: int, most: int) -> None:
-    message = (
-        rf"{n} right-hand sides on the lattice 128x128x128x256 .* take fewer right-hand sides, {most} at"
-    )
-    with pytest.raises(InputError, match=message):
-        hisq_dslash.dslash_launch(HUGE, 16, dtype, n)
-    hisq_dslash.dslash_launch(HUGE, 16, dtype, most)
-    with pytest.raises(InputError, match=r"256x256x256x256 .* take a smaller lattice"):
-        hisq_dslash.dslash_launch(Lattice((256, 256, 256, 256)), 16, dtype, n)
-
-
-@pytest.mark.parametrize(("dtype", "most"), [(SINGLE, 10), pytest.param(DOUBLE, 5, marks=pytest.mark.slow)])
-def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
-    for kernel in (
-        hisq_dslash.dslash_launch(HUGE, 16, dtype, most),
-        one_link_current.one_link_current_launch(HUGE, most, dtype),
-        staple.add_staple_launch(HUGE, dtype),
-        heatbath.update_links_launch(HUGE),
-        long_links.long_links_launch(HUGE, dtype),
-        signs.signs_launch("staggered_phases", HUGE, dtype),
-    ):
-        compile_only(kernel.file, [kernel.instance], "sm_90")
-
-
-def test_compiler_errors_name_file_and_line_of_the_source() -> None:
-    """R = 2 does not divide N = 5: the assertion's line is that of the header."""
-    text = (files("stages.lqcd.kernels.cuda") / "color_vectors.cuh").read_text().splitlines()
-    line = next(i for i, code in enumerate(text, start=1) if "static_assert(N_ % R_ == 0" in code)
-    kinds = "float, Extents<8, 8, 8, 8>, Tile<4, 4, 2, 1>, Links18, Whole, Whole"
-    instance = f"hisq_dslash<{kinds}, 16, 5, 2, 32, 1, 2, 4, false>"
-    with pytest.raises(Exception) as error:
-        compile_only("hisq_dslash.cu", [instance], "sm_90")
-    assert f"color_vectors.cuh({line}): error" in "\n".join(error.value.__notes__)
-
-
-def test_headers_are_expanded_once_and_no_complex_class_is_used() -> None:
-    for file in ("hisq_dslash.cu", "gram.cu", "one_link_current.cu"):
-        text = source(file)
-        assert "#include" not in text and text.count("struct ComplexOf;") == 1
-
-
-@pytest.mark.parametrize("form", FORMS, ids=str)
-def test_candidates_of_the_dslash_are_launches_of_one_packing(form: hisq_packing.Form) -> None:
-    """They start with the shape in use, differ from one another and fit the smallest GPU."""
-    for lattice in (BIG, ODD, Lattice((2, 2, 2, 2))):
-        for dtype in (SINGLE, DOUBLE) if form.x == "Whole" else (SINGLE,):
-            for n in (1, 8, 12, 33, 64):
-                shapes = hisq_dslash.candidates(lattice, 16, dtype, n, form)
-                assert shapes[0] == hisq_dslash.dslash_shape(lattice, dtype, n, form)
-                assert len(shapes) == len(set(shapes)) <= 12
-                for shape in shapes:
-                    assert shape.tile == hisq_packing.dslash_tile(lattice)
-                    launch = hisq_dslash.dslash_in_shape(lattice, 16, dtype, n, shape, form=form)
-                    assert launch.threads <= 1024 and launch.shared_bytes <= SHARED_BYTES
