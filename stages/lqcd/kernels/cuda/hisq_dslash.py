@@ -230,6 +230,8 @@ def _own(n: int, form: Form) -> tuple[int, int, int]:
 
 def _short(n: int) -> tuple[int, int, int]:
     """Right-hand sides per thread, threads of a block and resident threads for short fields."""
+    if n == 16:
+        return 2, 128, 768
     if n % 4 == 0 and (n >= 12 or n == 4):
         return 4, BLOCK_THREADS, 512
     return (2 if n % 2 == 0 else 1), BLOCK_THREADS, 768
