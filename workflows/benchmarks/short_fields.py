@@ -60,8 +60,8 @@ class Case:
     def nbytes(self) -> float:
         """Bytes per site and right-hand side if every number is moved once."""
         real = self.dtype.itemsize / 2
-        vector = 6 * real if self.form.x == "Whole" else 16
-        return LINK_BYTES[self.form.links] * real / self.n + (2 + self.dots) * vector
+        read, written = (6 * real if kind == "Whole" else 16 for kind in (self.form.x, self.form.out))
+        return LINK_BYTES[self.form.links] * real / self.n + (1 + self.dots) * read + written
 
 
 def main() -> None:
@@ -91,6 +91,8 @@ def cases(n: int) -> Iterator[Case]:
     if narrow:
         yield from (Case(n, DOUBLE, form, False) for form in (hisq_packing.FOURTEEN, hisq_packing.NINE))
         yield from (Case(n, SINGLE, form, False) for form in (hisq_packing.THIRTEEN, hisq_packing.NINE))
+    single = hisq_packing.form_of_links(16, SINGLE, n).links
+    yield Case(n, SINGLE, replace(hisq_packing.WHOLE_TO_SHORT20, links=single), True)
     for links in (hisq_packing.FULL.links, *([hisq_packing.SHORT_NINE.links] if narrow else [])):
         yield Case(n, SINGLE, replace(hisq_packing.SHORT, links=links), False)
         yield Case(n, SINGLE, replace(hisq_packing.TO_SHORT20, links=links), True)
@@ -145,10 +147,10 @@ def operands(lattice: Lattice, case: Case) -> tuple[Any, Any, Any]:
     x, y = (
         (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(case.dtype) for _ in range(2)
     )
-    if case.form.x == "Whole":
+    if case.form.out == "Whole":
         return x, cupy.empty_like(x), y
-    bits = 20 if case.form.out.endswith("20>") else 16
-    return to_short(x, 16), empty(len(x), case.n, bits, cupy), to_short(y, 16)
+    out = empty(len(x), case.n, 20 if case.form.out.endswith("20>") else 16, cupy)
+    return (x, out, y) if case.form.x == "Whole" else (to_short(x, 16), out, to_short(y, 16))
 
 
 def exact_sum(lattice: Lattice, links: tuple[Any, Any], x: Any, sites: Any) -> Any:
@@ -212,7 +214,7 @@ def update_launches(lattice: Lattice, widths: list[int]) -> list[Launch]:
         for kernel in (
             cuda_updates.cg_advance_launch(n, SINGLE, 3 * sites),
             columns.reduction("cg_residual", n, SINGLE, 3 * sites),
-            cuda_updates.short_advance_launch(n, sites),
+            *(cuda_updates.short_advance_launch(n, sites, short) for short in (True, False)),
             cuda_updates.short_residual_launch(n, sites),
         )
     ]
@@ -228,6 +230,7 @@ def updates(device: Device, lattice: Lattice, widths: list[int], copy: float) ->
         for name, fields, moved in (
             ("complex64", (p, whole_field, whole_field.copy()), (120, 72)),
             ("short", (to_short(p, 16), short, ShortField(short.words.copy(), 20)), (96, 48)),
+            ("short, p complex64", (p, short, ShortField(short.words.copy(), 20)), (112, 48)),
         ):
             row: list[object] = []
             c = CGCoefficients.zeros(y)

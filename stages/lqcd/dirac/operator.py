@@ -110,17 +110,22 @@ class Updating(Protocol):
 
 @runtime_checkable
 class Shortened(Protocol):
-    """An operator that can be applied to fields of 16 bytes a colour vector, as double-half solves do."""
+    """An operator that can be applied with fields of 16 bytes a colour vector, as double-half solves do."""
 
     def shortened(self) -> ShortOperator:
         """This operator for such fields; the conversion is made once and kept."""
 
 
+@runtime_checkable
 class ShortOperator(LinearOperator, Protocol):
-    """A complex64 operator whose `application` takes `stages.lqcd.kernels.short_field`s."""
+    """A complex64 operator whose `application` has a `stages.lqcd.kernels.short_field` as its result."""
 
-    def application(self, x: ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
-        """A function that computes ``out = A x``, x of 16 bits and out of 20, and allocates nothing."""
+    @property
+    def short_directions(self) -> bool:
+        """Whether x is a short field, too, for then the product is the faster; else it is complex64."""
+
+    def application(self, x: Array | ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
+        """A function that computes ``out = A x``, out of 20 bits and x of 16, and allocates nothing."""
 
 
 @runtime_checkable

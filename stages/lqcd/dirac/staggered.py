@@ -34,7 +34,7 @@ REALS = 36
 NINE = {"double": 18 + 9, "single": 18 + 9, "half": 16}
 """Reals, or 32-bit words, of both on a GPU where a long link has nine numbers, by precision."""
 
-TWO_ROWS = {"double": 18 + 14, "single": 18 + 13}
+TWO_ROWS = {"double": 18 + 14, "single": 18 + 13, "half": 18 + 13}
 """The same where it has two rows."""
 
 SHORT = "short"
@@ -47,7 +47,7 @@ class Packing:
 
     double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
     as those of reliable updates, one in a hundred, may, in longer time. block: right-hand sides of most
-    products. short: fields of products are short.
+    products. short: fields of products are short where that pays.
     """
 
     double: bool = True
@@ -59,7 +59,7 @@ class Packing:
         if directions == HISQ_DIRECTIONS and self.block <= FEW:
             return NINE[precision]
         if directions == HISQ_DIRECTIONS and self.block <= NARROW:
-            return TWO_ROWS.get(precision, REALS)
+            return TWO_ROWS[precision]
         return REALS
 
 
@@ -172,7 +172,7 @@ class StaggeredDslash:
 
     def shortened(self) -> StaggeredDslash:
         """This operator in single precision, its links packed for short fields; kept as `astype` does."""
-        if self.packing.reals("half", self.directions) == REALS:
+        if self.packing.reals("half", self.directions) == self.packing.reals("single", self.directions):
             return self.astype(np.complex64)
         if SHORT not in self._precisions:
             packing = replace(self.packing, short=True)
@@ -393,6 +393,10 @@ class NormalOperator:
         return (
             self if self.dtype == dtype else NormalOperator(self.dslash.astype(dtype), self.mass, self.parity)
         )
+
+    @property
+    def short_directions(self) -> bool:
+        return self.dslash.packing.short
 
     def shortened(self) -> NormalOperator:
         """This operator for short fields (`stages.lqcd.dirac.operator.Shortened`)."""

@@ -1,6 +1,6 @@
 """Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs.
 
-In short fields (`stages.lqcd.kernels.short_field`) p has 16 bits, r and A p have 20, and x is complex64. Sums
+In short fields (`stages.lqcd.kernels.short_field`) r and A p have 20 bits, p has 16 or is complex64, as x is. Sums
 are those of the numbers before they are rounded to that.
 """
 
@@ -76,8 +76,10 @@ def cg_advance(x: Array, p: Field, r: Field, coefficients: CGCoefficients) -> No
     Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
     """
     if isinstance(r, ShortField):
-        _check_short(coefficients, r, {"p": (p, 16)})
-        check_array("x", x, r.shape, np.dtype(np.complex64))
+        _check_short(coefficients, r, {"p": (p, 16)} if isinstance(p, ShortField) else {})
+        for name, field in (("x", x), ("p", p)):
+            if not isinstance(field, ShortField):
+                check_array(name, field, r.shape, np.dtype(np.complex64))
     else:
         _check_cg(coefficients, x=x, p=p, r=r)
     kernel("cg_update.cg_advance", type(x))(x, p, r, coefficients)

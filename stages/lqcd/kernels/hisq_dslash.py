@@ -61,7 +61,7 @@ def pack_fields(
     As `pack` of `stages.lqcd.kernels.doubled_links`, without these in between. three_hops: None where the
     operator has no such term. block: right-hand sides of most products. Up to `FEW` the long links of HISQ
     have nine reals on a GPU, up to `NARROW` 13, 14 in double. short: for short fields; up to `FEW` fat links
-    then have 20 bits a number and the nine of a long one 16, above both are whole. Raises InputError.
+    then have 20 bits a number and the nine of a long one 16. Raises InputError.
     """
     _check_fields_of_links(one_hop, three_hops, lattice)
     start = kernel("hisq_dslash.pack_fields", type(one_hop))
@@ -118,9 +118,10 @@ def hisq_dslash(
     dots, float64 ``[N]``, receives Re conj(diagonal) . out of each right-hand side, added in double over
     sites in a fixed order. Raises InputError.
 
-    With complex64 links x and the diagonal may be ShortFields of 16 bits, out one of 16 or 20.
+    With complex64 links x and the diagonal may be ShortFields of 16 bits, out one of 16 or 20; or out alone
+    is one, of 20 bits.
     """
-    if isinstance(x, ShortField):
+    if isinstance(x, ShortField) or isinstance(out, ShortField):
         check_short_product(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)

@@ -111,14 +111,26 @@ def check_short_field(name: str, field: Any, shape: tuple[int, ...], bits: int) 
     check_array(f"{name}.words", field.words, (shape[0], shape[2], WORDS), np.dtype(np.uint32))
 
 
-def check_short_product(packed: Any, x: ShortField, out: Any, diagonal: Any) -> None:
-    """Raise InputError unless a dslash takes x and the diagonal in 16 bits to `out`, another short field."""
+def check_short_product(packed: Any, x: Any, out: Any, diagonal: Any) -> None:
+    """Raise InputError unless a dslash takes x and the diagonal to `out`, another short field.
+
+    Both in 16 bits, or both complex64 to an `out` of 20 bits.
+    """
     if packed.dtype != np.complex64:
         raise InputError(f"a ShortField needs complex64 links, got {packed.dtype}")
+    if len(x.shape) != 3:
+        raise InputError(f"x must have shape (sites, 3, right-hand sides), got {x.shape}")
     shape = (packed.lattice.half_volume, COLOURS, x.shape[2])
-    check_short_field("x", x, shape, 16)
+    added = {} if diagonal is None else {"diagonal": diagonal}
+    if not isinstance(x, ShortField):
+        for name, field in ({"x": x} | added).items():
+            if isinstance(field, ShortField):
+                raise InputError(f"{name} must be complex64 as x is, got a ShortField")
+            check_array(name, field, shape, np.dtype(np.complex64))
+        check_short_field("out", out, shape, 20)
+        return
+    for name, field in ({"x": x} | added).items():
+        check_short_field(name, field, shape, 16)
     check_short_field("out", out, shape, getattr(out, "bits", 16))
-    if diagonal is not None:
-        check_short_field("diagonal", diagonal, shape, 16)
     if array_module(x.words).may_share_memory(out.words, x.words):
         raise InputError("out of the dslash must not be its input x: give another field")

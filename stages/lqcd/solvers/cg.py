@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.dirac.operator import LinearOperator, Shortened, application
+from stages.lqcd.dirac.operator import LinearOperator, Shortened, ShortOperator, application
 from stages.lqcd.kernels import block_blas, cg_update, lane_blas, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
@@ -73,10 +73,10 @@ class _Directions(NamedTuple):
 class _BatchedRecurrence:
     """r, p, A p and y ``[..., width]`` of the inner precision, and the coefficients of each column.
 
-    short: r, p and A p are short fields (`stages.lqcd.kernels.short_field`), y is complex64. Products read p
-    in 16 bits. The residual r has 20, and A p, which moves it: what rounding changes there, the recurrence
-    cannot know. On 8^3 x 16, m = 0.005, 20 bits cost 3 % of the iterations of single precision, 16 bits 5 %,
-    at m = 0.02 none and 7 %.
+    short: r and A p are short fields (`stages.lqcd.kernels.short_field`), y is complex64; so is p, unless the
+    operator wants it in 16 bits. The residual r has 20, and A p, which moves it: what rounding changes there,
+    the recurrence cannot know. On 8^3 x 16, m = 0.005, 20 bits cost 3 % of the iterations of single
+    precision, 16 bits 5 %, at m = 0.02 none and 7 %.
     """
 
     full = False
@@ -101,7 +101,9 @@ class _BatchedRecurrence:
         self.p: Any
         self.ap: Any
         if directions is None:
-            self.p, self.ap = vectors_like(self.r), vectors_like(self.r, bits=20)
+            short_directions = isinstance(A, ShortOperator) and A.short_directions
+            self.p = vectors_like(self.r if short_directions else self.y)
+            self.ap = vectors_like(self.r, bits=20)
             put(self.p, zeros_like(r))
         else:
             self.p, self.ap, self.coefficients.pap[...] = directions

@@ -74,7 +74,9 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
         return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
     forms = (
         *((n, hisq_packing.THIRTEEN) for n in (1, 8)),
-        *((16, form) for form in (hisq_packing.SHORT, hisq_packing.TO_SHORT20)),
+        (16, hisq_packing.SHORT),
+        *((16, form) for form in (hisq_packing.TO_SHORT20, hisq_packing.WHOLE_TO_SHORT20)),
+        (8, replace(hisq_packing.WHOLE_TO_SHORT20, links=hisq_packing.THIRTEEN.links)),
         *((n, form) for n in (1, 2, 4) for form in (hisq_packing.NINE, NINE_SHORT, NINE_SHORT20)),
     )
     return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
@@ -196,7 +198,7 @@ def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """Kernels on short fields beside the dslash."""
     return [
         hisq_packing.nine_links_launch(9, 32, SINGLE, short=True),
-        *(cg_update.short_advance_launch(n, ROWS // 3) for n in widths),
+        *(cg_update.short_advance_launch(n, ROWS // 3, short) for n in widths for short in (True, False)),
         *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),
         *(
             short_field.short_conversion_launch(kernel, 1000, n, bits)

@@ -40,6 +40,7 @@ def hisq(n: int) -> list[Launch]:
         (SINGLE, hisq_packing.NINE),
         (SINGLE, hisq_packing.SHORT),
         (SINGLE, hisq_packing.TO_SHORT20),
+        (SINGLE, hisq_packing.WHOLE_TO_SHORT20),
         (DOUBLE, hisq_packing.FULL),
         (DOUBLE, hisq_packing.IN_FIELDS),
     ]

@@ -23,6 +23,7 @@ FORMS = [
     hisq_packing.FOURTEEN,
     hisq_packing.SHORT,
     hisq_packing.TO_SHORT20,
+    hisq_packing.WHOLE_TO_SHORT20,
     hisq_packing.NINE,
     NINE_SHORT,
 ]

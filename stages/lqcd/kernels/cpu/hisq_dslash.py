@@ -110,7 +110,7 @@ def hisq_dslash(
     b: float = 1.0,
     dots: NDArray | None = None,
 ) -> Any:
-    if isinstance(x, ShortField):
+    if isinstance(out, ShortField):
         return through_single(hisq_dslash, packed, x, out, diagonal, a=a, b=b, dots=dots)
     rhs, itemsize = x.shape[2], packed.dtype.itemsize // 2
     if diagonal is None:

@@ -49,32 +49,39 @@ def from_short(field: ShortField, out: NDArray) -> None:
 def through_single(
     dslash: Callable[..., NDArray],
     packed: Any,
-    x: ShortField,
+    x: NDArray | ShortField,
     out: ShortField,
-    diagonal: ShortField | None,
+    diagonal: NDArray | ShortField | None,
     **terms: Any,
 ) -> ShortField:
-    """`dslash`, a package's kernel for complex64 fields, applied to short fields as a GPU does it."""
+    """`dslash`, a package's kernel for complex64 fields, with a short field `out` as a GPU does it."""
     values = single(x)
     added = None if diagonal is None else single(diagonal)
     to_short(dslash(packed, values, np.empty_like(values), diagonal=added, **terms), out.bits, out)
     return out
 
 
-def single(field: ShortField) -> NDArray:
-    """The complex64 ``[site, 3, N]`` that a ShortField holds."""
+def single(field: NDArray | ShortField) -> NDArray:
+    """The complex64 ``[site, 3, N]`` that a ShortField holds; an array as it is."""
+    if not isinstance(field, ShortField):
+        return field
     out = np.empty(field.shape, np.complex64)
     from_short(field, out)
     return out
 
 
 def advance_through_single(
-    advance: Callable[..., None], x: NDArray, p: ShortField, r: ShortField, coefficients: CGCoefficients
+    advance: Callable[..., None],
+    x: NDArray,
+    p: NDArray | ShortField,
+    r: ShortField,
+    coefficients: CGCoefficients,
 ) -> None:
-    """`cg_advance` of complex64 fields applied to short ones as a GPU does it."""
+    """`cg_advance` of complex64 fields applied to a short residual as a GPU does it."""
     direction = single(p)
     advance(x, direction, single(r), coefficients)
-    _put(p, direction, coefficients.r2 > coefficients.target2)
+    if isinstance(p, ShortField):
+        _put(p, direction, coefficients.r2 > coefficients.target2)
 
 
 def residual_through_single(

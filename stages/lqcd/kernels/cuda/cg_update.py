@@ -28,8 +28,9 @@ from stages.lqcd.kernels.short_field import ShortField
 
 def cg_advance(x: cupy.ndarray, p: Any, r: Any, coefficients: CGCoefficients) -> None:
     if isinstance(r, ShortField):
-        kernel = short_advance_launch(x.shape[2], len(x))
-        run(kernel, x, p.words, r.words, coefficients.numbers, np.int64(len(x)))
+        short = isinstance(p, ShortField)
+        kernel = short_advance_launch(x.shape[2], len(x), short)
+        run(kernel, x, p.words if short else p, r.words, coefficients.numbers, np.int64(len(x)))
         return
     n, rows = r.shape[-1], r.size // r.shape[-1]
     kernel = cg_advance_launch(n, r.dtype, rows)
@@ -61,12 +62,12 @@ def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape
 
 
 @tuned
-def short_advance_launch(n: int, sites: int) -> Options[ColumnShape]:
-    """Step 1 on short fields, with a thread for each vector."""
+def short_advance_launch(n: int, sites: int, short: bool = True) -> Options[ColumnShape]:
+    """Step 1 with a short residual, and short directions or complex64 ones; a thread for each vector."""
     groups = power_of_two(BLOCK_THREADS // n)
 
     def launch(shape: ColumnShape) -> Launch:
-        return on_vectors("short_update.cu", f"short_advance<{n}", sites, n)
+        return on_vectors("short_update.cu", f"short_advance<{'Short' if short else 'Whole'}, {n}", sites, n)
 
     return Options((ColumnShape(groups, ceil(sites / groups)),), launch)
 

@@ -26,6 +26,7 @@ from stages.lqcd.kernels.cuda.hisq_packing import (
     SHORT_NINE,
     THIRTEEN,
     TO_SHORT20,
+    WHOLE_TO_SHORT20,
     Form,
     PackedLinks,
     dslash_tile,
@@ -133,9 +134,10 @@ def hisq_dslash(
 
 
 def _form(packed: PackedLinks, x: Any, out: Any) -> Form:
-    if not isinstance(x, ShortField):
+    if not isinstance(out, ShortField):
         return packed.form
-    return replace(SHORT if out.bits == 16 else TO_SHORT20, links=packed.form.links)
+    form = WHOLE_TO_SHORT20 if not isinstance(x, ShortField) else SHORT if out.bits == 16 else TO_SHORT20
+    return replace(form, links=packed.form.links)
 
 
 def start(
@@ -239,7 +241,7 @@ def _short(n: int) -> tuple[int, int, int]:
 
 def _single(n: int, form: Form) -> tuple[int, int, int]:
     """Right-hand sides per thread, threads of a block and resident threads in single precision."""
-    if n <= 2 and form == THIRTEEN:
+    if n <= 2 and form.links == THIRTEEN.links:
         return 1, 16 * n, 512
     if n % 2 or n <= 8:
         return 2 if n % 2 == 0 else 1, BLOCK_THREADS, 512

@@ -58,6 +58,8 @@ SHORT = Form("Links18", "Short<Short16>", "Short<Short16>")
 
 TO_SHORT20 = Form("Links18", "Short<Short16>", "Short<Short20>")
 
+WHOLE_TO_SHORT20 = Form("Links18", "Whole", "Short<Short20>")
+
 
 @dataclass(frozen=True)
 class PackedLinks:
@@ -97,7 +99,7 @@ def form_of_links(directions: int, dtype: np.dtype, block: int, short: bool = Fa
         return FULL
     if block <= FEW:
         return SHORT_NINE if short else NINE
-    return FULL if short else THIRTEEN if dtype == np.complex64 else FOURTEEN
+    return THIRTEEN if dtype == np.complex64 else FOURTEEN
 
 
 def in_form(packed: PackedLinks, form: Form) -> PackedLinks:

@@ -65,7 +65,6 @@ struct Short20 {
 
 // As WholeField of color_vectors.cuh.
 template <class Code, class Lanes> struct ShortField {
-    static_assert(Lanes::CHUNK == 1, "a vector holds one right-hand side");
     uint4* words;
 
     __device__ __forceinline__ explicit ShortField(const void* values)
@@ -75,16 +74,19 @@ template <class Code, class Lanes> struct ShortField {
     __device__ __forceinline__ void load(ColorVectors<float, Lanes::R>& v, unsigned site, int lane) const {
         uint4 read[Lanes::R];
         #pragma unroll
-        for (int r = 0; r < Lanes::R; r++) read[r] = Access::read(words + (site * Lanes::N + r * Lanes::COUNT + lane));
+        for (int r = 0; r < Lanes::R; r++) read[r] = Access::read(words + (first(site, lane) + offset(r)));
         #pragma unroll
         for (int r = 0; r < Lanes::R; r++) Code::decode(read[r], v, r);
     }
 
     __device__ __forceinline__ void store(const ColorVectors<float, Lanes::R>& v, unsigned site, int lane) const {
         #pragma unroll
-        for (int r = 0; r < Lanes::R; r++)
-            __stcs(words + (site * Lanes::N + r * Lanes::COUNT + lane), Code::encode(v, r));
+        for (int r = 0; r < Lanes::R; r++) __stcs(words + (first(site, lane) + offset(r)), Code::encode(v, r));
     }
+
+  private:
+    static __device__ __forceinline__ unsigned first(unsigned site, int lane) { return site * Lanes::N + lane * Lanes::CHUNK; }
+    static __device__ constexpr int offset(int r) { return r / Lanes::CHUNK * Lanes::COUNT * Lanes::CHUNK + r % Lanes::CHUNK; }
 };
 
 // The vector that this thread of a block of THREADS takes, i % N its right-hand side and i / N its site, where a device

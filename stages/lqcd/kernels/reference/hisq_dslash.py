@@ -80,7 +80,7 @@ def hisq_dslash(
     b: float = 1.0,
     dots: Array | None = None,
 ) -> Any:
-    if isinstance(x, ShortField):
+    if isinstance(out, ShortField):
         return through_single(hisq_dslash, packed, x, out, diagonal, a=a, b=b, dots=dots)
     total = sum(packed.links[:, d] @ x[packed.neighbours[:, d]] for d in range(packed.directions))
     result: Any = b * total if diagonal is None else a * diagonal + b * total
