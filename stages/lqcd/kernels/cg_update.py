@@ -1,7 +1,7 @@
 """Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs.
 
-In short fields (`stages.lqcd.kernels.short_field`) r and A p have 20 bits, p has 16 or is complex64, as x is. Sums
-are those of the numbers before they are rounded to that.
+In short fields (`stages.lqcd.kernels.short_field`) r and A p have 20 bits, p has 16 or is complex64, as x
+is. Sums are those of the numbers before they are rounded to that.
 """
 
 from __future__ import annotations

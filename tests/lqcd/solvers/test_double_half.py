@@ -24,9 +24,7 @@ def residuals(A, b, x):
 
 @pytest.mark.parametrize(("action", "block"), [("hisq", 4), ("naive", 64)])
 @pytest.mark.parametrize(("mass", "tolerance"), [(0.15, 1e-12), (0.5, 1e-9)])
-def test_reaches_any_tolerance_in_as_many_iterations(
-    staggered, random_block, action, block, mass, tolerance
-):
+def test_reaches_any_tolerance_in_as_many_iterations(staggered, random_block, action, block, mass, tolerance):
     """Right-hand sides of very different sizes, one of them zero; 20 % are the most that it may cost.
 
     Directions are short where links are.

@@ -102,7 +102,7 @@ def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, pa
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: NDArray | ShortField,
+    x: Any,
     out: Any,
     *,
     diagonal: Any = None,

@@ -72,7 +72,7 @@ def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: Array | ShortField,
+    x: Any,
     out: Any,
     *,
     diagonal: Any = None,
