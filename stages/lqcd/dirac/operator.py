@@ -122,7 +122,7 @@ class ShortOperator(LinearOperator, Protocol):
 
     @property
     def short_directions(self) -> bool:
-        """Whether products are the faster of a short x, which is complex64 otherwise."""
+        """True where x is a short field; else it is complex64."""
 
     def application(self, x: Array | ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
         """A function that computes ``out = A x``, out of 20 bits and x of 16, and allocates nothing."""
