@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from stages.errors import InputError
@@ -60,5 +61,6 @@ def pair_correlation(a: Piece, b: Piece) -> NDArray[np.float64]:
 
 def time_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """(1/T) sum_{t0} a(t0 + t) b(t0) along the last axis, which is periodic; ``[..., time]``."""
-    lags = [np.mean(a * np.roll(b, lag, axis=-1), axis=-1) for lag in range(a.shape[-1])]
-    return np.stack(lags, axis=-1)
+    times = a.shape[-1]
+    behind = sliding_window_view(np.concatenate([b, b], axis=-1), times, axis=-1)[..., times:0:-1, :]
+    return np.einsum("...t,...st->...s", a, behind) / times

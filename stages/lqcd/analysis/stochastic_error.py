@@ -148,7 +148,9 @@ def _form(a: Array, b: Array, lag: int) -> Array:
 
 def _shifted(a: Array, lag: int) -> Array:
     """The factor that h_t(a, b) multiplies b with, value by value."""
-    return (np.roll(a, lag, axis=-1) + np.roll(a, -lag, axis=-1)) / (2 * a.shape[1] * a.shape[2])
+    times = np.arange(a.shape[2])
+    both = a[..., times - lag] + a[..., (times + lag) % len(times)]
+    return both / (2 * a.shape[1] * a.shape[2])
 
 
 def _products_of_pairs(forms: Array) -> Array:
