@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from pipeline import Store
 from stages.errors import InputError, nearest, suggestion
-from workflows.names import GROUP, OWN, workflow_names
+from workflows.names import GROUP, OWN, registered, workflow_names
 from workflows.parameter_file import read_parameter_file
 from workflows.shared.definition import Definition, Project
 
@@ -45,7 +45,7 @@ def definition_of(name: str) -> Definition[Any]:
     """
     if name not in (known := workflow_names()):
         raise InputError(f"no workflow is named {name!r}{suggestion(name, known, mark='`')}")
-    entries = list(entry_points(group=GROUP, name=name))
+    entries = [entry for entry in registered() if entry.name == name]
     owners = [*(["quarkline"] if name in OWN else []), *map(_package, entries)]
     if len(owners) > 1:
         raise InputError(
