@@ -258,7 +258,9 @@ INSTANCES = [
 ]
 
 
-@pytest.mark.parametrize("further", [(), SHARED], ids=["one", "several"])
+@pytest.mark.parametrize(
+    "further", [pytest.param((), id="one", marks=pytest.mark.slow), pytest.param(SHARED, id="several")]
+)
 def test_kernels_compile_and_fill_a_multiprocessor(further: tuple[str, ...]) -> None:
     for name, used in compile_only("pointwise.cu", INSTANCES, "sm_90", further).items():
         assert used.spilled_bytes == used.shared_bytes == 0, (name, used)

@@ -37,7 +37,7 @@ def packed_links(backend, links, weights, lattice, parity, dtype, block):
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
 @pytest.mark.parametrize("extents", LATTICES, ids=str)
 def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, extents, boundary, stored):
-    """All of D, and each of its terms where links are in tiles."""
+    """All of D, and each of its terms where links are in tiles; a host takes a second to compile each."""
     if stored == "in fields" and dtype == np.complex64:
         pytest.skip("products from fields are in double")
     lattice, parity, sign, anisotropy = Lattice(extents), ODD, -1, Anisotropy(2.4, 0.9)
@@ -46,14 +46,15 @@ def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, 
     exactly = reference.pack(doubled_links(weighted, None, lattice, parity, complex), lattice, parity)
     packed = packed_links(backend, links, anisotropy.weights, lattice, parity, dtype, STORED[stored])
     kernels = backend.kernels.wilson_dslash
-    for n in (1, 6):
+    for n in (1, 3):
         x = random(lattice.half_volume, 12, n)
         out = backend.array(np.full_like(x, np.nan))
         exact = np.empty(x.shape, complex)
         reference.wilson_dslash(exactly, x.astype(complex), exact, sign=sign)
         kernels.wilson_dslash(packed, backend.array(x), out, sign=sign)
         assert np.abs(backend.host(out) - exact).max() <= tolerance * np.abs(exact).max()
-        for direction in range(8) if stored != "in fields" else ():
+        terms = stored != "in fields" and (n > 1 or backend.xp is not np)
+        for direction in range(8) if terms else ():
             reference.wilson_hop(exactly, direction, x.astype(complex), exact, sign=sign)
             kernels.wilson_hop(packed, direction, backend.array(x), out, sign=sign)
             assert np.abs(backend.host(out) - exact).max() <= tolerance * 20

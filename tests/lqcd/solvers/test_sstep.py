@@ -62,9 +62,18 @@ def test_deviation_asks_for_replacement_when_it_has_grown():
 
 
 @pytest.mark.parametrize(
-    ("s", "basis"), [(1, "monomial"), (8, "monomial"), (16, "newton"), (16, "chebyshev")]
+    ("s", "basis", "inner"),
+    [
+        pytest.param(1, "monomial", None, marks=pytest.mark.slow),
+        (1, "monomial", "single"),
+        (8, "monomial", None),
+        (8, "monomial", "single"),
+        (16, "newton", None),
+        (16, "newton", "single"),
+        (16, "chebyshev", None),
+        pytest.param(16, "chebyshev", "single", marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("inner", [None, "single"])
 def test_as_many_iterations_as_conjugate_gradients(dslash, random_complex, s, basis, inner):
     """A block of mixed scales, with a zero column; every residual is a true one.
 
