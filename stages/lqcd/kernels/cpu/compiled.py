@@ -115,11 +115,6 @@ def compiled_control(function: Callable[..., Any], name: str, signature: Any) ->
     return _cached(function, name, signature)
 
 
-def compiled_parallel(function: Callable[..., None], name: str, signature: Any) -> Callable[..., None]:
-    """Compile a `function(*arguments)` with parallel loops of its own, by `numba.prange`."""
-    return _cached(function, name, signature, parallel=True)
-
-
 def _cached(function: Callable[..., Any], name: str, signature: Any, **options: Any) -> Any:
     function.__name__ = function.__qualname__ = f"{name}_{DIGEST}"
     with getting() as kernel, _turn(function.__name__):

@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
-from stages.lqcd.kernels.cpu.compiled import array_type, compiled_parallel
+from stages.lqcd.kernels.cpu.compiled import Kernel, array_type, compiled
 from stages.lqcd.kernels.cpu.philox import philox4x32
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -27,13 +27,19 @@ ORIENTATION = np.uint64((1 << 32) - 1)
 
 
 def heat_bath(links: NDArray, lattice: Lattice, beta: float, key: tuple[int, int], sweep: int) -> None:
-    operands = _operands(links, lattice)
-    _compiled_sweep()(*operands, False, beta / 3, *(np.uint64(word) for word in (*key, sweep)))
+    _sweep(links, lattice, False, beta / 3, *(np.uint64(word) for word in (*key, sweep)))
 
 
 def over_relax(links: NDArray, lattice: Lattice) -> None:
-    unused = np.uint64(0)
-    _compiled_sweep()(*_operands(links, lattice), True, 0.0, unused, unused, unused)
+    _sweep(links, lattice, True, 0.0, *(np.uint64(0),) * 3)
+
+
+def _sweep(links: NDArray, lattice: Lattice, *how: Any) -> None:
+    """Update the links of each direction and parity in turn; how: the last arguments of `_update`."""
+    kernel, operands = _compiled_update(), _operands(links, lattice)
+    for mu in range(4):
+        for parity in (EVEN, ODD):
+            kernel(*operands, mu, parity, *how)
 
 
 def _operands(links: NDArray, lattice: Lattice) -> tuple[NDArray, NDArray, NDArray]:
@@ -137,34 +143,33 @@ def new_element(reflect, part, weight, counter, key):
     return drawn(part, weight, counter, key)
 
 
-def _sweep(links, neighbours, numbers, reflect, weight, key0, key1, sweep):
+def _update(low, high, links, neighbours, numbers, mu, parity, reflect, weight, key0, key1, sweep):
     """Multiply each link U in each subgroup in turn by the new element for the SU(2) part of U S^dag."""
     key = (key0, key1)
-    for mu in range(4):
-        for parity in range(2):
-            for site in prange(links.shape[1]):
-                matrices, number = links[2 * mu + parity], numbers[parity, site]
-                u0, u1, u2 = su3.load(matrices, site)
-                staples = su3.dagger(staple_sum(links, neighbours, mu, parity, site))
-                r0, r1, r2 = su3.times((u0, u1, u2), staples)
-                part = su3.pair_of(r0[0], r0[1], r1[0], r1[1])
-                g = new_element(reflect, part, weight, (number, sweep, 3 * mu), key)
-                u0, u1 = su3.pair_times_rows(g, u0, u1)
-                r0, r1 = su3.pair_times_rows(g, r0, r1)
-                part = su3.pair_of(r0[0], r0[2], r2[0], r2[2])
-                g = new_element(reflect, part, weight, (number, sweep, 3 * mu + 1), key)
-                u0, u2 = su3.pair_times_rows(g, u0, u2)
-                r0, r2 = su3.pair_times_rows(g, r0, r2)
-                part = su3.pair_of(r1[1], r1[2], r2[1], r2[2])
-                g = new_element(reflect, part, weight, (number, sweep, 3 * mu + 2), key)
-                u1, u2 = su3.pair_times_rows(g, u1, u2)
-                su3.store(matrices, site, su3.in_su3(u0, u1))
+    matrices = links[2 * mu + parity]
+    for site in prange(low, high):
+        number = numbers[parity, site]
+        u0, u1, u2 = su3.load(matrices, site)
+        staples = su3.dagger(staple_sum(links, neighbours, mu, parity, site))
+        r0, r1, r2 = su3.times((u0, u1, u2), staples)
+        part = su3.pair_of(r0[0], r0[1], r1[0], r1[1])
+        g = new_element(reflect, part, weight, (number, sweep, 3 * mu), key)
+        u0, u1 = su3.pair_times_rows(g, u0, u1)
+        r0, r1 = su3.pair_times_rows(g, r0, r1)
+        part = su3.pair_of(r0[0], r0[2], r2[0], r2[2])
+        g = new_element(reflect, part, weight, (number, sweep, 3 * mu + 1), key)
+        u0, u2 = su3.pair_times_rows(g, u0, u2)
+        r0, r2 = su3.pair_times_rows(g, r0, r2)
+        part = su3.pair_of(r1[1], r1[2], r2[1], r2[2])
+        g = new_element(reflect, part, weight, (number, sweep, 3 * mu + 2), key)
+        u1, u2 = su3.pair_times_rows(g, u1, u2)
+        su3.store(matrices, site, su3.in_su3(u0, u1))
 
 
 @cache
-def _compiled_sweep() -> Callable[..., None]:
+def _compiled_update() -> Kernel:
     """Compiled on first use, not on import."""
     links, neighbours = array_type(complex, 3, writable=True), array_type(np.int32, 3)
-    numbers, random = array_type(np.uint64, 2), [types.uint64] * 3
-    signature = types.void(links, neighbours, numbers, types.boolean, types.float64, *random)
-    return compiled_parallel(_sweep, "heatbath", signature)
+    numbers, place, random = array_type(np.uint64, 2), [types.intp] * 2, [types.uint64] * 3
+    signature = types.void(links, neighbours, numbers, *place, types.boolean, types.float64, *random)
+    return compiled(_update, "heatbath", signature, lambda links, *others: links.shape[1])
