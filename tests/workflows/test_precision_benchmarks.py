@@ -1,4 +1,4 @@
-"""Tables of the scripts that compare precisions: every cell, and what an emulation must not pass by."""
+"""Tables of the scripts that compare precisions: every cell."""
 
 from __future__ import annotations
 
@@ -9,23 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stages.lqcd.dirac.operator import Frugal
-from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import mixed_precision, storage_forms, truncated_solver
-from workflows.benchmarks.machine import Host, metered, random_field
-from workflows.benchmarks.mixed_iterations import HalfInside, columns
-from workflows.benchmarks.script import quenched, wilson
+from workflows.benchmarks.machine import metered
+from workflows.benchmarks.mixed_iterations import METHODS, columns
 from workflows.benchmarks.truncated_solver import Measured
 
-LATTICE = Lattice((4, 4, 4, 4))
 Table = Callable[..., list[list[list[str]]]]
-
-
-@pytest.fixture
-def schur() -> WilsonSchur:
-    thin = quenched(LATTICE, "precisions", beta=6.0, seed=19, sweeps=2)
-    return WilsonSchur(wilson(thin, LATTICE, 0.3, 1.0))
 
 
 @pytest.fixture
@@ -49,22 +38,9 @@ def tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     return run
 
 
-def test_emulated_half_rounds_what_the_operator_reads_and_writes(schur: WilsonSchur) -> None:
-    emulated = HalfInside(schur)
-    assert not isinstance(emulated, Frugal)  # a way past the rounding
-    x = random_field(Host(), (*schur.shape, 2), complex)
-    exact, single = schur.apply(x), x.astype(np.complex64)
-    assert np.array_equal(emulated.apply(x), exact)
-    result = emulated.astype(np.complex64).apply(single)
-    error = np.linalg.norm(result - exact) / np.linalg.norm(exact)
-    assert 1e-6 < error < 1e-4
-
-
-def test_every_form_has_a_column_and_only_that_of_cg_is_emulated() -> None:
-    for method, emulated in (("BiCGstab", 0), ("CG", 6)):
-        table = list(columns(method, 1e-8, 10))
-        assert len({name for name, _, _ in table}) == len(table) == 13
-        assert sum(each for _, each, _ in table) == emulated
+def test_every_form_has_a_column() -> None:
+    for method in METHODS:
+        assert len({name for name, _ in columns(method, 1e-8, 10)}) == 13
 
 
 def test_least_vectors_of_each_piece() -> None:
@@ -93,13 +69,13 @@ def test_tables_of_mixed_precision(tables: Table, tmp_path: Path) -> None:
     picture = tmp_path / "time.svg"
     found = tables(mixed_precision.main, *lattice, "--plot", str(picture))
     times, rates, errors, memory, bicgstab, cg = found
-    assert [row[:3] for row in times[:5]] == [["0.3", *each] for each in mixed_precision.SOLVES]
+    assert [row[:3] for row in times[:6]] == [["0.3", *each] for each in mixed_precision.SOLVES]
     assert all(int(row[3]) > 3 and float(row[-1]) <= 1e-8 for row in times)
     assert [row[0] for row in rates] == ["double", "double-single", "double-half"]
-    assert rates[-1][-2:] == ["-", "-"]
+    assert all(float(cell) > 0 for row in rates for cell in row[1:])
     assert [row[2] for row in errors] == [storage_forms.WHOLE, storage_forms.TO_SINGLE, storage_forms.HALF]
     assert all(0 < float(cell) < 1e-4 for row in errors for cell in row[3:])
-    assert len(memory) == 5 and all(float(cell) > 0 for row in memory for cell in row[2:])
+    assert len(memory) == 6 and all(float(cell) > 0 for row in memory for cell in row[2:])
     assert all(int(cell) > 3 for row in (*bicgstab, *cg) for cell in row[1:])
     assert "<svg" in picture.read_text()
 

@@ -140,8 +140,8 @@ MISTAKES = {
     ),
     "half with a block": (
         ("precision: double", "precision: double-half"),
-        "`solves.precision` (line 22): double-half is for batched_cg, not for block_cgrq: take that solver, "
-        "or double-single",
+        "`solves.precision` (line 22): double-half is for batched_cg, not for block_cgrq: take such a "
+        "solver, or double-single",
     ),
     "more fine vectors than vectors": (
         ("vectors: 2}", "vectors: 8}"),

@@ -1,12 +1,13 @@
 """Solves in double, double-single and double-half: iterations, seconds, residuals; a Markdown table.
 
     python -m workflows.benchmarks.double_half [--quarks hisq] [--lattice 8 8 8 16] [--mass 0.02 0.005] \
-        [--rhs 1 16] [--tolerance 1e-10] [--precision double double-single double-half] [--repeats 1] \
-        [--backend cuda]
+        [--solver bicgstab] [--rhs 1 16] [--tolerance 1e-10] [--precision double double-single double-half] \
+        [--repeats 1] [--backend cuda]
 
 One quenched configuration, antiperiodic in time. HISQ quarks: batched CG, the normal operator on the even
 sites, Z2 noise, links packed as an operator for so many right-hand sides has them. Wilson quarks with a
-clover term (`--csw`): BiCGstab, the symmetric Schur complement of the even sites, uniform random sources. A
+clover term (`--csw`): BiCGstab or, as `cgnr`, conjugate gradients on the normal equations, the symmetric
+Schur complement of the even sites, uniform random sources. A
 solve to 1e-2 compiles before those that are measured, of which the shortest counts; narrower blocks, to which
 a block comes only later, are compiled in the first of them. ps: of an iteration, per even site and
 right-hand side.
@@ -28,9 +29,9 @@ from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import PRECISIONS
 from workflows.benchmarks.machine import random_field
+from workflows.benchmarks.mixed_iterations import normal_cg
 from workflows.benchmarks.script import SMALL, PrintedTable, arguments_of, quenched, wilson
 
 SEED, LABEL = 271, "solver table"
@@ -40,7 +41,8 @@ MOST, LOOSE = 100_000, 1e-2
 def main() -> None:
     """Print the table of the operator that the arguments name."""
     problem = {"beta": 5.7, "csw": 1.0, "sweeps": 40, "mass": [0.02, 0.005], "tolerance": [1e-10]}
-    options = {"quarks": ("hisq", "wilson"), **problem, "rhs": [1, 16], "precision": list(PRECISIONS)}
+    choices = {"quarks": ("hisq", "wilson"), "solver": tuple(WILSON)}
+    options = {**choices, **problem, "rhs": [1, 16], "precision": list(PRECISIONS)}
     options["repeats"] = 1
     arguments = arguments_of(__doc__, lattice=SMALL, machine="cpu", options=options)
     machine, lattice = arguments.machine, arguments.lattice
@@ -66,7 +68,11 @@ Systems = Callable[[int], tuple[Callable[[float], Any], Array]]
 """By the number of right-hand sides: the operator by mass, and the right-hand sides."""
 
 
-def hisq(arguments: Namespace, thin: Array) -> tuple[type[KrylovSolver], Systems]:
+WILSON: dict[str, Callable[..., Any]] = {"bicgstab": BiCGstab, "cgnr": normal_cg}
+"""Makers of solvers of Wilson quarks from tolerance, limit and inner precision."""
+
+
+def hisq(arguments: Namespace, thin: Array) -> tuple[Callable[..., Any], Systems]:
     """The solver and the systems of HISQ quarks."""
     lattice, xp = arguments.lattice, arguments.machine.xp
     links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
@@ -78,7 +84,7 @@ def hisq(arguments: Namespace, thin: Array) -> tuple[type[KrylovSolver], Systems
     return BatchedCG, systems
 
 
-def wilson_clover(arguments: Namespace, thin: Array) -> tuple[type[KrylovSolver], Systems]:
+def wilson_clover(arguments: Namespace, thin: Array) -> tuple[Callable[..., Any], Systems]:
     """The solver and the systems of Wilson quarks with a clover term."""
 
     def system(mass: float) -> WilsonSchur:
@@ -88,7 +94,7 @@ def wilson_clover(arguments: Namespace, thin: Array) -> tuple[type[KrylovSolver]
         shape = arguments.lattice.half_volume, 12, rhs
         return system, random_field(arguments.machine, shape, complex, SEED)
 
-    return BiCGstab, systems
+    return WILSON[arguments.solver], systems
 
 
 if __name__ == "__main__":

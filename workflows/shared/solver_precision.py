@@ -16,8 +16,8 @@ def precisions_of(solver: str) -> tuple[str, ...]:
 def precision_faults(solver: str, precision: str, staggered: bool) -> Iterator[Problem]:
     """The problem with a precision that the solver of staggered or of Wilson quarks does not have."""
     if precision not in precisions_of(solver):
-        (half,) = (name for name in HALVES if (name in POSITIVE) == staggered)
+        halves = " and ".join(name for name in HALVES if (name in POSITIVE) == staggered)
         yield (
             ("solves", "precision"),
-            f"{precision} is for {half}, not for {solver}: take that solver, or double-single",
+            f"{precision} is for {halves}, not for {solver}: take such a solver, or double-single",
         )

@@ -17,6 +17,7 @@ from stages.errors import InputError
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.kernels.short_field import ShortField
 
 
@@ -134,6 +135,20 @@ class Halved(Protocol):
 
     def halved(self) -> LinearOperator:
         """This operator in complex64, whose `apply` takes such fields as well; kept as that of `astype`."""
+
+    def halved_normal(self) -> HalvedNormal:
+        """A^H A of this operator in complex64, A."""
+
+
+@runtime_checkable
+class HalvedNormal(Protocol):
+    """A^H A that can be applied to spinors in 16 bits."""
+
+    def half_application(self, x: HalfField, out: HalfField, norms2: Array) -> Callable[[], None]:
+        """A function that computes ``out = A^H A x`` and ``norms2 = |A x|^2``, and allocates nothing.
+
+        norms2: float64 ``[N]``.
+        """
 
 
 def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:

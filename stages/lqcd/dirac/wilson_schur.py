@@ -9,20 +9,23 @@ asymmetric is gamma5-Hermitian.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from stages.errors import InputError
+from stages.lqcd.dirac.operator import Product
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import Field, spinors_like
+from stages.lqcd.kernels.half_field import Field, HalfField, spinors_like
+from stages.lqcd.kernels.half_update import half_norms
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN
 
@@ -78,15 +81,34 @@ class WilsonSchur:
 
     def apply_through(self, x: Field, between: Field, out: Field) -> Field:
         """``out = S x``, with a field like x to work in; allocates nothing after the first time."""
-        parity, opposite = self.parity, 1 - self.parity
-        dslash, symmetric = self.M.dslash, self.kind == "symmetric"
-        start: Any = self._inverse(parity, x, out) if symmetric and self.sign < 0 else x
+        inverse_first = self.kind == "symmetric" and self.sign < 0
+        return self._hops(self._inverse(self.parity, x, out) if inverse_first else x, x, between, out)
+
+    def _hops(self, start: Any, x: Any, between: Any, out: Any, factor: float = 1.0) -> Any:
+        """``out = S x`` from where hops start: x, or A^-1 x / factor for the adjoint of the symmetric S."""
+        parity, opposite, dslash = self.parity, 1 - self.parity, self.M.dslash
         dslash.apply_to(opposite, start, between, self.sign, **self._inverted(opposite, 1.0))
-        if not symmetric:
+        if self.kind == "asymmetric":
             local = self.M.local(parity)
             return dslash.apply_to(parity, between, out, self.sign, diagonal=x, b=-0.25, **local)
-        hop = self._inverted(parity, -0.25) if self.sign > 0 else {"b": -0.25}
+        hop = self._inverted(parity, -0.25) if self.sign > 0 else {"b": -0.25 * factor}
         return dslash.apply_to(parity, between, out, self.sign, diagonal=x, a=1.0, **hop)
+
+    def normal_through(
+        self, x: HalfField, between: HalfField, product: HalfField, out: HalfField, norms2: Array
+    ) -> None:
+        """``product = S x``, ``out = S^H S x`` and ``norms2 = |S x|^2``, with a field like x to work in.
+
+        Spinors in 16 bits. The pass that takes the norm gives A^-1 S x, too, with which hops begin.
+        """
+        self.apply_through(x, between, product)
+        if self.kind == "asymmetric" or self.M.links.csw is None:
+            half_norms(product, norms2)
+            factor = 1.0 if self.kind == "asymmetric" else self._constant
+            self.adjoint._hops(product, product, between, out, factor)
+        else:
+            half_norms(product, norms2, self.M.clover_inverse(self.parity), out)
+            self.adjoint._hops(out, product, between, out)
 
     def update(
         self,
@@ -140,6 +162,11 @@ class WilsonSchur:
             raise InputError("half precision is for the Schur complement itself, not for its adjoint")
         return self.astype(np.complex64)
 
+    def halved_normal(self) -> HalvedSchurNormal:
+        """S^H S for spinors in 16 bits. Raises InputError for an adjoint."""
+        S = self.halved()
+        return HalvedSchurNormal(S.adjoint, S)
+
     @cached_property
     def _constant(self) -> float:
         if self.M.constant == 0:
@@ -161,3 +188,16 @@ class WilsonSchur:
         if self.M.links.csw is None:
             return block_blas.scale(x, self._constant, out)
         return clover.multiply(self.M.clover_inverse(parity), x, out)
+
+
+@dataclass(frozen=True)
+class HalvedSchurNormal(Product):
+    """S^H S in complex64, made of the adjoint and S, for spinors in 16 bits as well."""
+
+    def half_application(self, x: HalfField, out: HalfField, norms2: Array) -> Callable[[], None]:
+        """A function that computes ``out = S^H S x`` and ``norms2 = |S x|^2``, and allocates nothing.
+
+        norms2: float64 ``[N]``. Two fields like x are made now.
+        """
+        S: Any = self.right
+        return partial(S.normal_through, x, spinors_like(x), spinors_like(x), out, norms2)

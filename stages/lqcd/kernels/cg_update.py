@@ -1,21 +1,24 @@
 """Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs.
 
 In short fields (`stages.lqcd.kernels.short_field`) r and A p have 20 bits, p has 16 or is complex64, as x
-is. Sums are those of the numbers before they are rounded to that.
+is; with spinors ``[site, 12, N]`` in 16 bits (`stages.lqcd.kernels.half_field`) x is complex64, too. Sums are
+those of the numbers before they are rounded to that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.half_field import HalfField, check_half_field
 from stages.lqcd.kernels.operands import check_array, check_blocks
-from stages.lqcd.kernels.short_field import Field, ShortField, check_short_field
+from stages.lqcd.kernels.short_field import ShortField, check_short_field
 
+CGField = TypeVar("CGField", Array, ShortField, HalfField)
 ROWS = ("r2", "pap", "target2", "gamma", "alpha", "beta")
 """Order of the rows in memory, which `cg_update.cu` relies on."""
 
@@ -70,7 +73,7 @@ def quotient(numerator: Array | float, denominator: Array, where: Array) -> Arra
     return xp.where(where, numerator / xp.where(where, denominator, 1), 0)
 
 
-def cg_advance(x: Array, p: Field, r: Field, coefficients: CGCoefficients) -> None:
+def cg_advance(x: Array, p: CGField, r: CGField, coefficients: CGCoefficients) -> None:
     """``x += alpha p``, then ``p = r + beta p``, in place; a column with r2 <= target2 keeps p.
 
     Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
@@ -80,12 +83,15 @@ def cg_advance(x: Array, p: Field, r: Field, coefficients: CGCoefficients) -> No
         for name, field in (("x", x), ("p", p)):
             if not isinstance(field, ShortField):
                 check_array(name, field, r.shape, np.dtype(np.complex64))
+    elif isinstance(r, HalfField):
+        _check_half(coefficients, r, p=p)
+        check_array("x", x, r.shape, np.dtype(np.complex64))
     else:
         _check_cg(coefficients, x=x, p=p, r=r)
     kernel("cg_update.cg_advance", type(x))(x, p, r, coefficients)
 
 
-def cg_residual(r: Field, ap: Field, coefficients: CGCoefficients) -> None:
+def cg_residual(r: CGField, ap: CGField, coefficients: CGCoefficients) -> None:
     """``alpha = gamma / pap``, ``r -= alpha ap`` in place, ``beta = |r|^2 / r2``, ``gamma = r2 = |r|^2``.
 
     alpha and beta are zero, and r keeps its bits whatever ap holds, where r2 <= target2 or pap is not
@@ -93,6 +99,8 @@ def cg_residual(r: Field, ap: Field, coefficients: CGCoefficients) -> None:
     """
     if isinstance(r, ShortField):
         _check_short(coefficients, r, {"ap": (ap, 20)})
+    elif isinstance(r, HalfField):
+        _check_half(coefficients, r, ap=ap)
     else:
         _check_cg(coefficients, r=r, ap=ap)
     kernel("cg_update.cg_residual", type(coefficients.numbers))(r, ap, coefficients)
@@ -112,6 +120,13 @@ def _check_short(coefficients: CGCoefficients, r: ShortField, others: dict[str, 
     check_short_field("r", r, r.shape, 20)
     for name, (field, bits) in others.items():
         check_short_field(name, field, r.shape, bits)
+    _check_count(coefficients, r.shape[2])
+
+
+def _check_half(coefficients: CGCoefficients, r: HalfField, **others: Any) -> None:
+    """Raise InputError unless all are fields in 16 bits of one shape."""
+    for name, field in (("r", r), *others.items()):
+        check_half_field(name, field, r.shape)
     _check_count(coefficients, r.shape[2])
 
 

@@ -1,4 +1,4 @@
-"""Sums and updates of spinors in 16 bits, as BiCGstab needs them: a coefficient for each right-hand side.
+"""Sums and updates of spinors in 16 bits, as solvers need them: a coefficient for each right-hand side.
 
 Fields are `HalfField`s ``[site, 12, N]``; coefficients are complex ``[N]``, rounded to single precision, in
 which the arithmetic is. Sums are double, and those of an iteration give its coefficients
@@ -14,6 +14,7 @@ import numpy as np
 
 from stages.errors import InputError
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
+from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.half_field import HalfField, check_half_field
 from stages.lqcd.kernels.operands import check_array
@@ -61,6 +62,24 @@ def half_residual(
     _check_fields(r, p, t)
     check_array("y", y, r.shape, np.dtype(np.complex64))
     kernel("half_update.half_residual", type(r.codes))(y, p, r, t, coefficients)
+
+
+def half_norms(
+    x: HalfField, norms2: Array, clover: PackedClover | None = None, out: HalfField | None = None
+) -> None:
+    """``norms2 = |x|^2`` of each right-hand side, float64 ``[N]``; with matrices C also ``out = C x``.
+
+    clover: of the sites of x, in single precision. out: never x itself.
+    """
+    _check_fields(x, *([] if out is None else [out]))
+    check_array("norms2", norms2, x.shape[2:], np.dtype(float))
+    if (clover is None) != (out is None):
+        raise InputError("half_norms takes clover matrices and a field for the product, or neither")
+    if clover is not None and (clover.sites, clover.dtype) != (x.shape[0], np.complex64):
+        raise InputError(
+            f"clover matrices must be complex64 on {x.shape[0]} sites, got {clover.dtype} on {clover.sites}"
+        )
+    kernel("half_update.half_norms", type(x.codes))(x, norms2, clover, out)
 
 
 def _check_fields(y: HalfField, *xs: HalfField) -> None:

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.errors import InputError
-from stages.lqcd.dirac.operator import LinearOperator, Shortened, ShortOperator, application
-from stages.lqcd.kernels import block_blas, cg_update, lane_blas, stream
-from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
+from stages.lqcd.dirac.operator import Halved, HalvedNormal, LinearOperator, Shortened
+from stages.lqcd.kernels import cg_update, lane_blas, stream
+from stages.lqcd.kernels.cg_update import CGCoefficients, CGField, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
-from stages.lqcd.kernels.short_field import Field, ShortField, put, to_short, vectors_like
+from stages.lqcd.kernels.fields import assign
 from stages.lqcd.kernels.stream import Bursts, Reports
+from stages.lqcd.solvers.cg_fields import HalfFields, ShortFields, WholeFields
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
 from stages.lqcd.solvers.solution import SolveStatus
@@ -51,33 +51,32 @@ class BatchedCG(KrylovSolver):
     halves: ClassVar[bool] = True
 
     def in_half(self, A: LinearOperator) -> LinearOperator:
-        """A for short fields. Raises InputError."""
+        """A for short fields, or for spinors in 16 bits, of whose A^H A solves are. Raises InputError."""
         if isinstance(A, Shortened):
             return A.shortened()
+        if isinstance(A, Halved):
+            return A.halved()
         raise InputError(
-            f"half precision is for staggered operators, not for {type(A).__name__}: iterate in 'single'"
+            "half precision of conjugate gradients is for staggered operators and the normal equations of "
+            f"even-odd Wilson ones, not for {type(A).__name__}: iterate in 'single'"
         )
 
     def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
-        return _BatchedRecurrence(A, residual, target, directions, short=self.inner == "half")
+        kind = WholeFields
+        if self.inner == "half":
+            kind = HalfFields if isinstance(A, HalvedNormal) else ShortFields
+        return _BatchedRecurrence(kind(A, residual), target, directions)
 
 
 class _Directions(NamedTuple):
     """p and A p ``[..., width]``, and p^H A p ``[width]``, of columns that go on."""
 
-    p: Array | ShortField
-    ap: Array | ShortField
+    fields: tuple[Any, Any]
     pap: Array
 
 
 class _BatchedRecurrence:
-    """r, p, A p and y ``[..., width]`` of the inner precision, and the coefficients of each column.
-
-    short: r and A p are short fields (`stages.lqcd.kernels.short_field`), y is complex64; so is p, unless the
-    operator wants it in 16 bits. The residual r has 20, and A p, which moves it: what rounding changes there,
-    the recurrence cannot know. On 8^3 x 16, m = 0.005, 20 bits cost 3 % of the iterations of single
-    precision, 16 bits 5 %, at m = 0.02 none and 7 %.
-    """
+    """r, p, A p and y ``[..., width]``, and the coefficients of each column."""
 
     full = False
     r2: Vector
@@ -85,45 +84,30 @@ class _BatchedRecurrence:
     replaced: bool
     broken: SolveStatus | None = None
 
-    def __init__(
-        self,
-        A: LinearOperator,
-        residual: Array,
-        target: Vector,
-        directions: _Directions | None,
-        short: bool,
-    ) -> None:
-        self.lag = stream.lag(A.xp)
-        r = converted(residual, A.dtype)
-        self.y = field_like(r)
-        self.r = _residual(r, short)
+    def __init__(self, fields: WholeFields, target: Vector, directions: _Directions | None) -> None:
+        self.fields, xp = fields, fields.A.xp
+        self.lag = stream.lag(xp)
+        self.y = fields.y
         self.coefficients = CGCoefficients.zeros(self.y)
-        self.p: Any
-        self.ap: Any
         if directions is None:
-            short_directions = isinstance(A, ShortOperator) and A.short_directions
-            self.p = vectors_like(self.r if short_directions else self.y)
-            self.ap = vectors_like(self.r, bits=20)
-            put(self.p, zeros_like(r))
+            fields.begin()
         else:
-            self.p, self.ap, self.coefficients.pap[...] = directions
+            fields.go_on(*directions.fields)
+            self.coefficients.pap[...] = directions.pap
         self.reports: Reports = stream.reports(self.coefficients.numbers[:2])
-        self.apply, repeatable = application(A, self.p, self.ap, self.coefficients.pap)
-        fields = (self.y, self.p, self.r, self.ap)
-        step = partial(_step, self.apply, *fields, self.coefficients)
-        repeated = stream.repeated if short else stream.recorded  # no compiled calls on the host
-        self.step = repeated(step, A.xp) if repeatable else step
+        self.apply, repeatable = fields.product(self.coefficients.pap)
+        step = partial(_step, self.apply, fields.y, fields.p, fields.r, fields.ap, self.coefficients)
+        self.step = fields.recorded(step) if repeatable else step
         self.longest = max(1, min(BURST, NUMBERS // self.y.size))
         self._begin(target, replaced=directions is not None)
 
     def replace(self, residual: Array, target: Vector) -> None:
-        put(self.r, residual)
+        self.fields.replace(residual)
         self.reports.discard()
         self._begin(target, replaced=True)
 
     def directions(self, columns: NDArray[np.intp]) -> _Directions:
-        fields = self.p, self.ap, self.coefficients.pap
-        return _Directions(*(lane_blas.lane_take(each, columns) for each in fields))
+        return _Directions(self.fields.take(columns), lane_blas.lane_take(self.coefficients.pap, columns))
 
     @property
     def correction(self) -> Array:
@@ -132,7 +116,7 @@ class _BatchedRecurrence:
         Called at the end of a cycle.
         """
         self.coefficients.target2[...] = np.inf  # no direction advances
-        cg_update.cg_advance(self.y, self.p, self.r, self.coefficients)
+        cg_update.cg_advance(self.y, self.fields.p, self.fields.r, self.coefficients)
         self.coefficients.alpha[...] = 0
         return self.y
 
@@ -143,11 +127,11 @@ class _BatchedRecurrence:
         unlike the recurrence's own, is orthogonal to the old direction only up to rounding.
         """
         if self.replaced:
-            update, c = cg_update, self.coefficients
-            update.cg_advance(self.y, self.p, self.r, c)
+            fields, c = self.fields, self.coefficients
+            cg_update.cg_advance(self.y, fields.p, fields.r, c)
             self.apply()
-            c.gamma[...] = block_blas.dots(self.p, self.r).real
-            update.cg_residual(self.r, self.ap, c)
+            c.gamma[...] = fields.overlap(fields.p)
+            cg_update.cg_residual(fields.r, fields.ap, c)
             c.beta[...] = self._conjugation()
             self.replaced = False
         else:
@@ -199,7 +183,7 @@ class _BatchedRecurrence:
         """Set y = 0 and the coefficients that belong to r and p."""
         assign(self.y, 0)
         c = self.coefficients
-        c.r2[...] = c.gamma[...] = block_blas.norms2(self.r)
+        c.r2[...] = c.gamma[...] = self.fields.norms2()
         c.target2[...] = to_device_like(target**2, self.y)
         self.r2 = as_numpy(c.r2).copy()
         self.ceiling2, self.target2 = self.r2.copy(), target**2
@@ -213,20 +197,15 @@ class _BatchedRecurrence:
         Exactly, it is |r|^2 / |r_old|^2.
         """
         pap = self.coefficients.pap
-        return quotient(-block_blas.dots(self.ap, self.r).real, pap, pap > 0)
-
-
-def _residual(r: Array, short: bool) -> Any:
-    """The residual as the recurrence keeps it."""
-    return to_short(r, 20) if short else r
+        return quotient(-self.fields.overlap(self.fields.ap), pap, pap > 0)
 
 
 def _step(
     apply: Callable[[], None],
     y: Array,
-    p: Field,
-    r: Field,
-    ap: Field,
+    p: CGField,
+    r: CGField,
+    ap: CGField,
     coefficients: CGCoefficients,
 ) -> None:
     """Steps 1 to 3 on these arrays alone."""

@@ -19,8 +19,8 @@ from stages.lqcd.solvers.workspace import Workspace
 PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
 """Precision inside the solver, by name; residuals are in double."""
 
-HALVES = ("batched_cg", "bicgstab")
-"""Solvers that iterate in half: one of staggered quarks, one of Wilson quarks."""
+HALVES = ("batched_cg", "bicgstab", "cgnr")
+"""Solvers that iterate in half: the first of staggered quarks, the others of Wilson quarks."""
 
 WHOLE_PRECISIONS = tuple(name for name in PRECISIONS if name != "double-half")
 """Those of the others."""

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, Product
+from stages.errors import InputError
+from stages.lqcd.dirac.operator import Halved, LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
@@ -47,17 +48,26 @@ class NormalEquations:
     ) -> Solution:
         """The solution of A x = b, as `KrylovSolver.solve`; `residual` is that of this system.
 
-        `matvecs` leaves out the product with the adjoint at each replacement.
+        `matvecs` leaves out the product with the adjoint at each replacement. Half precision is for
+        `stages.lqcd.dirac.operator.Halved` operators: InputError for others.
         """
+        if self.solver.inner == "half" and not isinstance(A, Halved):
+            raise InputError(
+                "half precision on normal equations is for even-odd Wilson operators, not for "
+                f"{type(A).__name__}: iterate in 'single'"
+            )
         return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
 
     def _begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any) -> Recurrence:
-        adjoint, normal = A.adjoint, Product(A.adjoint, A)
+        adjoint, normal = A.adjoint, self._normal(A)
 
         def begin(residual: Array, target: Vector) -> Recurrence:
             return self.solver.begin(normal, residual, target, directions)
 
         return _NormalRecurrence(adjoint, begin, residual, target)
+
+    def _normal(self, A: Any) -> Any:
+        return A.halved_normal() if self.solver.inner == "half" else Product(A.adjoint, A)
 
 
 class _NormalRecurrence:

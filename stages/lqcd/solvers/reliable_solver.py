@@ -16,8 +16,8 @@ class ReliableUpdates:
 
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
     inner: 'single' iterates in complex64 with reliable updates in the precision of b, 'half' with fields in
-    about 16 bits, which batched CG can on staggered operators and BiCGstab on even-odd Wilson ones; None
-    iterates in that of b.
+    about 16 bits, which batched CG can on staggered operators and on the normal equations of even-odd Wilson
+    ones, and BiCGstab on the latter; None iterates in that of b.
     delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
     mixed precision; None: the method's own.
     """

@@ -105,15 +105,32 @@ def wilson(dtype: np.dtype) -> list[Launch]:
 
 
 def half_spinors(n: int) -> list[Launch]:
-    """What BiCGstab in half precision takes."""
+    """What BiCGstab in half precision takes, and the adjoint of its products."""
     sites, place = BIG.half_volume, wilson_dslash.HOP_CLOVER
     return [
         *(
             wilson_dslash.wilson_dslash_launch(BIG, SINGLE, n, 1, place, form, wilson_dslash.HALF)
             for form in (wilson_dslash.FULL, wilson_dslash.TWELVE)
         ),
+        *(
+            wilson_dslash.wilson_dslash_launch(BIG, SINGLE, n, -1, where, fields=wilson_dslash.HALF)
+            for where in (wilson_dslash.NO_CLOVER, place)
+        ),
         *(half_update.half_reduction_launch(name, n, sites) for name in half_update.SUMS),
         *(half_update.half_update_launch(n, sites, fields) for fields in (1, 2)),
+    ]
+
+
+def half_cg(widths: Sequence[int]) -> list[Launch]:
+    """What conjugate gradients in half precision take beside the dslash."""
+    sites = BIG.half_volume
+    return [
+        *(
+            launch(n, sites)
+            for launch in (cg_update.half_advance_launch, cg_update.half_step_launch)
+            for n in widths
+        ),
+        *(half_update.half_norms_launch(n, sites, clover) for clover in (False, True) for n in widths),
     ]
 
 
@@ -177,7 +194,7 @@ def tuned(
         doubled_links.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
         doubled_links.doubled_links_launch(ODD, 16, dtype, hisq_packing.dslash_tile(ODD)),
         *(hisq_packing.shorter_links_launch(9, sites, dtype) for sites in (2, 32)),
-        *(short_vectors() if dtype == SINGLE else []),
+        *([*short_vectors(), *half_cg(widths)] if dtype == SINGLE else []),
         field_strength.field_strength_launch(ODD, dtype),
         field_strength.add_clover_launch(1000, dtype),
         noise.noise_launch("noise_roots", ODD, 5, dtype),

@@ -21,8 +21,17 @@ from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels import clover, half_field, half_update, lane_gram, random_block, wilson_dslash
+from stages.lqcd.kernels import (
+    cg_update,
+    clover,
+    half_field,
+    half_update,
+    lane_gram,
+    random_block,
+    wilson_dslash,
+)
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
+from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.fields import converted, empty_field, field_like
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
@@ -37,8 +46,10 @@ from stages.lqcd.multigrid.near_null import random_on_grid
 from stages.lqcd.multigrid.system import coarse_system
 from stages.lqcd.multigrid.transfer import transfer
 from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.mesons.propagator import propagator
 from stages.mesons.sources import point_sources
 from stages.mesons.two_point import meson_two_point
@@ -201,6 +212,10 @@ def test_gram_matrices_of_each_right_hand_side(devices: tuple[int, ...]) -> None
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 
 
+def normal_cg(tolerance: float, inner: str) -> NormalEquations:
+    return NormalEquations(BatchedCG(tolerance, inner=inner))
+
+
 def true_residuals(gauge: GaugeLinks, x: np.ndarray, b: np.ndarray) -> np.ndarray:
     """|b - S x| / |b| of each right-hand side, by an operator that one GPU makes for it."""
     S = WilsonSchur(operator(gauge))
@@ -218,8 +233,14 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
         half_update.half_alpha(p, t, c)
         half_update.half_omega(t, p, r, c)
         half_update.half_residual(x, p, r, t, c)
-        dot = half_update.half_dot(p, r)
-        return {"c": c.numbers, "reals": c.reals, "dot": dot, "x": x, "r": half_field.from_half(r)}
+        dot, norms2 = half_update.half_dot(p, r), cupy.empty(12)
+        half_update.half_norms(r, norms2)
+        cg = CGCoefficients(cupy.full((6, 12), 0.7), 12)
+        cg.target2[...] = 0
+        cg_update.cg_advance(x, p, r, cg)
+        cg_update.cg_residual(r, t, cg)
+        fields = {"p": half_field.from_half(p), "r": half_field.from_half(r), "x": x}
+        return {"c": c.numbers, "reals": c.reals, "dot": dot, "norms2": norms2, "cg": cg.numbers, **fields}
 
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 
@@ -227,7 +248,14 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize(
     ("solver", "inner"),
-    [(BiCGstab, None), (BiCGstab, "single"), (BiCGstab, "half"), (GCR, None), (GCR, "single")],
+    [
+        (BiCGstab, None),
+        (BiCGstab, "single"),
+        (BiCGstab, "half"),
+        (normal_cg, "half"),
+        (GCR, None),
+        (GCR, "single"),
+    ],
 )
 def test_solves(
     gauges: dict[Lattice, GaugeLinks], solver: Any, inner: str | None, devices: tuple[int, ...]

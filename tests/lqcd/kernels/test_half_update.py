@@ -7,9 +7,18 @@ import pytest
 from widths import widths
 
 from stages.errors import InputError
+from stages.lqcd.kernels import clover
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
-from stages.lqcd.kernels.half_field import HalfField, from_half, take, to_half
-from stages.lqcd.kernels.half_update import half_alpha, half_dot, half_omega, half_residual, half_update
+from stages.lqcd.kernels.cg_update import CGCoefficients, cg_advance, cg_residual
+from stages.lqcd.kernels.half_field import HalfField, from_half, spinors_like, take, to_half
+from stages.lqcd.kernels.half_update import (
+    half_alpha,
+    half_dot,
+    half_norms,
+    half_omega,
+    half_residual,
+    half_update,
+)
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
@@ -107,6 +116,79 @@ def test_residual(backend, random, coefficients, n):
         assert np.array_equal(now, then)
 
 
+@pytest.fixture
+def cg_coefficients(backend, random):
+    """Of so many right-hand sides, of which the first has reached its target; and the same on the host."""
+
+    def make(n):
+        host = CGCoefficients.zeros(np.empty((1, n)))
+        host.numbers[:, :n] = 0.5 + abs(random(6, n)).clip(0, 1)
+        host.target2[...] = 0.1
+        host.target2[0], host.alpha[0] = 2 * host.r2[0], 0
+        return CGCoefficients(backend.array(host.numbers), n), host
+
+    return make
+
+
+@pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
+def test_conjugate_gradients(backend, random, cg_coefficients, n):
+    """Both updates; the first column does not move and keeps its codes, whatever A p holds."""
+    x, p, r, ap = (random(SITES, 12, n) for _ in range(4))
+    c, host = cg_coefficients(n)
+    solution, given = backend.array(x.copy()), [to_half(backend.array(field)) for field in (p, r, ap)]
+    direction, residual, product = given
+    product.scales[:, 0] = np.nan
+    before = [codes(backend, field, 0) for field in (direction, residual)]
+    cg_advance(solution, direction, residual, c)
+    assert error(backend.host(solution), x + host.alpha * held(p)) < 1e-6
+    expected = held(r) + host.beta * held(p)
+    moved = slice(1, None)
+    if n > 1:
+        assert error(backend.host(from_half(direction))[..., moved], expected[..., moved]) < 4e-5
+    cg_residual(residual, product, c)
+    alpha = host.gamma / host.pap
+    alpha[0] = 0
+    expected = held(r) - alpha * held(ap)
+    if n > 1:
+        assert error(backend.host(from_half(residual))[..., moved], expected[..., moved]) < 4e-5
+    r2 = (np.abs(expected) ** 2).sum(axis=(0, 1))
+    np.testing.assert_allclose(backend.host(c.alpha), alpha, rtol=1e-12)
+    np.testing.assert_allclose(backend.host(c.r2), r2, rtol=1e-5)
+    assert np.array_equal(backend.host(c.gamma), backend.host(c.r2))
+    beta = backend.host(c.r2) / host.r2
+    beta[0] = 0
+    np.testing.assert_allclose(backend.host(c.beta), beta, rtol=1e-12)
+    assert np.array_equal(backend.host(solution)[..., 0], x[..., 0])
+    for field, then in zip((direction, residual), before, strict=True):
+        assert all(np.array_equal(*each) for each in zip(codes(backend, field, 0), then, strict=True))
+
+
+def test_a_first_direction_is_the_residual(backend, random, cg_coefficients):
+    """Where beta is zero p becomes r with its codes, whatever p held."""
+    c, _ = cg_coefficients(3)
+    c.alpha[...] = c.beta[...] = 0
+    p, r = (to_half(backend.array(random(SITES, 12, 3))) for _ in range(2))
+    p.scales[...] = np.nan
+    cg_advance(backend.array(random(SITES, 12, 3)), p, r, c)
+    assert error(backend.host(from_half(p))[..., 1:], backend.host(from_half(r))[..., 1:]) < 2e-5
+
+
+@pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
+def test_norms(backend, random, n):
+    """With clover matrices also their product."""
+    x, blocks = random(SITES, 12, n), random(SITES, 2, 6, 6)
+    blocks = blocks + blocks.conj().swapaxes(-1, -2)
+    expected = (np.abs(held(x)) ** 2).sum(axis=(0, 1))
+    field, found = to_half(backend.array(x)), backend.array(np.zeros(n))
+    half_norms(field, found)
+    np.testing.assert_allclose(backend.host(found), expected, rtol=1e-6)
+    out, again = spinors_like(field), backend.array(np.zeros(n))
+    half_norms(field, again, clover.pack(backend.array(blocks)), out)
+    np.testing.assert_allclose(backend.host(again), expected, rtol=1e-6)
+    product = (blocks.astype(complex) @ held(x).reshape(SITES, 2, 6, n)).reshape(x.shape)
+    assert error(backend.host(from_half(out)), product) < 4e-5
+
+
 def test_columns(backend, random):
     field = random(SITES, 12, 5)
     taken = take(to_half(backend.array(field)), np.array([3, 0]))
@@ -125,3 +207,9 @@ def test_misuse(backend, random):
     wrong = backend.array(random(SITES, 12, 1))
     with pytest.raises(InputError, match="y must be a C-contiguous complex64"):
         half_residual(wrong, x, x, x, BiCGstabCoefficients.zeros(wrong))
+    with pytest.raises(InputError, match="those of 2 right-hand sides, got 1"):
+        cg_residual(x, x, CGCoefficients.zeros(wrong))
+    with pytest.raises(InputError, match="ap must be a HalfField, got ndarray: convert it with to_half"):
+        cg_residual(x, wrong, CGCoefficients.zeros(a))
+    with pytest.raises(InputError, match="clover matrices and a field for the product, or neither"):
+        half_norms(x, backend.array(np.zeros(2)), None, x)

@@ -131,14 +131,16 @@ def located(links: StaggeredLinks, backend: str) -> StaggeredLinks:
 
 @pytest.fixture(scope="session")
 def wilson(thin_links: NDArray) -> Callable[..., WilsonSchur]:
-    """wilson(mass, backend='cpu', kind='symmetric'): the clover operator, csw = 1, even-odd."""
-    links = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=1.0)
+    """wilson(mass, backend='cpu', kind='symmetric', csw=1.0): the clover operator, even-odd."""
+    links: dict[float, WilsonLinks] = {}
     built: dict[Any, WilsonDslash] = {}
 
-    def make(mass: float, backend: str = "cpu", kind: str = "symmetric") -> WilsonSchur:
-        key = (backend, kernel("wilson_dslash.pack", np.ndarray))
+    def make(mass: float, backend: str = "cpu", kind: str = "symmetric", csw: float = 1.0) -> WilsonSchur:
+        key = (backend, csw, kernel("wilson_dslash.pack", np.ndarray))
         if key not in built:
-            built[key] = WilsonDslash(wilson_links_at(links, backend))
+            if csw not in links:
+                links[csw] = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=csw)
+            built[key] = WilsonDslash(wilson_links_at(links[csw], backend))
         return WilsonSchur(WilsonOperator(built[key], mass), kind)
 
     return make

@@ -1,4 +1,4 @@
-"""Batched CG with fields of 16 bytes a vector inside, BiCGstab with spinors in 16 bits."""
+"""Batched CG with 16 bytes a vector inside; on normal equations, and BiCGstab, with spinors in 16 bits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 from stages.errors import InputError
 from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
 from stages.lqcd.kernels.dispatch import as_numpy
+from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.named import OpenSolve, Solve
+from stages.lqcd.solvers.normal_equations import NormalEquations
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -65,15 +67,20 @@ def test_on_the_device(staggered, random_block, backend):
         assert solution.iterations <= 1.2 * expected.iterations
 
 
+def normal_cg(tolerance, inner=None):
+    return NormalEquations(BatchedCG(tolerance, inner=inner))
+
+
 @pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("method", [BiCGstab, normal_cg])
 @pytest.mark.parametrize("kind", ["symmetric", "asymmetric"])
 @pytest.mark.parametrize(("mass", "tolerance"), [(0.1, 1e-12), (0.5, 1e-9)])
-def test_wilson_quarks(wilson, random_block, where, kind, mass, tolerance):
-    """BiCGstab, right-hand sides of very different sizes, one of them zero."""
+def test_wilson_quarks(wilson, random_block, where, method, kind, mass, tolerance):
+    """Right-hand sides of very different sizes, one of them zero."""
     A, host = wilson(mass, where, kind), wilson(mass, "cpu", kind)
     b = random_block(8, *host.shape, 4) * np.array([1e-9, 1, 0, 1e6])
-    half = BiCGstab(tolerance, inner="half").solve(A, A.xp.asarray(b))
-    double, x = BiCGstab(tolerance).solve(host, b), as_numpy(half.x)
+    half = method(tolerance, inner="half").solve(A, A.xp.asarray(b))
+    double, x = method(tolerance).solve(host, b), as_numpy(half.x)
     assert (residuals(host, b, x) <= tolerance * np.linalg.norm(b.reshape(-1, 4), axis=0)).all()
     assert not x[..., 2].any()
     assert half.iterations <= 1.2 * double.iterations
@@ -81,18 +88,34 @@ def test_wilson_quarks(wilson, random_block, where, kind, mass, tolerance):
 
 
 @pytest.mark.parametrize("where", WHERE)
-def test_wilson_blocks_narrow(wilson, random_block, where):
+@pytest.mark.parametrize("method", [BiCGstab, normal_cg])
+def test_wilson_blocks_narrow(wilson, random_block, where, method):
     """Columns that have converged leave; the others go on with their directions."""
     A, host, xp = wilson(0.1, where), wilson(0.1), wilson(0.1, where).xp
     b = random_block(12, *host.shape, 5)
     guess = BiCGstab(1e-6).solve(host, b).x
     guess[..., 3] = 0
-    solver = BiCGstab(1e-10, inner="half")
+    solver = method(1e-10, inner="half")
     solution = solver.solve(A, xp.asarray(b), x0=xp.asarray(guess))
     alone = solver.solve(A, xp.asarray(b[..., 3:4].copy()))
     assert solution.residual.max() <= 1e-10
     assert solution.iterations <= 1.2 * alone.iterations
     assert solution.matvecs < 2 * 5 * solution.iterations
+
+
+@pytest.mark.parametrize("csw", [0.0, 1.0])
+@pytest.mark.parametrize("kind", ["symmetric", "asymmetric"])
+def test_the_normal_operator(wilson, random_block, backend, kind, csw):
+    """On spinors in 16 bits S^H S is what it is in double, but for some roundings to 16 bits."""
+    where = "cpu" if backend.xp is np else "cuda"
+    A, host = wilson(0.1, where, kind, csw), wilson(0.1, "cpu", kind, csw)
+    x = to_half(backend.array(random_block(5, *host.shape, 3, dtype=np.complex64)))
+    out, norms2 = spinors_like(x), backend.array(np.zeros(3))
+    A.halved_normal().half_application(x, out, norms2)()
+    product = host.apply(backend.host(from_half(x)).astype(complex))
+    exact = host.adjoint.apply(product)
+    assert np.linalg.norm(backend.host(from_half(out)) - exact) < 1e-4 * np.linalg.norm(exact)
+    np.testing.assert_allclose(backend.host(norms2), np.linalg.norm(product, axis=(0, 1)) ** 2, rtol=1e-4)
 
 
 def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_block):
@@ -105,15 +128,22 @@ def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_bloc
         b = random_block(4, *operator.shape, 2)
         with pytest.raises(InputError, match=f"not for {type(operator).__name__}: iterate in 'single'"):
             method(inner="half").solve(operator, b)
-    with pytest.raises(InputError, match="half precision is for the Schur complement itself"):
-        BiCGstab(inner="half").solve(wilson(0.1).adjoint, random_block(4, *wilson(0.1).shape, 2))
+    with pytest.raises(InputError, match=r"on normal equations is for .* not for NormalOperator: iterate in"):
+        normal_cg(1e-8, "half").solve(staggered("hisq", 0.3), b)
+    for solver in (BiCGstab(inner="half"), normal_cg(1e-8, "half")):
+        with pytest.raises(InputError, match="half precision is for the Schur complement itself"):
+            solver.solve(wilson(0.1).adjoint, random_block(4, *wilson(0.1).shape, 2))
+    with pytest.raises(InputError, match="solve its normal equations"):
+        BatchedCG(inner="half").solve(wilson(0.1), random_block(4, *wilson(0.1).shape, 2))
 
 
 def test_solvers_by_name():
     """What a campaign asks for in half is done in single precision by solvers that have no half."""
     open_solve = OpenSolve(1e-8, "double-half")
-    precisions = {name: open_solve.by(name).precision for name in ("bicgstab", "gcr", "batched_cg")}
-    assert precisions == {"bicgstab": "double-half", "gcr": "double-single", "batched_cg": "double-half"}
+    halves, singles = ("bicgstab", "cgnr", "batched_cg"), ("gcr", "block_cgrq", "multigrid")
+    assert {open_solve.by(name).precision for name in halves} == {"double-half"}
+    assert {open_solve.by(name).precision for name in singles} == {"double-single"}
     assert open_solve.by("bicgstab").of_regular().inner == "half"
+    assert open_solve.by("cgnr").of_regular().solver.inner == "half"
     with pytest.raises(InputError, match="precision must be one of double, double-single, got 'double-half'"):
-        Solve("cgnr", 1e-8, "double-half").of_regular()
+        Solve("gcr", 1e-8, "double-half").of_regular()

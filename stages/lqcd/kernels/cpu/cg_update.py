@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cg_update import ROWS, CGCoefficients
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
+from stages.lqcd.kernels.cpu.narrow_fields import (
+    NarrowField,
+    advance_through_single,
+    residual_through_single,
+)
 from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of, folded, real_rows
-from stages.lqcd.kernels.cpu.short_field import advance_through_single, residual_through_single
-from stages.lqcd.kernels.short_field import ShortField
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
@@ -28,7 +31,7 @@ R2, PAP, TARGET2, GAMMA, ALPHA, BETA = range(len(ROWS))
 
 
 def cg_advance(x: NDArray, p: Any, r: Any, coefficients: CGCoefficients) -> None:
-    if isinstance(r, ShortField):
+    if isinstance(r, NarrowField):
         advance_through_single(cg_advance, x, p, r, coefficients)
         return
     fold, itemsize = fold_of(r), r.itemsize // 2
@@ -40,7 +43,7 @@ def cg_advance(x: NDArray, p: Any, r: Any, coefficients: CGCoefficients) -> None
 
 
 def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
-    if isinstance(r, ShortField):
+    if isinstance(r, NarrowField):
         residual_through_single(cg_residual, r, ap, coefficients)
         return
     fold, itemsize, rhs = fold_of(r), r.itemsize // 2, r.shape[-1]

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
+from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.cpu.half_field import from_half, to_half
 from stages.lqcd.kernels.cpu.lane_blas import lane_dots, lane_update
+from stages.lqcd.kernels.cpu.narrow_fields import put
+from stages.lqcd.kernels.dispatch import kernel
 from stages.lqcd.kernels.half_field import HalfField
 
 
@@ -20,7 +23,7 @@ def half_dot(x: HalfField, y: HalfField) -> NDArray:
 def half_update(y: HalfField, xs: Sequence[HalfField], a: NDArray, scale: NDArray | None = None) -> None:
     values = from_half(y)
     lane_update(values, np.stack([from_half(x) for x in xs]), a, scale)
-    _put(y, values, (a != 0).any(axis=0) | (False if scale is None else scale != 1))
+    put(y, values, (a != 0).any(axis=0) | (False if scale is None else scale != 1))
 
 
 def half_alpha(shadow: HalfField, v: HalfField, coefficients: BiCGstabCoefficients) -> None:
@@ -39,12 +42,12 @@ def half_residual(
     values, a = from_half(r), coefficients.number("alpha", 2)
     lane_update(y, np.stack([from_half(p), values]), a)
     lane_update(values, from_half(t)[None], -a[1:])
-    _put(r, values, a[1] != 0)
+    put(r, values, a[1] != 0)
     coefficients.give_direction(lane_dots(values[None], values)[0].real)
 
 
-def _put(field: HalfField, values: NDArray, columns: NDArray[np.bool_]) -> None:
-    """Put values into these columns of a field; the others keep their codes."""
-    coded = to_half(values)
-    field.codes[:, :, columns] = coded.codes[:, :, columns]
-    field.scales[:, columns] = coded.scales[:, columns]
+def half_norms(x: HalfField, norms2: NDArray, clover: PackedClover | None, out: HalfField | None) -> None:
+    values = from_half(x)
+    norms2[...] = lane_dots(values[None], values)[0].real
+    if clover is not None:
+        to_half(kernel("clover.multiply", type(clover))(clover, values, values), out)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.short_field import LARGEST, ShortField
 
 CODE, MANTISSA, EXPONENT_AT = np.uint32(0xFFFFF), np.uint32(0x7FFFFF), np.uint32(23)
@@ -68,33 +67,3 @@ def single(field: NDArray | ShortField) -> NDArray:
     out = np.empty(field.shape, np.complex64)
     from_short(field, out)
     return out
-
-
-def advance_through_single(
-    advance: Callable[..., None],
-    x: NDArray,
-    p: NDArray | ShortField,
-    r: ShortField,
-    coefficients: CGCoefficients,
-) -> None:
-    """`cg_advance` of complex64 fields applied to a short residual as a GPU does it."""
-    direction = single(p)
-    advance(x, direction, single(r), coefficients)
-    if isinstance(p, ShortField):
-        _put(p, direction, coefficients.r2 > coefficients.target2)
-
-
-def residual_through_single(
-    step: Callable[..., None], r: ShortField, ap: ShortField, coefficients: CGCoefficients
-) -> None:
-    """`cg_residual` of complex64 fields applied to short ones as a GPU does it."""
-    residual = single(r)
-    step(residual, single(ap), coefficients)
-    _put(r, residual, coefficients.alpha != 0)
-
-
-def _put(field: ShortField, values: NDArray, columns: NDArray[np.bool_]) -> None:
-    """Put values into these columns of a field; the others keep their bits."""
-    coded = ShortField(np.empty_like(field.words), field.bits)
-    to_short(values, field.bits, coded)
-    field.words[:, columns] = coded.words[:, columns]

@@ -13,6 +13,8 @@ from stages.lqcd.kernels.cuda.columns import ColumnShape, reduction, row_groups,
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
+from stages.lqcd.kernels.cuda.half_field import codes_and_scales
+from stages.lqcd.kernels.cuda.half_update import half_sum
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
     MULTIPROCESSORS,
@@ -23,6 +25,7 @@ from stages.lqcd.kernels.cuda.launch import (
 )
 from stages.lqcd.kernels.cuda.short_field import on_vectors
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.kernels.short_field import ShortField
 
 
@@ -31,6 +34,10 @@ def cg_advance(x: cupy.ndarray, p: Any, r: Any, coefficients: CGCoefficients) ->
         short = isinstance(p, ShortField)
         kernel = short_advance_launch(x.shape[2], len(x), short)
         run(kernel, x, p.words if short else p, r.words, coefficients.numbers, np.int64(len(x)))
+        return
+    if isinstance(r, HalfField):
+        kernel, fields = half_advance_launch(x.shape[2], len(x)), (*codes_and_scales(p), *codes_and_scales(r))
+        run(kernel, x, *fields, coefficients.numbers, np.int64(len(x)))
         return
     n, rows = r.shape[-1], r.size // r.shape[-1]
     kernel = cg_advance_launch(n, r.dtype, rows)
@@ -42,6 +49,11 @@ def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
         sites, _, n = r.shape
         kernel = short_residual_launch(n, sites)
         run(kernel, r.words, ap.words, coefficients.numbers, *grid_sums(kernel, n), np.int64(sites))
+        return
+    if isinstance(r, HalfField):
+        sites, _, n = r.shape
+        kernel, fields = half_step_launch(n, sites), (*codes_and_scales(r), *codes_and_scales(ap))
+        run(kernel, *fields, coefficients.numbers, *grid_sums(kernel, n), np.int64(sites))
         return
     n, rows = r.shape[-1], r.size // r.shape[-1]
     kernel = reduction("cg_residual", n, r.dtype, rows)
@@ -84,3 +96,22 @@ def short_residual_launch(n: int, sites: int) -> Options[ColumnShape]:
         return Launch("short_update.cu", kernel, (shape.blocks, 1), n * shape.groups, work=work)
 
     return Options((ColumnShape(groups, parts),), launch)
+
+
+@tuned
+def half_advance_launch(n: int, sites: int) -> Options[ColumnShape]:
+    """Step 1 on spinors in 16 bits, with a thread for each right-hand side of each site."""
+    check_rhs(n)
+    groups = power_of_two(BLOCK_THREADS // n)
+
+    def launch(shape: ColumnShape) -> Launch:
+        kernel, work = f"half_advance<{n}, {shape.groups}>", RowWork(sites, shape.groups)
+        return Launch("half_cg.cu", kernel, (shape.blocks,), n * shape.groups, work=work)
+
+    return Options((ColumnShape(groups, ceil(sites / groups)),), launch)
+
+
+@tuned
+def half_step_launch(n: int, sites: int) -> Options[ColumnShape]:
+    """Step 3 on spinors in 16 bits; grid (parts, 1)."""
+    return half_sum("half_cg.cu", "half_step<{}>", n, sites)

@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
+from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.columns import ColumnShape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
@@ -63,6 +64,15 @@ def half_residual(
     _sum("residual", (p, r, t), coefficients.numbers, coefficients.reals, first=(y,))
 
 
+def half_norms(
+    x: HalfField, norms2: cupy.ndarray, clover: PackedClover | None, out: HalfField | None
+) -> None:
+    sites, _, n = x.shape
+    kernel = half_norms_launch(n, sites, clover is not None)
+    operands = *codes_and_scales(x), clover.matrices if clover else np.uintp(0), *codes_and_scales(out)
+    run(kernel, *operands, norms2, *grid_sums(kernel, n), np.int64(sites))
+
+
 def _sum(
     name: str, fields: Sequence[HalfField], *results: cupy.ndarray, first: Sequence[cupy.ndarray] = ()
 ) -> None:
@@ -81,14 +91,25 @@ def _operands(xs: Sequence[HalfField]) -> tuple[Any, ...]:
 @tuned
 def half_reduction_launch(name: str, n: int, sites: int) -> Options[ColumnShape]:
     """One of the `SUMS`; grid (parts, 1)."""
+    return half_sum("half_update.cu", f"half_{name}<{{}}>", n, sites, reads=name != "residual")
+
+
+@tuned
+def half_norms_launch(n: int, sites: int, clover: bool) -> Options[ColumnShape]:
+    """The sum of squares, and with clover matrices their product; grid (parts, 1)."""
+    kernel = f"half_norms<{{}}, {str(clover).lower()}>"
+    return half_sum("half_cg.cu", kernel, n, sites, reads=not clover)
+
+
+def half_sum(file: str, kernel: str, n: int, sites: int, reads: bool = False) -> Options[ColumnShape]:
+    """A kernel that sums over sites, a right-hand side to a thread; n and groups go into its name."""
     check_rhs(n)
     groups = power_of_two(BLOCK_THREADS // n)
     parts = min(ceil(sites / (4 * groups)), SUMMING // (n * groups) * MULTIPROCESSORS)
 
     def launch(shape: ColumnShape) -> Launch:
-        grid, work = (shape.blocks, 1), RowWork(sites, sums=True, reads=name != "residual")
-        kernel = f"half_{name}<{n}, {shape.groups}>"
-        return Launch("half_update.cu", kernel, grid, n * shape.groups, work=work)
+        instance, work = kernel.format(f"{n}, {shape.groups}"), RowWork(sites, sums=True, reads=reads)
+        return Launch(file, instance, (shape.blocks, 1), n * shape.groups, work=work)
 
     return Options((ColumnShape(groups, parts),), launch)
 

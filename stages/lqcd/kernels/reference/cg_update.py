@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 
 from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
-from stages.lqcd.kernels.cpu.short_field import advance_through_single, residual_through_single
+from stages.lqcd.kernels.cpu.narrow_fields import (
+    NarrowField,
+    advance_through_single,
+    residual_through_single,
+)
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.reference.block_blas import norms2
-from stages.lqcd.kernels.short_field import ShortField
 
 
 def cg_advance(x: Array, p: Any, r: Any, coefficients: CGCoefficients) -> None:
-    if isinstance(r, ShortField):
+    if isinstance(r, NarrowField):
         advance_through_single(cg_advance, x, p, r, coefficients)
         return
     xp, open_columns = array_module(x), coefficients.r2 > coefficients.target2
@@ -25,7 +28,7 @@ def cg_advance(x: Array, p: Any, r: Any, coefficients: CGCoefficients) -> None:
 
 
 def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
-    if isinstance(r, ShortField):
+    if isinstance(r, NarrowField):
         residual_through_single(cg_residual, r, ap, coefficients)
         return
     xp, c = array_module(r), coefficients
