@@ -35,11 +35,11 @@ class WholeFields:
         return residual
 
     def begin(self) -> None:
-        """Start with no direction before: p = 0."""
+        """Begin with p = 0."""
         self.p, self.ap = zeros_like(self.r), field_like(self.r)
 
     def go_on(self, p: Any, ap: Any) -> None:
-        """The directions that `take` gave."""
+        """Go on with directions as `take` gave them."""
         self.p, self.ap = p, ap
 
     def replace(self, residual: Array) -> None:
@@ -47,7 +47,7 @@ class WholeFields:
         assign(self.r, residual)
 
     def take(self, columns: NDArray[np.intp]) -> tuple[Any, Any]:
-        """Those p and A p of these columns."""
+        """Directions p and A p of these columns."""
         return lane_blas.lane_take(self.p, columns), lane_blas.lane_take(self.ap, columns)
 
     def norms2(self) -> Array:
@@ -59,10 +59,7 @@ class WholeFields:
         return block_blas.dots(x, self.r).real
 
     def product(self, pap: Array) -> tuple[Callable[[], None], bool]:
-        """What computes A p and p^H A p, and whether that can be recorded.
-
-        As `stages.lqcd.dirac.operator.application`.
-        """
+        """Function that computes A p and p^H A p, and whether it can be recorded."""
         return application(self.A, self.p, self.ap, pap)
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
