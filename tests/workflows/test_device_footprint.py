@@ -15,9 +15,11 @@ from stages.loops.costs import device_solving_terms, eigensolve_bytes
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, operator_bytes
 from stages.lqcd.dirac.wilson import operator_terms
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
-from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.named import REGULAR, Solve, workspace_of
+from workflows.benchmarks.solver_memory import blocks_of
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((16, 16, 16, 16))
@@ -99,3 +101,15 @@ def test_projection_of_a_wilson_operator(gauge, csw, precision, block):
     kept = pool._pool.used_bytes() - before
     print(f"{kept / LATTICE.volume:.0f} bytes a site, projected {projected / LATTICE.volume:.0f}")
     assert 0.95 * projected < kept < 1.05 * projected
+
+
+@pytest.mark.parametrize("solver", ["bicgstab", "cgnr"])
+def test_projection_of_solves_in_half(gauge, solver):
+    """At most what is stated for mixed precision: narrower fields take less."""
+    at, solves = At(config="memory.1", backend="cuda"), ExpectedSolves(solver, "double-half", 12)
+    M = wilson_operator(gauge, at=at, boundary="antiperiodic", mass=0.2, csw=1.0, solves=solves)
+    solve = Solve(solver, 1e-8, "double-half", block=12)
+    taken = 1 + blocks_of(WilsonSchur(M), solve, M.links.links, None)
+    stated = workspace_of(solver, REGULAR).on_device("double-half")
+    print(f"{taken:.2f} blocks, stated {stated}")
+    assert taken < 1.05 * stated
