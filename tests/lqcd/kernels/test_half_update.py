@@ -178,7 +178,7 @@ def test_norms(backend, random, n):
     """With clover matrices also their product."""
     x, blocks = random(SITES, 12, n), random(SITES, 2, 6, 6)
     blocks = blocks + blocks.conj().swapaxes(-1, -2)
-    expected = (np.abs(held(x)) ** 2).sum(axis=(0, 1))
+    expected = (np.abs(held(x).astype(complex)) ** 2).sum(axis=(0, 1))
     field, found = to_half(backend.array(x)), backend.array(np.zeros(n))
     half_norms(field, found)
     np.testing.assert_allclose(backend.host(found), expected, rtol=1e-6)

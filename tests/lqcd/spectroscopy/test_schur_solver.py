@@ -33,6 +33,7 @@ PAIRS = [
     ("bicgstab", "double-single"),
     ("bicgstab", "double-half"),
     ("cgnr", "double-single"),
+    ("cgnr", "double-half"),
     *(
         pytest.param(solver, precision, marks=pytest.mark.slow)
         for solver, precision in product(REGULAR, WHOLE_PRECISIONS)
@@ -78,6 +79,6 @@ def test_unknown_names_are_refused(operator: WilsonOperator, sources: NDArray) -
     with pytest.raises(InputError, match=r"solver must be one of .*bicgstab, cgnr.*, got 'cg'"):
         make_method("cg", "double", 1e-10, 5)
     with pytest.raises(InputError, match="precision must be one of double, double-single, got 'half'"):
-        make_method("cgnr", "half", 1e-10, 5)
+        make_method("gcr", "half", 1e-10, 5)
     with pytest.raises(InputError, match="at least 1, got 0"):
         propagate(operator, sources, make_method("cgnr", "double", 1e-10, 5), 0)

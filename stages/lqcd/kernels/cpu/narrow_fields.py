@@ -24,9 +24,8 @@ def single(field: NDArray | NarrowField) -> NDArray:
 def put(field: NarrowField, values: NDArray, columns: NDArray[np.bool_]) -> None:
     """Put values into these columns of a field; the others keep their codes."""
     if isinstance(field, HalfField):
-        coded = half_field.to_half(values)
-        field.codes[:, :, columns] = coded.codes[:, :, columns]
-        field.scales[:, columns] = coded.scales[:, columns]
+        coded = half_field.to_half(np.ascontiguousarray(values[:, :, columns]))
+        field.codes[:, :, columns], field.scales[:, columns] = coded.codes, coded.scales
         return
     short = ShortField(np.empty_like(field.words), field.bits)
     short_field.to_short(values, field.bits, short)
