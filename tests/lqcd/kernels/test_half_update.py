@@ -170,7 +170,7 @@ def test_a_first_direction_is_the_residual(backend, random, cg_coefficients):
     p, r = (to_half(backend.array(random(SITES, 12, 3))) for _ in range(2))
     p.scales[...] = np.nan
     cg_advance(backend.array(random(SITES, 12, 3)), p, r, c)
-    assert error(backend.host(from_half(p))[..., 1:], backend.host(from_half(r))[..., 1:]) < 2e-5
+    assert error(backend.host(from_half(p))[..., 1:], backend.host(from_half(r))[..., 1:]) < 4e-5
 
 
 @pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
