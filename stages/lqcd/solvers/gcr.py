@@ -14,7 +14,7 @@ y is put together once, at the end. All coefficients stay where the fields are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,15 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign, converted, copied, field_like, zeros_like
+from stages.lqcd.kernels.fields import converted, copied, field_like, zeros_like
+from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.solvers.gcr_directions import HalfDirections, WholeDirections
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
 from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.workspace import Workspace
+
+Directions: TypeAlias = type[WholeDirections] | type[HalfDirections]
 
 ROUNDING = 8
 """Times the rounding unit: what is left of a new w, relative to it, is noise below this."""
@@ -77,6 +81,7 @@ class GCR(KrylovSolver):
 
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 1e-4
+    halves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,10 +91,20 @@ class GCR(KrylovSolver):
     def check_operator(self, A: LinearOperator) -> None:
         """Any operator will do."""
 
+    def in_half(self, A: LinearOperator) -> LinearOperator:
+        """A in single precision, in which it is applied. Raises InputError."""
+        if A.shape[1:] == (COMPONENTS,):
+            return A.astype(np.complex64)
+        raise InputError(
+            f"directions of GCR in half precision are spinors on one parity, not those of {type(A).__name__}: "
+            "iterate in 'single'"
+        )
+
     def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
         r = converted(residual, A.dtype)
         target2 = to_device_like(target**2, r)
-        space = GCRSpace(A, r, self.restart, self.preconditioner, target2)
+        kept = HalfDirections if self.inner == "half" else WholeDirections
+        space = GCRSpace(A, r, self.restart, self.preconditioner, target2, kept)
         return _GCRRecurrence(space, self.restart, target)
 
 
@@ -126,7 +141,7 @@ def gcr_correction(
 
 
 class GCRSpace:
-    """The space of the directions z_k, z and w ``[size, ..., N]``, and the residual r, which it changes.
+    """The space of up to `size` directions, and the residual r ``[..., N]``, which it changes.
 
     p_k = sum_j combinations[k, j] z_j is such that A p_k = w_k, and y = sum_j coefficients[j] z_j; complex128
     ``[size, size, N]`` and ``[size, N]``. A right-hand side with |r|^2 <= target2 ``[N]`` changes no more.
@@ -139,13 +154,13 @@ class GCRSpace:
         size: int,
         preconditioner: Preconditioner | None,
         target2: Array,
+        directions: Directions = WholeDirections,
     ) -> None:
         n = r.shape[-1]
         self.A, self.preconditioner = A, preconditioner
         self.size, self.taken = size, 0
-        self.z = field_like(r, (size, *r.shape))
-        self.w = field_like(self.z)
-        self.noise = (ROUNDING * float(np.finfo(r.dtype).eps)) ** 2
+        self.kept = directions(r, size)
+        self.noise = (ROUNDING * self.kept.rounding) ** 2
         self.inverse_norms2 = field_like(r, (size, n), np.float64)
         self.combinations = zeros_like(r, (size, size, n), np.complex128)
         self.coefficients = zeros_like(r, (size, n), np.complex128)
@@ -154,49 +169,43 @@ class GCRSpace:
     def begin(self, r: Array, target2: Array) -> None:
         """Forget all directions and start again at y = 0 with this residual."""
         self.r, self.target2, self.taken = r, target2, 0
-        self.r2 = self._norms2(r[None])
+        self.r2 = lane_blas.lane_dots(r[None], r)[0].real
         self.coefficients[...] = 0
 
     def step(self) -> None:
         """Steps 1 to 3; there must be room for another direction."""
         k = self.taken
-        w, newest = self.w[k], self.w[k : k + 1]
-        self._direct(self.z[k])
-        self.A.apply(self.z[k], w)
+        z, w = self.kept.room(k, self.r)
+        self._direct(k, z)
+        self.A.apply(z, w)
         row = self.combinations[k]
         row[k] = 1
-        sums = lane_blas.lane_dots(self.w[: k + 1], w)
+        products = self.kept.products(k, w)
+        beta = -products[:k] * self.inverse_norms2[:k]
         if k:
-            beta = -sums[:k] * self.inverse_norms2[:k]
-            lane_blas.lane_update(w, self.w[:k], beta)
             row[:k] = (beta[:, None] * self.combinations[:k, :k]).sum(axis=0)
-        norms2 = self._norms2(newest)
-        usable = (self.r2 > self.target2) & (norms2 > self.noise * sums[k].real)
+        norms2, overlap = self.kept.orthogonal(k, w, beta, self.r)
+        before = self.kept.before(products, beta, norms2)
+        usable = (self.r2 > self.target2) & (norms2 > self.noise * before)
         self.inverse_norms2[k] = quotient(1.0, norms2, usable)
-        alpha = lane_blas.lane_dots(newest, self.r)[0] * self.inverse_norms2[k]
-        lane_blas.lane_update(self.r, newest, -alpha[None])
+        alpha = overlap * self.inverse_norms2[k]
+        self.r2 = self.kept.shorten(k, self.r, alpha)
         self.coefficients += alpha * row
-        self.r2 = self._norms2(self.r[None])
         self.taken += 1
 
     def solution(self) -> Array:
         """y, a new field."""
-        y = zeros_like(self.r)
-        if self.taken:
-            lane_blas.lane_update(y, self.z[: self.taken], self.coefficients[: self.taken])
-        return y
+        return self.kept.solution(self.r, self.coefficients[: self.taken])
 
-    def _norms2(self, field: Array) -> Array:
-        """|field|^2 of a basis ``[1, ..., N]`` of one."""
-        return lane_blas.lane_dots(field, field[0])[0].real
-
-    def _direct(self, z: Array) -> None:
+    def _direct(self, k: int, z: Array) -> None:
         """Step 1: z = K r; powers of two change no digit, and squares of small residuals do not underflow."""
         xp = self.A.xp
         scale = xp.exp2(-(xp.frexp(self.r2)[1] // 2)).astype(self.r.real.dtype)
         lane_blas.lane_scale(self.r, scale, z)
+        image = z
         if self.preconditioner is not None:
-            assign(z, self.preconditioner.apply(converted(z, self.preconditioner.dtype)))
+            image = self.preconditioner.apply(converted(z, self.preconditioner.dtype))
+        self.kept.enter(k, z, image)
 
 
 class _GCRRecurrence:

@@ -17,7 +17,7 @@ class ReliableUpdates:
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
     inner: 'single' iterates in complex64 with reliable updates in the precision of b, 'half' with fields in
     about 16 bits, which batched CG can on staggered operators and on the normal equations of even-odd Wilson
-    ones, and BiCGstab on the latter; None iterates in that of b.
+    ones, and BiCGstab and GCR on the latter; None iterates in that of b.
     delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
     mixed precision; None: the method's own.
     """
@@ -60,7 +60,7 @@ class ReliableUpdates:
             )
         if self.inner == "half" and not self.halves:
             raise InputError(
-                f"inner='half' is for BatchedCG and BiCGstab: give {type(self).__name__} 'single'"
+                f"inner='half' is for BatchedCG, BiCGstab and GCR: give {type(self).__name__} 'single'"
             )
         if self.delta is not None and not 0 < self.delta < 1:
             raise InputError(f"delta must lie between 0 and 1, got {self.delta}")

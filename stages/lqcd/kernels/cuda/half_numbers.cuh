@@ -6,6 +6,8 @@
 template <int N> using Halves = HalfSpinors<float, Lanes<N, 1, 1>>;
 using Numbers = Spinor<float, 1>;
 
+__device__ __forceinline__ float2 single(double2 a) { return {float(a.x), float(a.y)}; }
+
 // y += a x
 __device__ __forceinline__ void add(Numbers& y, float2 a, const Numbers& x) {
     #pragma unroll

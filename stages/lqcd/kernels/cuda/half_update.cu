@@ -11,8 +11,6 @@
 #include "grid_sum.cuh"
 #include "bicgstab_coefficients.cuh"
 
-__device__ __forceinline__ float2 single(double2 a) { return {float(a.x), float(a.y)}; }
-
 // Real and imaginary part of conj(x) y of each right-hand side; true in the threads that have the sum.
 template <int N, int GROUPS>
 __device__ __forceinline__ bool dot(double (&sum)[2], double* scratch, const Halves<N>& x, const Halves<N>& y,
