@@ -19,8 +19,8 @@ from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
 from stages.shared.work import contraction_work, loading_work, multigrid_work, wilson_work
 
-SMALL = 12
-"""Blocks of a solver: where a solver takes more, its directions lie together."""
+SMALL = 10
+"""Blocks of a solver: where a solver takes more, as GCR and BiCGstab in double, its fields lie together."""
 
 SOLVING = "propagator"
 """Stage whose tasks solve; it is transient, and its cost is that of the stages that it is computed in."""
@@ -133,16 +133,15 @@ def propagating_terms(
     """Bytes on a GPU beside the operator while columns are solved for, `block` at a time.
 
     Sources, and of several blocks what they give and a copy of one block's sources; what the solver takes;
-    a block's solution on the whole lattice, which a GPU's pool has no room for among the small fields of a
-    solver: those of GCR lie together, and of BiCGstab in double.
+    a block's solution on the whole lattice, which a GPU's pool has no room for among the `SMALL` fields of a
+    solver.
     """
     half, space = half_field_bytes(lattice, COMPONENTS), workspace_of(solver, REGULAR)
     several = block < columns
-    together = space.on_device(precision) > SMALL or (solver, precision) == ("bicgstab", "double")
     return {
         "sources and propagators": half * 2 * (columns + several * (columns + block)),
         f"blocks of the solver (N = {block})": int(half * space.on_device(precision) * block),
-        "solution of a block": half * 2 * block * (not together),
+        "solution of a block": half * 2 * block * (space.on_device(precision) <= SMALL),
     }
 
 

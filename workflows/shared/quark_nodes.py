@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from pipeline import Node, Place, Plan, Store
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import Hops, wilson_operator
-from stages.lqcd.solvers.named import MULTIGRID, WHOLE_PRECISIONS, OpenSolve, precision_for
+from stages.lqcd.solvers.named import MULTIGRID, OpenSolve, precision_for
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
 from workflows.shared.definition import Campaign, Choice, Definition, Nodes
 from workflows.shared.quark_sections import QuarkParameters
+from workflows.shared.solver_precision import precisions_of
 from workflows.shared.variants import after, less
 
 CHOICE = "solver_choice"
@@ -107,7 +108,7 @@ class QuarkDefinition(Definition[Quarks]):
         return {
             "solves.block": less(solves.block),
             "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID, "gcr") else (),
-            "solves.precision": after(solves.precision, WHOLE_PRECISIONS),
+            "solves.precision": after(solves.precision, precisions_of(solves.solver)),
         }
 
     def choice(self, parameters: Quarks, plan: Plan, store: Store) -> Choice[Quarks]:

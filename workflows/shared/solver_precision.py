@@ -16,8 +16,9 @@ def precisions_of(solver: str) -> tuple[str, ...]:
 def precision_faults(solver: str, precision: str, staggered: bool) -> Iterator[Problem]:
     """The problem with a precision that the solver of staggered or of Wilson quarks does not have."""
     if precision not in precisions_of(solver):
-        halves = " and ".join(name for name in HALVES if (name in POSITIVE) == staggered)
+        *others, last = (name for name in HALVES if (name in POSITIVE) == staggered)
+        names, taken = (f"{', '.join(others)} and {last}", "one of them") if others else (last, "that solver")
         yield (
             ("solves", "precision"),
-            f"{precision} is for {halves}, not for {solver}: take such a solver, or double-single",
+            f"{precision} is for {names}, not for {solver}: take {taken}, or double-single",
         )

@@ -99,10 +99,16 @@ class Hierarchy:
         return stream.replayed(self.cycle.apply, self.M.xp)
 
     def solver(
-        self, tolerance: float = 1e-10, max_iterations: int = 200, restart: int = CYCLE_RESTART
+        self,
+        tolerance: float = 1e-10,
+        max_iterations: int = 200,
+        restart: int = CYCLE_RESTART,
+        inner: str = "single",
     ) -> MultigridGCR:
-        """GCR preconditioned by this hierarchy: directions in single precision, residuals in that of b."""
-        return MultigridGCR(tolerance, max_iterations, "single", restart=restart, preconditioner=self)
+        """GCR preconditioned by this hierarchy: directions in single precision, or 'half'; residuals in that
+        of b.
+        """
+        return MultigridGCR(tolerance, max_iterations, inner, restart=restart, preconditioner=self)
 
     def arrays(self) -> dict[str, Any]:
         """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ...

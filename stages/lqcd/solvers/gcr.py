@@ -61,9 +61,19 @@ in 16 bits and what is left of that of its defect; counted from the arrays.
 """
 
 
+HALF_DIRECTION = 2 * 52 / 192
+"""Blocks in double of z and w of one direction in 16 bits with a scale."""
+
+
 def _workspace(restart: int, blocks: float = 0.0) -> Workspace:
     """Blocks of GCR(restart), two fields each direction, and of its preconditioner."""
-    return Workspace(host=8 + restart, double=6.2 + 2 * restart + blocks, mixed=5.7 + restart + blocks)
+    rest = 5.7 + blocks
+    return Workspace(
+        host=8 + restart,
+        double=6.2 + 2 * restart + blocks,
+        mixed=rest + restart,
+        half=rest + HALF_DIRECTION * restart,
+    )
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ class GCR(KrylovSolver):
         if A.shape[1:] == (COMPONENTS,):
             return A.astype(np.complex64)
         raise InputError(
-            f"directions of GCR in half precision are spinors on one parity, not those of {type(A).__name__}: "
+            f"half precision of GCR is for spinors on one parity, not for {type(A).__name__}: "
             "iterate in 'single'"
         )
 

@@ -75,7 +75,8 @@ class HalfDirections:
     """
 
     def __init__(self, r: Array, size: int) -> None:
-        self.z, self.w = (HalfBasis.like(r, size) for _ in range(2))
+        together = HalfBasis.like(r, 2 * size)  # whose memory has room for a solution afterwards
+        self.z, self.w = together.fields(0, size), together.fields(size, 2 * size)
         self.rounding = HALF_ROUNDING
 
     def room(self, k: int, r: Array) -> tuple[Array, Array]:

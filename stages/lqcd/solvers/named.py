@@ -19,8 +19,9 @@ from stages.lqcd.solvers.workspace import Workspace
 PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
 """Precision inside the solver, by name; residuals are in double."""
 
-HALVES = ("batched_cg", "bicgstab", "cgnr")
-"""Solvers that iterate in half: the first of staggered quarks, the others of Wilson quarks."""
+MULTIGRID = "multigrid"
+HALVES = ("batched_cg", MULTIGRID, "bicgstab", "cgnr", "gcr")
+"""Solvers that iterate in half: the first one of staggered quarks, the others of Wilson quarks."""
 
 WHOLE_PRECISIONS = tuple(name for name in PRECISIONS if name != "double-half")
 """Those of the others."""
@@ -28,7 +29,6 @@ WHOLE_PRECISIONS = tuple(name for name in PRECISIONS if name != "double-half")
 POSITIVE: dict[str, type[KrylovSolver]] = {"block_cgrq": BlockCGrQ, "batched_cg": BatchedCG}
 """Of Hermitian positive definite systems, such as the staggered 4 m^2 - D^2."""
 
-MULTIGRID = "multigrid"
 REGULAR: dict[str, Callable[..., Solver]] = {
     MULTIGRID: MultigridGCR,
     "bicgstab": BiCGstab,
@@ -47,9 +47,9 @@ def precision_for(solver: str, precision: str) -> str:
 
 
 def workspace_of(solver: str, table: Mapping[str, Callable[..., Any]]) -> Workspace:
-    """Workspace of a solver of `POSITIVE` or `REGULAR`; of a name in neither, as auto, the largest."""
+    """Workspace of a solver of `POSITIVE` or `REGULAR`; of a name in neither, as auto, of any of them."""
     makers = [table[solver]] if solver in table else table.values()
-    return max((make(1e-8, 1, None).workspace for make in makers), key=lambda space: space.host)
+    return Workspace.largest([make(1e-8, 1, None).workspace for make in makers])
 
 
 @dataclass(frozen=True)

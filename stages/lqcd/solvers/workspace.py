@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -10,16 +11,27 @@ class Workspace:
     """Blocks of right-hand sides alive at a time, in double precision, b among them.
 
     host: with temporaries of array expressions. double, mixed: of a GPU's pool, without and with single
-    precision inside; what they are made of is in docs/gpu_memory.md.
+    precision inside; half: with 16 bits, where that takes less. What they are made of is in
+    docs/gpu_memory.md.
     """
 
     host: float
     double: float
     mixed: float
+    half: float | None = None
+
+    @classmethod
+    def largest(cls, spaces: Sequence[Workspace]) -> Workspace:
+        """Room for any of some."""
+        precisions = ("double", "double-single", "double-half")
+        device = (max(space.on_device(each) for space in spaces) for each in precisions)
+        return cls(max(space.host for space in spaces), *device)
 
     def on_device(self, precision: str) -> float:
-        """Blocks on a GPU in 'double', 'double-single' or 'double-half', which takes no more than single."""
-        return self.double if precision == "double" else self.mixed
+        """Blocks on a GPU in 'double', 'double-single' or 'double-half'."""
+        if precision == "double":
+            return self.double
+        return self.mixed if precision == "double-single" or self.half is None else self.half
 
     def on_host(self, precision: str) -> float:
         """Blocks on the host."""

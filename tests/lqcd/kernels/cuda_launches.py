@@ -21,6 +21,7 @@ from stages.lqcd.kernels.cuda import (
     columns,
     doubled_links,
     field_strength,
+    half_basis,
     half_coarse_dslash,
     half_field,
     half_update,
@@ -134,6 +135,15 @@ def half_cg(widths: Sequence[int]) -> list[Launch]:
     ]
 
 
+def half_directions(n: int) -> list[Launch]:
+    """What GCR with directions in 16 bits takes."""
+    sites = BIG.half_volume
+    return [
+        *(half_basis.half_basis_dots_launch(n, sites, fields) for fields in (*half_basis.DOTTED, 9)),
+        *(half_basis.half_basis_update_launch(name, n, sites, 7) for name in half_basis.SUMS),
+    ]
+
+
 def updates(n: int) -> list[Launch]:
     """What a smoother of multigrid takes."""
     place, kinds = wilson_dslash.HOP_CLOVER, ("Half", "Whole")
@@ -195,6 +205,7 @@ def tuned(
         doubled_links.doubled_links_launch(ODD, 16, dtype, hisq_packing.dslash_tile(ODD)),
         *(hisq_packing.shorter_links_launch(9, sites, dtype) for sites in (2, 32)),
         *([*short_vectors(), *half_cg(widths)] if dtype == SINGLE else []),
+        *(kernel for n in widths if dtype == SINGLE for kernel in half_directions(n)),
         field_strength.field_strength_launch(ODD, dtype),
         field_strength.add_clover_launch(1000, dtype),
         noise.noise_launch("noise_roots", ODD, 5, dtype),

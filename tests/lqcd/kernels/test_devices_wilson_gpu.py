@@ -24,6 +24,7 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import (
     cg_update,
     clover,
+    half_basis,
     half_field,
     half_update,
     lane_gram,
@@ -199,6 +200,23 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
         }
 
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute))
+
+
+@pytest.mark.parametrize("devices", several(), ids=str)
+@pytest.mark.parametrize("n", [1, 16])
+def test_directions_of_16_bits(n: int, devices: tuple[int, ...]) -> None:
+    def compute() -> Results:
+        y, r, *fields = (random_field(LATTICE, n, seed, np.complex64) for seed in range(5))
+        xs, a = half_basis.HalfBasis.like(y, 3), cupy.full((2, n), 0.1 - 0.2j)
+        for k, field in enumerate(fields):
+            half_field.to_half(field, xs[k])
+        products = half_basis.half_basis_dots(xs, y)
+        combined = half_basis.half_basis_combine(y, xs.fields(0, 2), a, xs[2], r)
+        norms2 = half_basis.half_basis_update(y, xs.fields(1, 3), a)
+        results = {"products": products, "combined": combined, "norms": norms2, "y": y}
+        return {**results, "codes": xs.codes, "scales": xs.scales}
+
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 
 
 @pytest.mark.parametrize("devices", several(), ids=str)

@@ -89,6 +89,8 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
         other = BatchedCG(tolerance=1e-13).solve(normal, right, on_failure="return").x
         assert np.abs(as_numpy(solution.x - other)).max() < 1e-8 * np.abs(as_numpy(other)).max()
         assert solution.iterations < 20
+        half = hierarchy.solver(inner="half").solve(S, S.prepare(b)[0])
+        assert half.residual.max() <= 1e-10 and half.iterations <= solution.iterations + 1
 
 
 def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
@@ -110,6 +112,8 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
         assert relative(M, S.reconstruct(solution.x, b), b).max() < 3e-10
         plain = GCR(tolerance=1e-10, restart=20).solve(S, S.prepare(b)[0])
         assert solution.iterations < 0.6 * plain.iterations
+    half = hierarchy.solver(inner="half").solve(S, S.prepare(b)[0])
+    assert half.residual.max() <= 1e-10 and half.iterations <= 1.1 * solution.iterations
 
 
 def flat(gauge: Any, multigrid: Multigrid, masses: tuple[float, ...], rhs: int) -> tuple[Any, Any]:

@@ -1,8 +1,9 @@
-"""Batched CG with 16 bytes a vector inside; on normal equations, and BiCGstab, with spinors in 16 bits."""
+"""Batched CG with 16 bytes a vector inside; on normal equations, BiCGstab and GCR with spinors in 16 bits."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.named import OpenSolve, Solve
+from stages.lqcd.solvers.gcr import GCR, GCRSpace
+from stages.lqcd.solvers.gcr_directions import HalfDirections
+from stages.lqcd.solvers.named import MULTIGRID, OpenSolve, Solve
 from stages.lqcd.solvers.normal_equations import NormalEquations
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -118,13 +121,50 @@ def test_the_normal_operator(wilson, random_block, backend, kind, csw):
     np.testing.assert_allclose(backend.host(norms2), np.linalg.norm(product, axis=(0, 1)) ** 2, rtol=1e-4)
 
 
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(("mass", "tolerance"), [(0.1, 1e-12), (0.5, 1e-9)])
+def test_directions_of_gcr(wilson, random_block, where, mass, tolerance):
+    """In as many iterations as with directions in single precision, or a tenth more."""
+    A, host = wilson(mass, where), wilson(mass)
+    b = random_block(8, *host.shape, 4) * np.array([1e-9, 1, 0, 1e6])
+    single, half = (GCR(tolerance, inner=inner).solve(A, A.xp.asarray(b)) for inner in ("single", "half"))
+    x = as_numpy(half.x)
+    assert (residuals(host, b, x) <= tolerance * np.linalg.norm(b.reshape(-1, 4), axis=0)).all()
+    assert not x[..., 2].any()
+    assert half.iterations <= 1.1 * single.iterations
+    assert half.extras["replacements"] > 2
+
+
+def test_gcr_in_single_half(wilson, random_block):
+    A = wilson(0.1).astype(np.complex64)
+    b = random_block(9, *A.shape, 2, dtype=np.complex64)
+    solution = GCR(1e-5, inner="half").solve(A, b)
+    assert solution.x.dtype == np.complex64 and solution.residual.max() <= 1e-5
+
+
+def test_what_gcr_keeps_in_16_bits_adds_up(wilson, random_block):
+    """r is b - A y to the rounding of w, and every w is A z of its combination of directions as they are kept."""
+    A = wilson(0.1).astype(np.complex64)
+    r = random_block(3, *A.shape, 2, dtype=np.complex64)
+    space = GCRSpace(A, r.copy(), 5, None, np.zeros(2), HalfDirections)
+    for _ in range(5):
+        space.step()
+    missed = r - A.apply(space.solution()) - space.r
+    norms = np.linalg.norm(r.reshape(-1, 2), axis=0)
+    assert (np.linalg.norm(missed.reshape(-1, 2), axis=0) < 5e-5 * norms).all()
+    z, w = (np.array([from_half(each[k]) for k in range(5)]) for each in (space.kept.z, space.kept.w))
+    for k in range(5):
+        p = np.einsum("jn,jscn->scn", space.combinations[k, : k + 1], z[: k + 1]).astype(np.complex64)
+        assert np.linalg.norm(A.apply(p) - w[k]) < 1e-4 * np.linalg.norm(w[k])
+
+
 def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_block):
     with pytest.raises(
-        InputError, match="inner='half' is for BatchedCG and BiCGstab: give BlockCGrQ 'single'"
+        InputError, match="inner='half' is for BatchedCG, BiCGstab and GCR: give BlockCGrQ 'single'"
     ):
         BlockCGrQ(inner="half")
     A = dense(3, np.linspace(1, 2, 12))
-    for method, operator in ((BatchedCG, A), (BiCGstab, A), (BiCGstab, staggered("hisq", 0.3))):
+    for method, operator in ((BatchedCG, A), *product((BiCGstab, GCR), (A, staggered("hisq", 0.3)))):
         b = random_block(4, *operator.shape, 2)
         with pytest.raises(InputError, match=f"not for {type(operator).__name__}: iterate in 'single'"):
             method(inner="half").solve(operator, b)
@@ -140,10 +180,11 @@ def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_bloc
 def test_solvers_by_name():
     """What a campaign asks for in half is done in single precision by solvers that have no half."""
     open_solve = OpenSolve(1e-8, "double-half")
-    halves, singles = ("bicgstab", "cgnr", "batched_cg"), ("gcr", "block_cgrq", "multigrid")
+    halves, singles = ("bicgstab", "cgnr", "batched_cg", "gcr", MULTIGRID), ("block_cgrq",)
     assert {open_solve.by(name).precision for name in halves} == {"double-half"}
     assert {open_solve.by(name).precision for name in singles} == {"double-single"}
-    assert open_solve.by("bicgstab").of_regular().inner == "half"
     assert open_solve.by("cgnr").of_regular().solver.inner == "half"
+    for name in ("bicgstab", "gcr", MULTIGRID):
+        assert open_solve.by(name).of_regular(lambda x: x).inner == "half"
     with pytest.raises(InputError, match="precision must be one of double, double-single, got 'double-half'"):
-        Solve("gcr", 1e-8, "double-half").of_regular()
+        Solve("block_cgrq", 1e-8, "double-half").of_regular()

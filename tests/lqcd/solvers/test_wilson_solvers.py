@@ -307,6 +307,10 @@ def test_fields_of_gcr_with_multigrid():
     assert solver.restart == CYCLE_RESTART < GCR().restart and solver.preconditioner is K
     cycle, alone = (workspace_of(name, REGULAR) for name in (MULTIGRID, "gcr"))
     assert alone.mixed - (GCR().restart - CYCLE_RESTART) < cycle.mixed < alone.mixed
+    assert cycle.on_device("double-half") == pytest.approx(cycle.mixed - 7 * (1 - 2 * 52 / 192))
+    any_of_them = workspace_of("auto", REGULAR)
+    for precision in ("double", "double-single", "double-half"):
+        assert any_of_them.on_device(precision) == max(s.on_device(precision) for s in (cycle, alone))
 
 
 def test_restarts_take_the_true_residual_again(wilson, random_block):

@@ -32,6 +32,7 @@ PAIRS = [
     ("bicgstab", "double"),
     ("bicgstab", "double-single"),
     ("bicgstab", "double-half"),
+    pytest.param("gcr", "double-half", marks=pytest.mark.slow),
     ("cgnr", "double-single"),
     ("cgnr", "double-half"),
     *(
