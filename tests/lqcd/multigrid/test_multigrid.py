@@ -113,7 +113,7 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
         plain = GCR(tolerance=1e-10, restart=20).solve(S, S.prepare(b)[0])
         assert solution.iterations < 0.6 * plain.iterations
     half = hierarchy.solver(inner="half").solve(S, S.prepare(b)[0])
-    assert half.residual.max() <= 1e-10 and half.iterations <= 1.1 * solution.iterations
+    assert half.residual.max() <= 1e-10 and half.iterations <= solution.iterations + 1
 
 
 def flat(gauge: Any, multigrid: Multigrid, masses: tuple[float, ...], rhs: int) -> tuple[Any, Any]:
