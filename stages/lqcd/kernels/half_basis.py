@@ -1,8 +1,8 @@
 """Sums and updates over a basis of spinors in 16 bits, each right-hand side with coefficients of its own.
 
-Fields are complex64 ``[site, 12, N]`` on one parity, of which a basis has K in 16 bits; coefficients are complex
-``[K, N]``, rounded to single precision, in which the arithmetic is. Sums are double. As `lane_blas`, whose
-bases are of the precision of fields. Raises InputError for operands that do not fit each other.
+Fields are complex64 ``[site, 12, N]`` on one parity, of which a basis has K in 16 bits; coefficients are
+complex ``[K, N]``, rounded to single precision, in which the arithmetic is. Sums are double. Raises
+InputError for operands that do not fit each other.
 """
 
 from __future__ import annotations

@@ -105,8 +105,9 @@ class Hierarchy:
         restart: int = CYCLE_RESTART,
         inner: str = "single",
     ) -> MultigridGCR:
-        """GCR preconditioned by this hierarchy: directions in single precision, or 'half'; residuals in that
-        of b.
+        """GCR preconditioned by this hierarchy: residuals in the precision of b, directions in single or half.
+
+        inner: 'single' or 'half'.
         """
         return MultigridGCR(tolerance, max_iterations, inner, restart=restart, preconditioner=self)
 

@@ -40,7 +40,7 @@ class WholeDirections:
             assign(z, image)
 
     def products(self, k: int, w: Array) -> Array:
-        """w_j^H w of those before w, and more behind them if it costs nothing: complex128 ``[k or more, N]``."""
+        """w_j^H w of those before w, and |w|^2: complex128 ``[k + 1, N]``."""
         return lane_blas.lane_dots(self.w[: k + 1], w)
 
     def before(self, products: Array, beta: Array, norms2: Array) -> Array:

@@ -143,7 +143,7 @@ def test_gcr_in_single_half(wilson, random_block):
 
 
 def test_what_gcr_keeps_in_16_bits_adds_up(wilson, random_block):
-    """r is b - A y to the rounding of w, and every w is A z of its combination of directions as they are kept."""
+    """r is b - A y to the rounding of w, and every w that of the directions as they are kept."""
     A = wilson(0.1).astype(np.complex64)
     r = random_block(3, *A.shape, 2, dtype=np.complex64)
     space = GCRSpace(A, r.copy(), 5, None, np.zeros(2), HalfDirections)

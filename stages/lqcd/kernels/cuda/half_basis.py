@@ -18,7 +18,7 @@ from stages.lqcd.kernels.half_basis import HalfBasis
 from stages.lqcd.kernels.half_field import HalfField
 
 DOTTED = (1, 2, 4, 6)
-"""Fields of a basis whose sums a thread keeps: as many as GCR with multigrid needs, without spilled registers."""
+"""Fields of a basis whose sums a thread keeps: all that GCR with multigrid has, and no register is spilled."""
 
 SUMS = {"combine": 3, "update": 1}
 """Doubles of a right-hand side that an update adds up."""
@@ -57,8 +57,9 @@ def half_basis_dots_launch(n: int, sites: int, count: int) -> Options[ColumnShap
     fields = next(size for size in DOTTED if size * slices >= count)
 
     def launch(shape: ColumnShape) -> Launch:
-        kernel, work = f"half_basis_dots<{n}, {fields}, {shape.groups}>", RowWork(sites, sums=True, reads=True)
-        return Launch("half_basis.cu", kernel, (shape.blocks, slices), n * shape.groups, work=work)
+        kernel, grid = f"half_basis_dots<{n}, {fields}, {shape.groups}>", (shape.blocks, slices)
+        work = RowWork(sites, sums=True, reads=True)
+        return Launch("half_basis.cu", kernel, grid, n * shape.groups, work=work)
 
     return Options((_summing(n, sites, slices),), launch)
 
