@@ -105,9 +105,9 @@ class Hierarchy:
         restart: int = CYCLE_RESTART,
         inner: str = "single",
     ) -> MultigridGCR:
-        """GCR preconditioned by this hierarchy: residuals in the precision of b, directions in single or half.
+        """GCR preconditioned by this hierarchy, with residuals in the precision of b.
 
-        inner: 'single' or 'half'.
+        inner: precision of its directions, 'single' or 'half'.
         """
         return MultigridGCR(tolerance, max_iterations, inner, restart=restart, preconditioner=self)
 

@@ -18,7 +18,7 @@ from stages.lqcd.kernels.half_basis import HalfBasis
 from stages.lqcd.kernels.half_field import HalfField
 
 DOTTED = (1, 2, 4, 6)
-"""Fields of a basis whose sums a thread keeps: all that GCR with multigrid has, and no register is spilled."""
+"""Fields of a basis whose sums a thread keeps: all that GCR with multigrid has, and none is spilled."""
 
 SUMS = {"combine": 3, "update": 1}
 """Doubles of a right-hand side that an update adds up."""
