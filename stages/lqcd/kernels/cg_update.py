@@ -80,9 +80,9 @@ def cg_advance(x: Array, p: CGField, r: CGField, coefficients: CGCoefficients) -
     """
     if isinstance(r, ShortField):
         _check_short(coefficients, r, {"p": (p, 16)} if isinstance(p, ShortField) else {})
-        for name, field in (("x", x), ("p", p)):
-            if not isinstance(field, ShortField):
-                check_array(name, field, r.shape, np.dtype(np.complex64))
+        arrays: dict[str, Any] = {"x": x} if isinstance(p, ShortField) else {"x": x, "p": p}
+        for name, array in arrays.items():
+            check_array(name, array, r.shape, np.dtype(np.complex64))
     elif isinstance(r, HalfField):
         _check_half(coefficients, r, p=p)
         check_array("x", x, r.shape, np.dtype(np.complex64))
