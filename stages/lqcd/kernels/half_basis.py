@@ -44,7 +44,7 @@ class HalfBasis:
 
 
 def half_basis_dots(xs: HalfBasis, y: Array) -> Array:
-    """conj(xs[k]) . y of each right-hand side, complex128 ``[K, N]``."""
+    """conj(xs[k]) . y of each right-hand side, complex128 ``[K, N]``; the basis may be empty."""
     _check_field("y", y)
     _check_basis(xs, y)
     return kernel("half_basis.half_basis_dots", type(y))(xs, y)

@@ -55,6 +55,7 @@ def test_dots(backend, random, basis, n):
         np.testing.assert_allclose(sums, dots(held, y), atol=1e-6 * np.linalg.norm(y) ** 2 / n)
     last = backend.host(half_basis_dots(xs.fields(2, 5), backend.array(y)))
     assert error(last, sums[2:5]) < 1e-12
+    assert half_basis_dots(xs.fields(0, 0), backend.array(y)).shape == (0, n)
 
 
 @pytest.mark.parametrize("n", EACH)

@@ -26,6 +26,8 @@ SUMS = {"combine": 3, "update": 1}
 
 def half_basis_dots(xs: HalfBasis, y: cupy.ndarray) -> cupy.ndarray:
     sites, _, n = y.shape
+    if not len(xs):
+        return cupy.empty((0, n), np.complex128)
     kernel = half_basis_dots_launch(n, sites, len(xs))
     sums, workspace = cupy.empty((len(xs), n), np.complex128), grid_sums(kernel, 2 * DOTTED[-1] * n)
     run(kernel, xs.codes, xs.scales, y, sums, *workspace, np.int64(sites), np.int32(len(xs)))
