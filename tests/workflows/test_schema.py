@@ -140,7 +140,7 @@ MISTAKES = {
     ),
     "half with a block": (
         ("precision: double", "precision: double-half"),
-        "`solves.precision` (line 22): double-half is for batched_cg, not for block_cgrq: take such a "
+        "`solves.precision` (line 22): double-half is for batched_cg, not for block_cgrq: take that "
         "solver, or double-single",
     ),
     "more fine vectors than vectors": (
