@@ -123,13 +123,25 @@ def _cached(function: Callable[..., Any], name: str, signature: Any, **options: 
     return result
 
 
-class _CalledByAddress(CompilerBase):
-    """Numba's compiler for what Python does not call: no wrappers, and arguments do not overlap."""
+class _WithoutWrappers(CompilerBase):
+    """Numba's compiler for what Python does not call."""
 
     def define_pipelines(self) -> list[Any]:
         flags = self.state.flags
-        flags.noalias = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
+
+
+class _CalledByAddress(_WithoutWrappers):
+    """The same where arguments do not overlap."""
+
+    def define_pipelines(self) -> list[Any]:
+        self.state.flags.noalias = True
+        return super().define_pipelines()
+
+
+inlined = njit(error_model="numpy", pipeline_class=_WithoutWrappers)
+"""Decorates what kernels call and becomes a part of them. Python must not call it: it has no wrapper."""
 
 
 @cache

@@ -13,7 +13,7 @@ from numba import prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
-from stages.lqcd.kernels.cpu.compiled import Kernel, array_type, compiled
+from stages.lqcd.kernels.cpu.compiled import Kernel, array_type, compiled, inlined
 from stages.lqcd.kernels.cpu.philox import philox4x32
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -59,7 +59,7 @@ def _numbers(lattice: Lattice) -> NDArray[np.uint64]:
     return np.stack([lattice.lexicographic(parity).astype(np.uint64) for parity in (EVEN, ODD)])
 
 
-@su3.inlined
+@inlined
 def staple_sum(links, neighbours, mu, parity, site):
     """S = sum_nu [ U_nu(x) U_mu(x+nu) U_nu(x+mu)^dag + U_nu(x-nu)^dag U_mu(x-nu) U_nu(x-nu+mu) ]."""
     opposite = 1 - parity
@@ -79,7 +79,7 @@ def staple_sum(links, neighbours, mu, parity, site):
     return total
 
 
-@su3.inlined
+@inlined
 def uniforms(counter, attempt, key):
     """Four numbers of (0, 1), multiples of 2^-33, for counter (site, sweep, 3 * direction + subgroup)."""
     site, sweep, update = counter
@@ -88,7 +88,7 @@ def uniforms(counter, attempt, key):
     return (w0 + 0.5) * step, (w1 + 0.5) * step, (w2 + 0.5) * step, (w3 + 0.5) * step
 
 
-@su3.inlined
+@inlined
 def kennedy_pendleton(alpha, counter, key):
     """Deviate x = 1 - h0 for h0 in [-1, 1] of the density sqrt(1 - h0^2) exp(alpha h0).
 
@@ -110,7 +110,7 @@ def kennedy_pendleton(alpha, counter, key):
         attempt += np.uint64(1)
 
 
-@su3.inlined
+@inlined
 def drawn(part, weight, counter, key):
     """Element g of SU(2) with the density exp(weight Re tr (g part)).
 
@@ -127,7 +127,7 @@ def drawn(part, weight, counter, key):
     return su3.pair_product((a, b), (part[0].conjugate() / norm, -part[1] / norm))
 
 
-@su3.inlined
+@inlined
 def reflected(part):
     """Element g = (part^dag)^2 / |part|^2, for which Re tr (g part) = Re tr part."""
     square = su3.pair_square(part)
@@ -135,7 +135,7 @@ def reflected(part):
     return su3.pair_product(inverse, (inverse[0] / square, inverse[1] / square))
 
 
-@su3.inlined
+@inlined
 def new_element(reflect, part, weight, counter, key):
     """A link's factor in one subgroup. One kernel for both kinds of sweep: it compiles in half the time."""
     if reflect:

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import numpy as np
-from numba import njit, prange, types
+from numba import prange, types
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled, inlined
 from stages.lqcd.kernels.cpu.lane_blas import lane_update
 from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
-
-inlined = njit(error_model="numpy")
 
 SPLITTER = 134217729.0
 """2^27 + 1."""

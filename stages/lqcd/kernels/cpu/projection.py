@@ -13,7 +13,7 @@ from numba import prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
-from stages.lqcd.kernels.cpu.compiled import array_type, compiled
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled, inlined
 from stages.lqcd.kernels.projection import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
 
 
@@ -42,7 +42,7 @@ def without_phase(matrices: NDArray) -> None:
     matrices *= np.exp(-1j / 3 * np.angle(determinant))[..., None, None]
 
 
-@su3.inlined
+@inlined
 def _linear(f0, f1, m):
     """f0 + f1 m."""
     a, b, c = m
@@ -53,7 +53,7 @@ def _linear(f0, f1, m):
     )
 
 
-@su3.inlined
+@inlined
 def _overlap(a, b):
     """Re sum_ij a_ij b_ij^*."""
     total = 0.0
@@ -63,7 +63,7 @@ def _overlap(a, b):
     return total
 
 
-@su3.inlined
+@inlined
 def _eigenvalues(b):
     """Eigenvalues of 1 + B, B Hermitian and traceless: 1 + 2 p cos(phi + 2 pi k / 3)."""
     p = math.sqrt(_overlap(b, b) / 6)
@@ -76,7 +76,7 @@ def _eigenvalues(b):
     )
 
 
-@su3.inlined
+@inlined
 def _polar(v):
     """(W, whether it cannot be trusted); formulas: `stages.lqcd.kernels.reference.projection`."""
     scale = math.sqrt(_overlap(v, v) / 3)

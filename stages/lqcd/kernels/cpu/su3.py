@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
-inlined = njit(error_model="numpy")
+from stages.lqcd.kernels.cpu.compiled import inlined
 
 
 @inlined
