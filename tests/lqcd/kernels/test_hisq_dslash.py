@@ -97,8 +97,13 @@ def test_adds_the_diagonal_in_the_same_pass(backend, random, tolerance, n):
     assert np.array_equal(backend.host(diagonal), backend.host(out))
 
 
-@pytest.mark.parametrize("n", widths((3, 33), (1, 8, 12, 16, 56, 64)))
-@pytest.mark.parametrize("directions", [16, 8])
+@pytest.mark.parametrize(
+    ("directions", "n"),
+    widths(
+        [(16, 3), (16, 33), (8, 3)],
+        [(8, 33), *((directions, n) for directions in (16, 8) for n in (1, 8, 12, 16, 56, 64))],
+    ),
+)
 def test_sums_diagonal_times_out_in_the_same_pass(backend, random, tolerance, directions, n):
     """The sums are those of the field that is stored, also where it takes the diagonal's place."""
     lattice = Lattice((8, 4, 6, 6))

@@ -21,7 +21,6 @@ GAMMAS = np.array(
         [[0, 0, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0], [0, 1, 0, 0]],
     ]
 )
-WIDTHS = widths((3, 17), (1, 2, 8, 16, 32))
 LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), (4, 4, 6, 2)]
 MATRICES = ("none", "hop_clover", "diagonal_clover")
 
@@ -75,8 +74,16 @@ def test_single_hops(backend, random, tolerance, direction, sign):
     assert close(backend.host(out), by_definition(links, x, lattice, ODD, sign, [direction]), tolerance)
 
 
-@pytest.mark.parametrize("matrices", MATRICES)
-@pytest.mark.parametrize("n", WIDTHS)
+@pytest.mark.parametrize(
+    ("n", "matrices"),
+    widths(
+        [*((3, place) for place in MATRICES), (17, "diagonal_clover")],
+        [
+            *((17, place) for place in MATRICES[:2]),
+            *((n, place) for n in (1, 2, 8, 16, 32) for place in MATRICES),
+        ],
+    ),
+)
 def test_adds_the_diagonal_and_multiplies_by_clover_matrices(backend, random, tolerance, n, matrices):
     lattice = Lattice((4, 6, 2, 4))
     sites = lattice.half_volume
