@@ -150,27 +150,40 @@ def _sites(
                     column = ((site * direction_count + d) * 3 + j) * vector_bytes
                     for part, parts in enumerate(sums):
                         scalar = emit.load_real(places[site], (2 * j + part) * real_bytes)
-                        for (place, lanes), total in zip(registers, parts, strict=True):
-                            vector = emit.load(u, column + place, lanes)
-                            product = emit.fma(emit.splat(scalar, lanes), vector, builder.load(total))
-                            builder.store(product, total)
+                        _add_column(emit, u, column, scalar, parts)
         a, b = emit.rounded(a), emit.rounded(b)
-        for site, (real, imaginary) in enumerate(totals):
-            results = []
-            for (place, lanes), re, im in zip(registers, real, imaginary, strict=True):
-                total = emit.add_times_i(builder.load(re), builder.load(im), 1)
-                width = min(lanes, REALS)
-                added = emit.load(diagonal, site * vector_bytes + place, width)
-                total = emit.lanes_of(total, 0, width)
-                result = emit.fma(emit.splat(b, width), total, builder.fmul(emit.splat(a, width), added))
-                emit.store(result, out, site * vector_bytes + place)
-                results.append((added, result))
+        for site, sums in enumerate(totals):
+            results = _write(emit, sums, (diagonal, out), site * vector_bytes, (a, b))
             if with_sums:
                 _add_products(emit, products, results)
         return context.get_dummy_value()
 
     taken = (links, neighbours, x, diagonal, out, sums, a, b, itemsize, directions, summed, passes)
     return types.void(*taken), generate
+
+
+def _add_column(emit: Emitter, links: Any, column: int, scalar: Any, sums: list[Any]) -> None:
+    """Add a column of a link times one real to the sums of its registers."""
+    for (place, lanes), total in zip(column_registers(emit.itemsize), sums, strict=True):
+        vector = emit.load(links, column + place, lanes)
+        product = emit.fma(emit.splat(scalar, lanes), vector, emit.builder.load(total))
+        emit.builder.store(product, total)
+
+
+def _write(
+    emit: Emitter, sums: list[list[Any]], fields: tuple[Any, Any], site: int, factors: tuple[Any, Any]
+) -> list[tuple[Any, Any]]:
+    """``out = a diagonal + b sum`` of the site at these bytes; diagonal and result of each register."""
+    (diagonal, out), (a, b), results = fields, factors, []
+    for (place, lanes), real, imaginary in zip(column_registers(emit.itemsize), *sums, strict=True):
+        total = emit.add_times_i(emit.builder.load(real), emit.builder.load(imaginary), 1)
+        width = min(lanes, REALS)
+        added = emit.load(diagonal, site + place, width)
+        total = emit.lanes_of(total, 0, width)
+        result = emit.fma(emit.splat(b, width), total, emit.builder.fmul(emit.splat(a, width), added))
+        emit.store(result, out, site + place)
+        results.append((added, result))
+    return results
 
 
 def _add_products(emit: Emitter, products: Any, registers: list[tuple[Any, Any]]) -> None:
