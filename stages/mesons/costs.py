@@ -19,7 +19,7 @@ from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
 from stages.shared.work import contraction_work, loading_work, multigrid_work, wilson_work
 
-SMALL = 10
+SMALL = 11
 """Blocks of a solver: where a solver takes more, as GCR and BiCGstab in double, its fields lie together."""
 
 SOLVING = "propagator"

@@ -21,6 +21,9 @@ from pipeline.declare.text import gigabytes
 from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.footprint import CONTEXT, device_memory, device_terms
 from pipeline.running.shortage import Shortage, device_projection, shortage
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import PRECISIONS, REGULAR
+from stages.mesons.costs import propagating_terms
 from workflows.catalogue import load_project
 from workflows.parameter_file import read_parameter_file
 
@@ -158,6 +161,15 @@ def test_smeared_links_of_a_current_are_made_beside_the_contraction() -> None:
     assert thin["links: current"] == field // 2
     assert smeared["links: current"] == 7 * field // 2
     assert "blocks of the contraction (N = 4)" in smeared
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_solution_that_fields_of_a_solver_leave_no_room_for(precision: str) -> None:
+    """Those of GCR do, which lie together, and those of BiCGstab in double."""
+    roomy = {"multigrid", "gcr", *(["bicgstab"] if precision == "double" else [])}
+    for solver in REGULAR:
+        terms = propagating_terms(Lattice((4, 4, 4, 4)), precision, 12, 12, solver)
+        assert bool(terms["solution of a block"]) == (solver not in roomy), solver
 
 
 def test_a_plan_where_there_is_no_gpu(quarkline: CommandLine, tmp_path: Path) -> None:
