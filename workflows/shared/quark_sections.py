@@ -150,7 +150,7 @@ class QuarkSolves(FileSection):
     """The method, or auto: all are measured on the first configuration, the cheapest is taken."""
     precision: Literal["double", "double-single", "double-half"] = "double-single"
     """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
-    bicgstab and cgnr: with auto, the others are measured beside them in double-single."""
+    all but block_cgrq: with auto, that one is measured beside them in double-single."""
     tolerance: float = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even-odd system."""
     max_iterations: int = Field(default=20_000, ge=1)
