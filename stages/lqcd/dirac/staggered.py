@@ -381,18 +381,14 @@ class NormalOperator:
     def application(
         self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0
     ) -> Callable[[], None]:
-        """A function that computes ``out = a x + b A x`` of these arrays and allocates nothing.
-
-        It takes the arrays as they are when it is called.
+        """A function that computes ``out = a x + b A x`` of these arrays, as they are then; allocates nothing.
 
         dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
         """
         return self.massless.application(x, out, dots, a + b * self.shift, b)
 
     def astype(self, dtype: Any) -> NormalOperator:
-        return (
-            self if self.dtype == dtype else NormalOperator(self.dslash.astype(dtype), self.mass, self.parity)
-        )
+        return self if self.dtype == dtype else replace(self, dslash=self.dslash.astype(dtype))
 
     @property
     def short_directions(self) -> bool:
