@@ -9,7 +9,7 @@ from workflows.shared.sections import Problem
 
 
 def precisions_of(solver: str) -> tuple[str, ...]:
-    """Precisions in which a solver, or one that auto tries, iterates; each takes less room than the last."""
+    """Precisions in which a solver, or one that auto tries, iterates; none takes more room than the last."""
     return tuple(PRECISIONS) if solver in ("auto", *HALVES) else WHOLE_PRECISIONS
 
 

@@ -47,7 +47,7 @@ class Packing:
 
     double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
     as those of reliable updates, one in a hundred, may, in longer time. block: right-hand sides of most
-    products. short: fields of products are short where that pays.
+    products. short: links are packed for short fields, which products then read.
     """
 
     double: bool = True
@@ -171,7 +171,7 @@ class StaggeredDslash:
         return self._precisions[dtype]
 
     def shortened(self) -> StaggeredDslash:
-        """This operator in single precision, its links packed for short fields; kept as `astype` does."""
+        """This operator in single precision, links of narrow blocks packed for short fields; it is kept."""
         if self.packing.reals("half", self.directions) == self.packing.reals("single", self.directions):
             return self.astype(np.complex64)
         if SHORT not in self._precisions:

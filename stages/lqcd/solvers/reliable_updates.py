@@ -100,7 +100,7 @@ class ReliableIteration:
     def run(self, begin: Begin) -> SolveStatus:
         """Iterate to the end; x, norms, history and counts are then final."""
         A = self._inner_operator()
-        mixed = A is not self.A
+        mixed = A is not self.A or self.solver.inner == "half"  # which A in single precision takes, too
         recurrence: Recurrence | None = None
         stalled, gained_at, narrowed = 0, 0, self._narrow()
         while np.isfinite(self.norms).all():

@@ -135,11 +135,14 @@ def test_directions_of_gcr(wilson, random_block, where, mass, tolerance):
     assert half.extras["replacements"] > 2
 
 
-def test_gcr_in_single_half(wilson, random_block):
-    A = wilson(0.1).astype(np.complex64)
+@pytest.mark.parametrize("method", [BiCGstab, normal_cg, GCR])
+def test_wilson_quarks_in_single_half(wilson, random_block, method):
+    """In single precision outside residuals are replaced on the way as well."""
+    A = wilson(-0.3)
     b = random_block(9, *A.shape, 2, dtype=np.complex64)
-    solution = GCR(1e-5, inner="half").solve(A, b)
-    assert solution.x.dtype == np.complex64 and solution.residual.max() <= 1e-5
+    solution = method(1e-6, inner="half").solve(A.astype(np.complex64), b)
+    assert solution.x.dtype == np.complex64 and solution.residual.max() <= 1e-6
+    assert solution.iterations <= 1.2 * method(1e-6).solve(A, b.astype(complex)).iterations
 
 
 def test_what_gcr_keeps_in_16_bits_adds_up(wilson, random_block):
