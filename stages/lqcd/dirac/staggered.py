@@ -381,9 +381,9 @@ class NormalOperator:
     def application(
         self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0
     ) -> Callable[[], None]:
-        """A function that computes ``out = a x + b A x`` of these arrays, as they are then; allocates nothing.
+        """A function that computes ``out = a x + b A x`` of these arrays as they are then.
 
-        dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
+        It allocates nothing. If given, dots, float64 ``[N]``, receives Re conj(x) . out of each column.
         """
         return self.massless.application(x, out, dots, a + b * self.shift, b)
 
