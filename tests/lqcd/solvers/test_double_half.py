@@ -95,7 +95,7 @@ def test_wilson_quarks(wilson, random_block, where, method, kind, mass, toleranc
 def test_wilson_blocks_narrow(wilson, random_block, where, method):
     """Columns that have converged leave; the others go on with their directions."""
     A, host, xp = wilson(0.1, where), wilson(0.1), wilson(0.1, where).xp
-    b = random_block(12, *host.shape, 5)
+    b = random_block(12, *host.shape, 4)
     guess = BiCGstab(1e-6).solve(host, b).x
     guess[..., 3] = 0
     solver = method(1e-10, inner="half")
@@ -103,7 +103,7 @@ def test_wilson_blocks_narrow(wilson, random_block, where, method):
     alone = solver.solve(A, xp.asarray(b[..., 3:4].copy()))
     assert solution.residual.max() <= 1e-10
     assert solution.iterations <= 1.2 * alone.iterations
-    assert solution.matvecs < 2 * 5 * solution.iterations
+    assert solution.matvecs < 2 * 4 * solution.iterations
 
 
 @pytest.mark.parametrize("csw", [0.0, 1.0])
