@@ -31,7 +31,7 @@ def seconds_left(tally: Tally, finished: Mapping[str, float]) -> float | None:
     begun, and where that mean would stand for most of the chunks that are left.
     """
     missing, before = tally.first.get("missing", {}), tally.first.get("seconds", {})
-    left = {node: chunks - finished.get(node, 0) for node, chunks in missing.items()}
+    left = {node: max(chunks - finished.get(node, 0), 0) for node, chunks in missing.items()}
     seconds = {node: median(tally.took[node]) if node in tally.took else before.get(node) for node in left}
     known = {node: each for node, each in seconds.items() if each is not None}
     if not tally.at_once or not known or 2 * sum(left[node] for node in known) < sum(left.values()):
@@ -41,5 +41,5 @@ def seconds_left(tally: Tally, finished: Mapping[str, float]) -> float | None:
 
 
 def time_left(seconds: float | None) -> str:
-    """`about 2m 5s left`; nothing where it is not known."""
-    return "" if seconds is None else f"about {duration_text(seconds)} left"
+    """`about 2m 5s left`; nothing where it is not known, or none is left."""
+    return "" if not seconds else f"about {duration_text(seconds)} left"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.reading.pace import seconds_left, time_left
+from pipeline.running.event_log import Tally
 from workflows.commands.display import RunDisplay
 
 PLACE = {"stage": "current_loops", "coordinates": {}, "time": 0.0}
@@ -111,6 +113,18 @@ def test_nothing_is_said_of_time_that_nothing_tells(
         clock[0] = 70.0
         display({**PLACE, "event": "done", "node": "a", "key": "k", "time": 70.0})
     assert capsys.readouterr().err.splitlines() == ["1 of 11 chunks after 1m 10s, a"]
+
+
+def test_time_left_where_a_chunk_was_computed_again() -> None:
+    """As one is whose worker is not trusted any more."""
+    tally = Tally()
+    tally.add({"event": "run-started", "missing": {"a": 1, "b": 1}, "seconds": {"b": 80.0}})
+    for seconds in (0.0, 100.0):
+        tally.add({**PLACE, "event": "started", "node": "a", "key": "k", "time": seconds})
+        tally.add({**PLACE, "event": "done", "node": "a", "key": "k", "time": seconds + 30})
+    assert time_left(seconds_left(tally, tally.ended)) == "about 1m 20s left"
+    tally.ended["b"] = 1
+    assert time_left(seconds_left(tally, tally.ended)) == ""
 
 
 def test_the_bar_of_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
