@@ -18,6 +18,8 @@ from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 
 DELTAS = (0.1, 0.01, 0.001)
+BEYOND = 1e-6
+"""A fall that no correction reaches: its residual is not replaced on the way."""
 
 
 def normal_cg(tolerance: float, limit: int, inner: str | None = None, delta: float | None = None) -> Solver:
@@ -37,7 +39,7 @@ def columns(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, So
         for delta in DELTAS:
             yield f"{precision}, reliable {delta:g}", make(tolerance, limit, precision, delta)
         for delta in DELTAS:
-            correction = make(delta, limit, "half" if precision == "half" else None)
+            correction = make(delta, limit, "half" if precision == "half" else None, BEYOND)
             yield f"{precision}, defect {delta:g}", DefectCorrection(correction, tolerance, limit)
 
 

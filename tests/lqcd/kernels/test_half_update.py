@@ -164,7 +164,7 @@ def test_conjugate_gradients(backend, random, cg_coefficients, n):
 
 
 def test_a_first_direction_is_the_residual(backend, random, cg_coefficients):
-    """Where beta is zero p becomes r with its codes, whatever p held."""
+    """Where beta is zero p becomes r, coded once more, whatever p held."""
     c, _ = cg_coefficients(3)
     c.alpha[...] = c.beta[...] = 0
     p, r = (to_half(backend.array(random(SITES, 12, 3))) for _ in range(2))
