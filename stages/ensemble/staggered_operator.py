@@ -13,7 +13,6 @@ from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.staggered import StaggeredDslash, operator_terms
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels.hisq_dslash import FEW
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import of_lattice
 from stages.shared.work import links_work
@@ -27,7 +26,7 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of link fields, and of links packed for the solves that are expected."""
     solves = node.parameters["solves"]
     terms = operator_terms(lattice, directions_of(node), solves.precision, solves.packing)
-    if "links: half" in terms and np.complex64 in solves.dtypes and solves.block <= FEW:
+    if "links: half" in terms and np.complex64 in solves.dtypes:
         terms |= operator_terms(lattice, directions_of(node), "double-single", solves.packing)
     work = links_work(lattice, directions_of(node) * 4)
     return Cost(device_memory=sum(terms.values()), work=work, terms=terms)

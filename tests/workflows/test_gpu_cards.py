@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +21,7 @@ from pipeline.declare.text import gigabytes
 from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.footprint import CONTEXT, device_memory, device_terms
 from pipeline.running.shortage import Shortage, device_projection, shortage
+from stages.lqcd.dirac.staggered import Packing, operator_terms
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import PRECISIONS, REGULAR
 from stages.mesons.costs import propagating_terms
@@ -170,6 +171,15 @@ def test_a_solution_that_fields_of_a_solver_leave_no_room_for(precision: str) ->
     for solver in REGULAR:
         terms = propagating_terms(Lattice((4, 4, 4, 4)), precision, 12, 12, solver)
         assert bool(terms["solution of a block"]) == (solver not in roomy), solver
+
+
+def test_links_that_double_half_has_as_double_single() -> None:
+    """Those of wide blocks, and without three-hop terms; plans count them once and call them so."""
+    terms = partial(operator_terms, Lattice((4, 4, 4, 4)))
+    for directions, block in ((16, 16), (16, 8), (8, 4)):
+        packing = Packing(False, block)
+        assert terms(directions, "double-half", packing) == terms(directions, "double-single", packing)
+    assert "links: half" in terms(16, "double-half", Packing(False, 4))
 
 
 def test_a_plan_where_there_is_no_gpu(quarkline: CommandLine, tmp_path: Path) -> None:

@@ -87,14 +87,12 @@ def operator_bytes(lattice: Lattice, directions: int, precision: str, packing: P
 
 def operator_terms(lattice: Lattice, directions: int, precision: str, packing: Packing) -> dict[str, int]:
     """`operator_bytes` by what they hold."""
-    double = packed_bytes(lattice, directions, "double", packing)
+    double, both = (packed_bytes(lattice, directions, each, packing) for each in ("double", precision))
+    shorter = packing.reals("half", directions) < packing.reals("single", directions)
     return {
         "links: fields": fields_bytes(lattice, directions),
         "links: double": double,
-        f"links: {'half' if precision == 'double-half' else 'single'}": packed_bytes(
-            lattice, directions, precision, packing
-        )
-        - double,
+        f"links: {'half' if precision == 'double-half' and shorter else 'single'}": both - double,
     }
 
 
