@@ -193,7 +193,7 @@ def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
         workforce.wait()
         run.stop.note_start(time.time() - began)
         if workforce.present:
-            _check_resources(client, tasks)
+            _check_resources(workforce.devices, tasks)
         ends = _carry_out(run, tasks, client, workforce, quarantine, log, sharing)
         states, failures = ends.by_key, ends.failures
     outcome = _outcome(run, states, failures, time.time() - began, quarantine.counts)
@@ -231,7 +231,7 @@ def _carry_out(
     sharing: Sharing | None,
 ) -> ChunkStates:
     """Run all tasks on the workers, and once more what was damaged or is in doubt; how all chunks ended."""
-    context, expected = _context(run, client), run.plan.expected_seconds
+    context, expected = _context(run, workforce), run.plan.expected_seconds
     client.log_event(PLAN_TOPIC, {"store": str(run.store.path)})
     log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
 
@@ -244,12 +244,12 @@ def _carry_out(
         return _repair(run, session, session_of, quarantine, log).ends
 
 
-def _context(run: _Run, client: Client) -> RunContext:
+def _context(run: _Run, workforce: Workforce) -> RunContext:
     return RunContext(
         store=run.store,
         run=run.name,
         backend=run.plan.backend,
-        resident_bytes=run.resident_bytes or _resident_bytes(client),
+        resident_bytes=run.resident_bytes or _resident_bytes(workforce),
         sources=sources_of(chunk.node.stage.function for chunk in run.plan.everything),
         device_resident_bytes=run.resident_bytes,
         checks=run.checks,
@@ -323,10 +323,8 @@ def _set_aside(store: Store, stage: str, key: str, log: EventLog) -> None:
         log.note(EventKind.DAMAGED, stage=stage, key=key, message=text)
 
 
-def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:
+def _check_resources(offered: float, tasks: Sequence[TaskPlan]) -> None:
     """A task whose resources nobody has would wait for ever."""
-    workers = client.scheduler_info(n_workers=-1).get("workers", {}).values()
-    offered = max((worker["resources"].get("device", 0) for worker in workers), default=0)
     for task in tasks:
         if task.device > offered:
             node = task.chunks[0].node.name
@@ -336,9 +334,8 @@ def _check_resources(client: Client, tasks: Sequence[TaskPlan]) -> None:
             )
 
 
-def _resident_bytes(client: Client) -> int:
-    workers = max(1, len(client.scheduler_info(n_workers=-1).get("workers", {})))
-    return int(RESIDENT_SHARE * MEMORY_LIMIT / workers)
+def _resident_bytes(workforce: Workforce) -> int:
+    return int(RESIDENT_SHARE * MEMORY_LIMIT / max(1, workforce.count))
 
 
 def _outcome(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from dask.utils import format_bytes
 from distributed import Client
@@ -59,6 +60,8 @@ class Workforce:
         """Workers that left because there was no work."""
         self._vain = 0
         self._wanted = 1
+        self.devices = 0.0
+        """Most GPUs that a worker offered when last looked."""
         self._elastic = Elastic(client, log) if queued and client.cluster.bounds.elastic else None
 
     @property
@@ -149,9 +152,10 @@ class Workforce:
     def _ask(self, moment: float) -> bool:
         """Take the scheduler's list of workers; False if it does not answer (futures then say why)."""
         try:
-            listed = self._client.scheduler_info(n_workers=-1)["workers"]
-        except (OSError, CommClosedError, TimeoutError, RuntimeError, KeyError):
-            return False  # KeyError: the client has given the scheduler up
+            listed = _workers_of(self._client)
+        except (OSError, CommClosedError, TimeoutError, RuntimeError):
+            return False
+        self.devices = max((each["resources"].get("device", 0) for each in listed.values()), default=0)
         beats: dict[str, tuple[float, float]] = {}
         for address, worker in listed.items():
             beat, heard = self._heartbeats.get(address, (-1.0, moment))
@@ -206,3 +210,15 @@ class Workforce:
 
     def __str__(self) -> str:
         return counted(len(self._heartbeats), "worker")
+
+
+def _workers_of(client: Client) -> dict[str, dict[str, Any]]:
+    """The scheduler's workers, by address, with what it knows of each. Raises OSError where it is lost.
+
+    `Client.scheduler_info` may name none: every two seconds the client asks for itself, for no workers, and
+    what it hears then takes the place of an answer that is not read yet.
+    """
+    if client.scheduler is None:
+        raise CommClosedError("the client has given its scheduler up")
+    answer: dict[str, dict[str, dict[str, Any]]] = client.sync(client.scheduler.identity, n_workers=-1)
+    return answer["workers"]

@@ -78,10 +78,24 @@ def test_a_result_that_died_with_its_worker_is_no_loss_of_the_scheduler(
 
 def test_a_client_that_gave_its_scheduler_up_is_no_error_of_its_own(store: Store) -> None:
     store.create()
-    client = SimpleNamespace(scheduler_info=lambda n_workers: {"type": "Scheduler"}, cluster=None)
+    client = SimpleNamespace(scheduler=None, cluster=None)
     with EventLog(store, "lost") as log:
         workforce = Workforce(client, log, StopRequest(), Limits())  # type: ignore[arg-type]
         assert not workforce.look({})
+
+
+def test_what_the_client_asks_for_itself_is_no_list_of_workers(cluster: Address) -> None:
+    """Its answers, without any worker, take the place of what `scheduler_info` asked for."""
+    with cluster.open(Demand(tasks=1, memory=0)) as client:
+        ask = client.scheduler_info
+
+        def overtaken(n_workers: int) -> object:
+            ask(n_workers=n_workers)
+            return ask(n_workers=0)
+
+        client.scheduler_info = overtaken
+        workforce = Workforce(client, SimpleNamespace(note=print), StopRequest(), Limits())  # type: ignore[arg-type]
+        assert not workforce.look({}) and workforce.present and not workforce.look({})
 
 
 def test_tracebacks_of_dask_about_what_a_run_survives_are_not_shown() -> None:
