@@ -18,13 +18,13 @@ FIELDS = 5
 
 
 def needed_bytes(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> int:
-    """The basis, and the blocks or, at the end, the result."""
+    """The basis, and the blocks or, at the end, the result and the block inside the operator."""
     return sum(needed_terms(dimension, itemsize, vectors, block, subspace).values())
 
 
 def needed_terms(dimension: int, itemsize: int, vectors: int, block: int, subspace: int) -> dict[str, int]:
     """`needed_bytes` by what they hold."""
-    blocks = {"blocks of Lanczos": FIELDS * block, f"eigenvectors ({vectors})": vectors}
+    blocks = {"blocks of Lanczos": FIELDS * block, f"eigenvectors ({vectors})": vectors + block}
     name = max(blocks, key=lambda each: blocks[each])
     return {
         f"basis of Lanczos ({subspace} vectors)": dimension * itemsize * subspace,
