@@ -79,7 +79,7 @@ def test_beyond_the_critical_kappa_the_status_says_so(operator: WilsonOperator, 
 def test_unknown_names_are_refused(operator: WilsonOperator, sources: NDArray) -> None:
     with pytest.raises(InputError, match=r"solver must be one of .*bicgstab, cgnr.*, got 'cg'"):
         make_method("cg", "double", 1e-10, 5)
-    with pytest.raises(InputError, match="precision must be one of double, double-single, got 'half'"):
+    with pytest.raises(InputError, match=r"precision must be one of double, .*, double-half, got 'half'"):
         make_method("gcr", "half", 1e-10, 5)
     with pytest.raises(InputError, match="at least 1, got 0"):
         propagate(operator, sources, make_method("cgnr", "double", 1e-10, 5), 0)
