@@ -14,7 +14,7 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
-from stages.lqcd.kernels.cuda.half_update import half_sum
+from stages.lqcd.kernels.cuda.half_update import half_pass, half_sum
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
     MULTIPROCESSORS,
@@ -100,15 +100,8 @@ def short_residual_launch(n: int, sites: int) -> Options[ColumnShape]:
 
 @tuned
 def half_advance_launch(n: int, sites: int) -> Options[ColumnShape]:
-    """Step 1 on spinors in 16 bits, with a thread for each right-hand side of each site."""
-    check_rhs(n)
-    groups = power_of_two(BLOCK_THREADS // n)
-
-    def launch(shape: ColumnShape) -> Launch:
-        kernel, work = f"half_advance<{n}, {shape.groups}>", RowWork(sites, shape.groups)
-        return Launch("half_cg.cu", kernel, (shape.blocks,), n * shape.groups, work=work)
-
-    return Options((ColumnShape(groups, ceil(sites / groups)),), launch)
+    """Step 1 on spinors in 16 bits."""
+    return half_pass("half_cg.cu", "half_advance<{}>", n, sites)
 
 
 @tuned

@@ -11,8 +11,8 @@ from stages.lqcd.kernels.cuda.columns import ColumnShape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.half_update import SUMMING
-from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, check_rhs, power_of_two
+from stages.lqcd.kernels.cuda.half_update import summing_shape
+from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.half_basis import HalfBasis
 from stages.lqcd.kernels.half_field import HalfField
@@ -63,7 +63,7 @@ def half_basis_dots_launch(n: int, sites: int, count: int) -> Options[ColumnShap
         work = RowWork(sites, sums=True, reads=True)
         return Launch("half_basis.cu", kernel, grid, n * shape.groups, work=work)
 
-    return Options((_summing(n, sites, slices),), launch)
+    return Options((summing_shape(n, sites, slices),), launch)
 
 
 @tuned
@@ -75,12 +75,4 @@ def half_basis_update_launch(name: str, n: int, sites: int, count: int) -> Optio
         threads, shared = n * shape.groups, count * n * np.dtype(np.complex64).itemsize
         return Launch("half_basis.cu", kernel, (shape.blocks, 1), threads, shared, work=work)
 
-    return Options((_summing(n, sites),), launch)
-
-
-def _summing(n: int, sites: int, slices: int = 1) -> ColumnShape:
-    """As many threads as are resident, or fewer on a small lattice."""
-    check_rhs(n)
-    groups = power_of_two(BLOCK_THREADS // n)
-    resident = SUMMING // (n * groups) * MULTIPROCESSORS
-    return ColumnShape(groups, min(ceil(sites / (4 * groups)), ceil(resident / slices)))
+    return Options((summing_shape(n, sites),), launch)

@@ -103,25 +103,35 @@ def half_norms_launch(n: int, sites: int, clover: bool) -> Options[ColumnShape]:
 
 def half_sum(file: str, kernel: str, n: int, sites: int, reads: bool = False) -> Options[ColumnShape]:
     """A kernel that sums over sites, a right-hand side to a thread; n and groups go into its name."""
-    check_rhs(n)
-    groups = power_of_two(BLOCK_THREADS // n)
-    parts = min(ceil(sites / (4 * groups)), SUMMING // (n * groups) * MULTIPROCESSORS)
 
     def launch(shape: ColumnShape) -> Launch:
         instance, work = kernel.format(f"{n}, {shape.groups}"), RowWork(sites, sums=True, reads=reads)
         return Launch(file, instance, (shape.blocks, 1), n * shape.groups, work=work)
 
-    return Options((ColumnShape(groups, parts),), launch)
+    return Options((summing_shape(n, sites),), launch)
+
+
+def summing_shape(n: int, sites: int, slices: int = 1) -> ColumnShape:
+    """Threads as many as are resident, or fewer on a small lattice, in so many slices of the grid."""
+    check_rhs(n)
+    groups = power_of_two(BLOCK_THREADS // n)
+    resident = SUMMING // (n * groups) * MULTIPROCESSORS
+    return ColumnShape(groups, min(ceil(sites / (4 * groups)), ceil(resident / slices)))
 
 
 @tuned
 def half_update_launch(n: int, sites: int, fields: int) -> Options[ColumnShape]:
-    """The update by so many fields, with a thread for each right-hand side of each site."""
+    """The update by so many fields."""
+    return half_pass("half_update.cu", f"half_update<{{}}, {fields}>", n, sites)
+
+
+def half_pass(file: str, kernel: str, n: int, sites: int) -> Options[ColumnShape]:
+    """A kernel with a thread for each right-hand side of each site; n and groups go into its name."""
     check_rhs(n)
     groups = power_of_two(BLOCK_THREADS // n)
 
     def launch(shape: ColumnShape) -> Launch:
-        name, work = f"half_update<{n}, {shape.groups}, {fields}>", RowWork(sites, shape.groups)
-        return Launch("half_update.cu", name, (shape.blocks,), n * shape.groups, work=work)
+        instance, work = kernel.format(f"{n}, {shape.groups}"), RowWork(sites, shape.groups)
+        return Launch(file, instance, (shape.blocks,), n * shape.groups, work=work)
 
     return Options((ColumnShape(groups, ceil(sites / groups)),), launch)
