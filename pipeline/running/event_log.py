@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ SECRET = {"dashboard"}
 class EventLog:
     """The log of one run: every event is written, and shown to the listener.
 
+    Nothing that watches a run ends it: what the tally, the listener or another watcher raises is said once.
     A line that cannot be written is left out: what a full disk means to a run is for the chunks to say.
     """
 
@@ -121,6 +123,10 @@ class EventLog:
         self._tally = Tally()
         self._tallied = time.monotonic()
         self._listener = listener
+        self._shown = 0
+        """Events that the listener took."""
+        self._failed: set[str] = set()
+        """Watchers that have raised, as was said."""
         self._torn = b""
         """What ends a line that was written in part."""
 
@@ -128,7 +134,8 @@ class EventLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._keep_tally()
+        with self.guarded("the tally"):
+            self._keep_tally()
         self._file.close()
 
     def note(self, kind: EventKind | ChunkState, **values: Any) -> None:
@@ -138,16 +145,37 @@ class EventLog:
     def __call__(self, event: Event) -> None:
         """Write an event and show it to the listener."""
         written = {name: value for name, value in event.items() if name not in SECRET}
-        self._tally.add(written)
-        if event["event"] not in GOES_WELL or self._file.tell() <= LOG_BYTES:
-            self._write(written)
-        if time.monotonic() - self._tallied > TALLY_INTERVAL:
-            self._keep_tally()
-        if self._listener:
-            self._listener({name: value for name, value in event.items() if name != "details"})
+        with self.guarded("the log"):
+            if event["event"] not in GOES_WELL or self._file.tell() <= LOG_BYTES:
+                self._write(written)
+        with self.guarded("the tally"):
+            self._tally.add(written)
+            if time.monotonic() - self._tallied > TALLY_INTERVAL:
+                self._keep_tally()
+        with self.guarded("the display"):
+            if self._listener:
+                self._listener({name: value for name, value in event.items() if name != "details"})
+                self._shown += 1
+
+    @contextmanager
+    def guarded(self, watcher: str) -> Iterator[None]:
+        """Go on after whatever the block raises; a watcher's first failure is a warning, of one line."""
+        try:
+            yield
+        except Exception as error:
+            if watcher in self._failed:
+                return
+            self._failed.add(watcher)
+            shown = self._shown
+            lines = str(error).splitlines() or ["no message"]
+            message = f"{watcher} failed ({type(error).__name__}: {lines[0]}); the run goes on"
+            self.note(EventKind.NOTE, message=message)
+            if self._listener and self._shown == shown:
+                with suppress(OSError, ValueError):  # of a terminal that is gone, or closed
+                    print(f"warning: {message}", file=sys.stderr)
 
     def _write(self, event: Event) -> None:
-        line = self._torn + json.dumps(event).encode() + b"\n"
+        line = self._torn + json.dumps(event, default=str).encode() + b"\n"
         self._torn = b"\n"
         with suppress(OSError):
             if self._file.write(line) == len(line):
@@ -159,7 +187,7 @@ class EventLog:
         draft = self._path.with_suffix(".draft")
         with suppress(OSError):
             if size > TALLY_BYTES:
-                draft.write_text(json.dumps({"read": size, **asdict(self._tally)}))
+                draft.write_text(json.dumps({"read": size, **vars(self._tally)}, default=str))
                 os.replace(draft, self._path)
 
 

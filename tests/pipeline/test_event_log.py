@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stores import demo
 
-from pipeline import Store
+from pipeline import Outcome, Store, Workflow, plan, run
 from pipeline.reading.status import run_status
 from pipeline.running import event_log
+from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import EventLog, Tally, read_events, tally_of
 
 
@@ -67,3 +70,60 @@ def test_a_tally_that_cannot_be_read_is_none(
     assert "a token" not in path.read_text()
     path.write_text(content)
     assert tally_of(store, "run").ends == {"done": 3, "failed": 1}
+
+
+def test_a_run_goes_past_every_bound_of_its_log(
+    store: Store, compute: Callable[[Workflow], Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the events that a run has: the tally is kept at once, and what goes well is not written."""
+    monkeypatch.setattr(event_log, "LOG_BYTES", 0)
+    monkeypatch.setattr(event_log, "TALLY_BYTES", 0)
+    monkeypatch.setattr(event_log, "TALLY_INTERVAL", -1.0)
+    outcome = compute(demo("abc"))
+    assert (outcome.exit_status, outcome.count("done")) == (0, 10)
+    kept = json.loads((store.path / ".runs" / outcome.run / "tally.json").read_bytes())
+    assert kept["ends"] == {"done": 10}
+    assert kept["first"]["missing"] == {"field": 3, "loops": 6, "mean": 1}
+    assert kept["last"]["states"]["loops"] == {"done": 6}
+    assert [event["event"] for event in read_events(store, outcome.run)] == [
+        "run-started",
+        "cluster-ready",
+        "run-ended",
+    ]
+    assert run_status(store, outcome.run).counts == {"done": 10}
+
+
+@pytest.mark.parametrize(
+    "watcher",
+    ["the display", "Tally.add", "EventLog._keep_tally", "EventLog._write"],
+)
+def test_nothing_that_watches_a_run_ends_it(
+    store: Store,
+    cluster: Address,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    watcher: str,
+) -> None:
+    """Its first failure is one warning, to who listens or, where that is what failed, on the terminal."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("loops")
+
+    monkeypatch.setattr(event_log, "TALLY_INTERVAL", -1.0)
+    shown = list[dict[str, Any]]()
+    if watcher != "the display":
+        monkeypatch.setattr(f"pipeline.running.event_log.{watcher}", fail)
+    listener = fail if watcher == "the display" else shown.append
+    outcome = run(plan(demo("ab"), store), store, cluster=cluster, listener=listener)
+    assert (outcome.exit_status, outcome.count("done")) == (0, 7)
+    said = [event["message"] for event in shown if event["event"] == "note"]
+    said += capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and "failed (KeyError: 'loops'); the run goes on" in said[0]
+    assert not plan(demo("ab"), store).missing
+
+
+def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> None:
+    store.create()
+    with EventLog(store, "run") as log:
+        log({"event": "note", "time": 0.0, "message": Path("a"), "more": {1}})
+    assert [event["message"] for event in read_events(store, "run")] == ["a"]

@@ -147,3 +147,19 @@ def test_failures_of_one_kind_are_told_three_times(capsys: pytest.CaptureFixture
 
 def test_quiet_display_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, quiet=True) == ""
+
+
+def test_chunks_of_a_node_that_was_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a configuration that is found damaged while chunks that read it are computed."""
+    listed = [event for event in EVENTS if event["event"] != "failed"]
+    about = {"node": "links", "key": "l", **PLACE}
+    found = [{**about, "event": "progress", "done": 1, "total": 2}, {**about, "event": "done"}]
+    again = [{"event": "done", "node": "loops_light", "key": key, **PLACE} for key in "ab"]
+    with RunDisplay() as display:
+        for event in [*listed[:-2], *found, *again]:
+            display(event)
+    assert [line for line in capsys.readouterr().err.splitlines() if "chunk" in line] == [
+        "gauge: 1 chunk",
+        "links: 1 chunk",
+        "loops_light: 2 chunks",
+    ]

@@ -59,6 +59,9 @@ class RunDisplay:
         )
         self._tasks: dict[str, TaskID] = {}
         self._shares: dict[str, dict[str, float]] = {}
+        """By node and key, the finished parts of chunks in work."""
+        self._ended: dict[str, set[str]] = {}
+        """By node, keys of the chunks that have ended."""
         self._done: dict[str, float] = {}
         """Chunks of a node that have ended, with parts of those in work."""
         self._tally = Tally()
@@ -99,20 +102,26 @@ class RunDisplay:
 
     def _begin(self, missing: dict[str, int], seconds: dict[str, float]) -> None:
         self._missing, self._seconds = missing, seconds
-        width = max(map(len, [ALL, *missing]))
         for node, chunks in {**missing, ALL: sum(missing.values())}.items():
-            self._shares[node], self._done[node] = {}, 0.0
-            self._tasks[node] = self.bars.add_task(
-                escape(literal(node).ljust(width)), total=chunks, chunks=chunks, ended=0, note="", start=False
-            )
+            self._add_bar(node, chunks)
         self.bars.start_task(self._tasks[ALL])
+
+    def _add_bar(self, node: str, chunks: int) -> None:
+        self._shares[node], self._ended[node], self._done[node] = {}, set(), 0.0
+        name = escape(literal(node).ljust(max(map(len, [ALL, *self._missing]))))
+        self._tasks[node] = self.bars.add_task(
+            name, total=chunks, chunks=chunks, ended=0, note="", start=False
+        )
 
     def _tell_of_all(self, event: dict[str, Any]) -> None:
         """The bar of all, or a line a minute where there is no terminal."""
         part = part_done(self._missing, self._seconds, self._done)
-        chunks, ended = sum(self._missing.values()), sum(self._tally.ended.values())
+        chunks = sum(self._total(node) for node in self._tasks if node != ALL)
+        ended = sum(map(len, self._ended.values()))
         left = time_left(seconds_left(self._tally, self._done)) if ended < chunks else ""
-        self.bars.update(self._tasks[ALL], completed=part * chunks, ended=ended, note=left)
+        self.bars.update(
+            self._tasks[ALL], completed=part * chunks, total=chunks, chunks=chunks, ended=ended, note=left
+        )
         if not self._console.is_terminal and time.monotonic() - self._said >= MINUTE:
             self._said = time.monotonic()
             lately = " ".join(filter(None, [event.get("node", ""), _note(event)]))
@@ -122,21 +131,32 @@ class RunDisplay:
 
     def _share(self, event: dict[str, Any], share: float, note: str) -> None:
         """`share` of a chunk is finished."""
-        node, shares = event["node"], self._shares[event["node"]]
-        self._done[node] += share - shares.get(event["key"], 0.0)
-        shares[event["key"]] = share
+        node, key = event["node"], event["key"]
+        if node not in self._tasks:  # a chunk that the store had, until it was found damaged
+            self._add_bar(node, 0)
+        shares, ended = self._shares[node], self._ended[node]
+        if key not in ended:
+            shares[key] = share
+        self._done[node] = len(ended) + sum(shares.values())
+        chunks = max(self._total(node), len(shares) + len(ended))
         self.bars.start_task(self._tasks[node])
-        self.bars.update(self._tasks[node], completed=self._done[node], note=note)
+        self.bars.update(
+            self._tasks[node], completed=self._done[node], total=chunks, chunks=chunks, note=note
+        )
 
     def _end(self, event: dict[str, Any]) -> None:
-        node, task = event["node"], self._tasks[event["node"]]
-        ended = self._tally.ended[node]
+        node, key = event["node"], event["key"]
         self._share(event, 1.0, "")
-        self.bars.update(task, ended=ended)
         if event["event"] == ChunkState.FAILED:
             self._tell_of_failure(event)
-        if ended == len(self._shares[node]) == self._total(task):
-            self.bars.stop_task(task)
+        if key in self._ended[node]:  # computed again
+            return
+        del self._shares[node][key]
+        self._ended[node].add(key)
+        ended = len(self._ended[node])
+        self.bars.update(self._tasks[node], ended=ended)
+        if ended == self._total(node):
+            self.bars.stop_task(self._tasks[node])
             if not self._console.is_terminal:
                 self._say(f"{node}: {counted(ended, 'chunk')}")
 
@@ -153,8 +173,8 @@ class RunDisplay:
         """A line above the bars, as it is."""
         self._console.print(literal_lines(text), style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def _total(self, task: TaskID) -> int:
-        return self.bars.tasks[task].fields["chunks"]
+    def _total(self, node: str) -> int:
+        return self.bars.tasks[self._tasks[node]].fields["chunks"]
 
 
 class TuningDisplay:
