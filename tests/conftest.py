@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -81,6 +83,15 @@ class Backend:
         return as_numpy(array)
 
 
+PARTS = 8
+"""Parts of the long tests, one of which CI runs."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", type=int, metavar="K", help=f"only the K-th of {PARTS} parts of the tests chosen")
+    parser.addoption("--until", type=float, metavar="T", help="skip tests whose limit is after this Unix time")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Test processes share the processors: who waits for threads of his own waits for those of the others,
     and the clusters that stay warm for several tests must cost little while nobody uses them.
@@ -93,11 +104,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that need the warm workers come first. Of the others, those that start processes and wait
     alternate with those that compute, so that test processes leave the processors neither idle nor to each
     other; long files are not left for the end.
     """
+    if (part := config.getoption("part")) is not None:
+        others = [item for item in items if not in_part(item, part % PARTS)]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if in_part(item, part % PARTS)]
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -122,6 +137,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+def in_part(item: pytest.Item, part: int) -> bool:
+    """Whether a test is in this part of the long tests: by a digest of its name, so that it stays there."""
+    return int(hashlib.sha256(item.nodeid.encode()).hexdigest(), 16) % PARTS == part
+
+
 @cache
 def needs_workers(file: Path) -> bool:
     """Whether tests of a file take the warm workers, or a project that has run on them."""
@@ -129,7 +149,13 @@ def needs_workers(file: Path) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What needs a GPU is skipped where there is none, also if slow tests are asked for."""
+    """What needs a GPU is skipped where there is none, also if slow tests are asked for; likewise what may take
+    longer than the time that `--until` leaves.
+    """
+    until, marker = item.config.getoption("until"), item.get_closest_marker("timeout")
+    limit = marker.args[0] if marker else float(item.config.getini("timeout"))
+    if until and time.time() + limit > until:
+        pytest.skip(f"no time is left for a test that may take {limit:.0f} s (--until)")
     if item.get_closest_marker("gpu") and not pytest.importorskip("cupy").is_available():
         pytest.skip("no CUDA device")
 
