@@ -88,8 +88,8 @@ PARTS = 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--part", type=int, metavar="K", help=f"only the K-th of {PARTS} parts of the tests chosen")
-    parser.addoption("--until", type=float, metavar="T", help="skip tests whose limit is after this Unix time")
+    parser.addoption("--part", type=int, metavar="K", help=f"one of {PARTS} parts of the tests")
+    parser.addoption("--until", type=float, metavar="T", help="skip what may end after this Unix time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -149,8 +149,8 @@ def needs_workers(file: Path) -> bool:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """What needs a GPU is skipped where there is none, also if slow tests are asked for; likewise what may take
-    longer than the time that `--until` leaves.
+    """What needs a GPU is skipped where there is none, also if slow tests are asked for; likewise what
+    may take longer than the time that `--until` leaves.
     """
     until, marker = item.config.getoption("until"), item.get_closest_marker("timeout")
     limit = marker.args[0] if marker else float(item.config.getini("timeout"))
