@@ -16,6 +16,7 @@ from pipeline.planning.manifest import Manifest
 from pipeline.reading.checked import checks_section
 from pipeline.reading.energy import energy_text
 from pipeline.reading.report import Details, Figure, Section, Table
+from pipeline.store.provenance import code_text
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -71,7 +72,7 @@ def summary(store: Store, workflow: str) -> str:
     records = [record for node in nodes for record in node.records]
     work = duration_text(sum(node.seconds for node in nodes))
     finished = max(record["finished"] for record in records)[:16].replace("T", " ")
-    codes = ", ".join(_distinct(_code(record) for record in records))
+    codes = ", ".join(_distinct(code_text(record) for record in records))
     return f"{counted(len(records), 'chunk')}, {work} of work, finished {finished} UTC, quarkline {codes}"
 
 
@@ -143,7 +144,7 @@ def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: 
                 node.stage,
                 *(", ".join(_distinct(record[name] for record in node.records)) for name in _ORIGIN),
                 ", ".join(_distinct(map(_certificate, node.records))),
-                ", ".join(_distinct(map(_code, node.records))),
+                ", ".join(_distinct(map(code_text, node.records))),
             ]
             for node in nodes
         ],
@@ -183,11 +184,6 @@ def _file_lines(manifest: Manifest) -> Iterator[str]:
 
 def _certificate(record: Record) -> str:
     return (record.get("certificate") or "none")[:12]
-
-
-def _code(record: Record) -> str:
-    code = record["code"]
-    return f"{code['quarkline']} ({code['commit']})" if code["commit"] else code["quarkline"]
 
 
 def _distinct(values: Iterable[Any]) -> list[str]:

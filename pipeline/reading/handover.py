@@ -21,6 +21,7 @@ from pipeline.store.checkpoint import checkpoints
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import current_drivers
 from pipeline.store.object_store import store_at
+from pipeline.store.provenance import code_text
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -300,9 +301,7 @@ def _set_aside(store: Store) -> Iterator[str]:
 
 
 def _code(record: Mapping[str, Any]) -> str:
-    code = record.get("code", {})
-    commit = f" ({code['commit']})" if code.get("commit") else ""
-    return f"quarkline {code.get('quarkline', '?')}{commit}, Python {code.get('python', '?')}"
+    return f"quarkline {code_text(record)}, Python {record.get('code', {}).get('python', '?')}"
 
 
 def _device(record: Mapping[str, Any]) -> str:

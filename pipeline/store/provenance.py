@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 import numpy as np
 
 from stages.gpus import gpus_per_worker
+
+ANSWER = 30.0
+"""Seconds that git gets to answer."""
 
 
 @cache
@@ -33,16 +37,41 @@ def code() -> dict[str, str]:
 
 
 def _commit() -> str:
-    root = Path(__file__).parent.parent
-    if not (root / ".git").exists():
+    return commit_of(Path(__file__).resolve())
+
+
+def commit_of(file: Path) -> str:
+    """Commit of this module's file, with `-dirty` where its checkout was edited.
+
+    '' unless the file is tracked, and its package stands at the top of the repository: one that is installed
+    or copied inside somebody else's repository has no commit. No variable GIT_* counts.
+    """
+    root = file.parents[__name__.count(".")]
+    if (top := _git(root, "rev-parse", "--show-toplevel")) is None or Path(top) != root:
         return ""
-    described = subprocess.run(
-        ["git", "-C", str(root), "describe", "--always", "--dirty"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return described.stdout.strip()
+    if _git(root, "ls-files", "--error-unmatch", str(file.relative_to(root))) is None:
+        return ""
+    return _git(root, "describe", "--always", "--dirty") or ""
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """Answer of git about the repository of a folder; None where there is none, or no git."""
+    command = ["git", "-c", "safe.directory=*", "-C", str(folder), *words]
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    options: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": ANSWER}
+    try:
+        done = subprocess.run(command, env={**outside, "GIT_OPTIONAL_LOCKS": "0"}, **options)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def code_text(record: Mapping[str, Any]) -> str:
+    """Version and commit of the code of a record; where that has no commit, a digest of its sources."""
+    code = record.get("code", {})
+    sources = f"sources {code['sources'][:8]}" if code.get("sources") else ""
+    which = code.get("commit") or sources
+    return f"{code.get('quarkline', '?')} ({which})" if which else str(code.get("quarkline", "?"))
 
 
 @cache
@@ -79,7 +108,6 @@ def place(backend: str) -> str:
 
 
 def processor() -> str:
-    """Name of this machine's processor."""
     """Name of this machine's processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
