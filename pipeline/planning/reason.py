@@ -6,7 +6,7 @@ from plans before that one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -70,30 +70,52 @@ class Reasons:
         self._absent = absent
         self._held: dict[str, dict[str, set[Coordinate]]] = {}
         self._changes: dict[str, Reason | None] = {}
+        self._upstream: dict[str, Reason] = {}
 
     def of(self, chunk: Chunk) -> Reason:
         """The first reason that applies."""
         before = self._before(chunk.node)
         if before is None:
             return NEW
+        place = position(chunk.coordinates)
+        old = before.chunks.get(place)
+        if old == chunk.key:
+            return UNFINISHED
         changed = self._node_change(chunk.node, before)
         if changed is not None:
             return self._growth(chunk) if chunk.node.name in self._returned else changed
-        place = position(chunk.coordinates)
-        old = before.chunks.get(place)
         if old is None:
             return Reason(ReasonKind.EXTENDED, describe(chunk.coordinates))
-        if old == chunk.key:
-            return UNFINISHED
-        return _changed_file(chunk, before.files(place)) or self._upstream_change(chunk)
+        return _changed_file(chunk, before.files(place)) or self._upstream_change(chunk.node)
 
     def _before(self, node: Node) -> NodeRecord | None:
-        record = self._manifest.nodes.get(node.name) if self._manifest else None
+        name = self._former.get(node.name, node.name)
+        record = self._manifest.nodes.get(name) if self._manifest else None
         return record if record and record.content["stage"] == node.stage.name else None
+
+    @cached_property
+    def _former(self) -> dict[str, str]:
+        """Names that renamed nodes had last time: old and new have keys in common."""
+        known = self._manifest.nodes if self._manifest else {}
+        before = {
+            key: name
+            for name, record in known.items()
+            if name not in self._chunks
+            for key in record.chunks.in_order()
+        }
+        renamed = {
+            name: [before[c.key] for c in chunks if c.key in before] for name, chunks in self._chunks.items()
+        }
+        return {name: former[0] for name, former in renamed.items() if former and name not in known}
 
     def _node_change(self, node: Node, before: NodeRecord) -> Reason | None:
         if node.name not in self._changes:
-            self._changes[node.name] = _compare(before.content, describe_node(node, self._backend))
+            now = describe_node(node, self._backend)
+            inputs = [self._former.get(name, name) for name in now["inputs"]]
+            same_names = inputs == before.content["inputs"]
+            self._changes[node.name] = _compare(
+                before.content, {**now, "inputs": inputs} if same_names else now
+            )
         return self._changes[node.name]
 
     def _is_returned_to(self, node: Node, changed: Reason) -> bool:
@@ -124,20 +146,46 @@ class Reasons:
             }
         return self._held[node.name]
 
-    def _upstream_change(self, chunk: Chunk) -> Reason:
+    def _upstream_change(self, node: Node) -> Reason:
         """Names the inputs whose keys differ from last time, followed up to where the change began."""
-        altered = {self._root(upstream) for upstream in chunk.node.inputs if upstream.name in self._altered}
-        if altered:
-            return Reason(ReasonKind.UPSTREAM_CHANGED, ", ".join(sorted(altered)))
-        grown = {upstream.name for upstream in chunk.node.inputs if upstream.name in self._grown}
-        return Reason(ReasonKind.UPSTREAM_EXTENDED, ", ".join(sorted(grown)))
+        if node.name not in self._upstream:
+            altered, grown = self._roots(node.inputs), self._growing(node.inputs)
+            if not altered and grown & self._extended:
+                reason = Reason(ReasonKind.UPSTREAM_EXTENDED, ", ".join(sorted(grown)))
+            else:
+                altered = altered or {f"{name} (fewer chunks)" for name in grown}
+                reason = Reason(ReasonKind.UPSTREAM_CHANGED, ", ".join(sorted(altered)))
+            self._upstream[node.name] = reason
+        return self._upstream[node.name]
 
-    def _root(self, node: Node) -> str:
-        """The node at which the change began."""
-        before = self._before(node)
-        if before is None or self._node_change(node, before) is not None:
-            return node.name
-        return next((self._root(above) for above in node.inputs if above.name in self._altered), node.name)
+    def _roots(self, nodes: Iterable[Node]) -> set[str]:
+        """Nodes at which a change of these began; one that no table shows with its own reason."""
+        roots: set[str] = set()
+        for node in nodes:
+            if node.name not in self._altered:
+                continue
+            before = self._before(node)
+            changed = NEW if before is None else self._node_change(node, before)
+            above = set() if changed else self._roots(node.inputs)
+            if above:
+                roots |= above
+            elif not node.stage.transient:
+                roots.add(node.name)
+            elif changed or not self._growing(node.inputs):
+                roots.add(f"{node.name} ({changed})" if changed else node.name)
+        return roots
+
+    def _growing(self, nodes: Iterable[Node]) -> set[str]:
+        """Nodes of a table, among these or above those that no table shows, with other coordinates."""
+        return {
+            name
+            for node in nodes
+            for name in (
+                self._growing(node.inputs)
+                if node.stage.transient and node.inputs
+                else {node.name} & self._grown
+            )
+        }
 
     @cached_property
     def _altered(self) -> set[str]:
@@ -170,18 +218,18 @@ class Reasons:
     @cached_property
     def _grown(self) -> set[str]:
         """Nodes whose coordinates are not those of last time."""
-        sizes = (
-            {name: len(record.chunks) for name, record in self._manifest.nodes.items()}
-            if self._manifest
-            else {}
-        )
-        return {
-            name
+        sizes = {
+            name: len(before.chunks)
             for name, chunks in self._chunks.items()
-            if name in self._returned
-            or len(chunks) != sizes.get(name)
-            or any(self._is_added(chunk) for chunk in chunks)
+            if (before := self._before(chunks[0].node))
         }
+        return self._extended | {name for name, size in sizes.items() if len(self._chunks[name]) != size}
+
+    @cached_property
+    def _extended(self) -> set[str]:
+        """Nodes with coordinates that they did not have last time."""
+        added = {name for name, chunks in self._chunks.items() if any(map(self._is_added, chunks))}
+        return self._returned | added
 
     def _is_added(self, chunk: Chunk) -> bool:
         before = self._before(chunk.node)

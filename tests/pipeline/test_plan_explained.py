@@ -91,7 +91,10 @@ def test_reasons(store: Store, compute: Compute) -> None:
         "loops_light": {"extended: config=a noise=4,5", "extended: config=b noise=4,5"},
         "mean": {"upstream extended: loops_light"},
     }
-    assert reasons(workflow(shift=1.0), store) == {"first": {"upstream changed: bulk"}}
+    assert reasons(workflow(shift=1.0), store) == {  # no row of the table says why `bulk` changed
+        "first": {"upstream changed: bulk (changed parameter: shift 0.0 -> 1.0)"}
+    }
+    assert reasons(workflow("a"), store) == {"mean": {"upstream changed: loops_light (fewer chunks)"}}
     assert reasons(workflow(chunk=4), store) == {
         "loops_light": {"changed chunk size: noise 2 -> 4"},
         "mean": {"upstream changed: loops_light"},
@@ -142,6 +145,30 @@ def test_a_new_version_says_so_and_what_follows_names_it(store: Store, compute: 
         "field": {"changed version: 1 -> 2"},
         "loops_light": {"upstream changed: field"},
     }
+
+
+def renamed(links: str, mass: float = 0.5, scale: float = 1.0) -> Workflow:
+    """A chain whose first node is called otherwise than before."""
+    w = Workflow("demo")
+    first = w.add(toys.field, place=Place(name=links, over={"config": list("ab")}), scale=scale)
+    place = Place(name="loops_light", over={"noise": range(4)}, chunk={"noise": 2})
+    w.add(toys.mean, w.add(toys.loops, first, place=place, mass=mass))
+    return w
+
+
+def test_a_new_name_of_an_input_is_no_reason(store: Store, compute: Compute) -> None:
+    """Keys hold no names: what an upgrade calls otherwise, and was never computed, is unfinished."""
+    compute(renamed("links"))
+    for key in list(store.keys("loops")):
+        store.remove("loops", key)
+    (mean,) = store.keys("mean")
+    store.remove("mean", mean)
+    assert reasons(renamed("operator"), store) == {"loops_light": {"unfinished"}, "mean": {"unfinished"}}
+    assert reasons(renamed("operator", mass=0.25), store) == {
+        "loops_light": {"changed parameter: mass 0.5 -> 0.25"},
+        "mean": {"upstream changed: loops_light"},
+    }
+    assert reasons(renamed("operator", scale=2.0), store)["mean"] == {"upstream changed: loops_light"}
 
 
 @pytest.mark.parametrize("listed", [False, True])
