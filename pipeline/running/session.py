@@ -28,6 +28,7 @@ from pipeline.running.retrying import Retrying, described
 from pipeline.running.sharing import Elsewhere, Sharing
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
+from pipeline.worker.code_check import edit_of
 from pipeline.worker.events import ENDED, OTHER_CODE, ChunkState, EventKind
 from pipeline.worker.work import RunContext
 
@@ -237,7 +238,10 @@ class Session:
     def _look(self, running: dict[str, Future]) -> None:
         """Count the dead, end what makes no progress, and say what is waited for."""
         self._looked = time.monotonic()
-        for worker, key in self._work.lost(self._workforce.look(self._work.by_worker)):
+        died = self._workforce.look(self._work.by_worker)
+        if died and (edit := edit_of(self._context.sources)):
+            self.refuse(edit)
+        for worker, key in self._work.lost(died):
             _, chunk = self._chunks[key]
             text = f"the worker died that computed {chunk.node.name} {describe(chunk.coordinates)}"
             self._log.note(EventKind.NOTE, message=text, key=key, worker=worker)

@@ -8,7 +8,7 @@ from distributed import WorkerPlugin
 
 from pipeline.store.provenance import host
 from pipeline.worker.events import EventKind
-from pipeline.worker.sources import digest_of
+from pipeline.worker.sources import Sources, digest_of, were_edited
 from pipeline.worker.work import RunContext
 from stages.errors import InputError
 
@@ -17,12 +17,23 @@ class OtherCodeError(InputError):
     """Error of a worker whose code is not the driver's."""
 
 
+REMEDY = "start driver and workers again, from one installation, and do not edit it during a run"
+
+
 def refusal(difference: str) -> OtherCodeError:
     """The error of a worker on this machine; difference: between its code and the driver's."""
     return OtherCodeError(
         f"a worker on {host()} has other code than the driver ({difference}): nothing was computed there; "
-        "start driver and workers again, from one installation, and do not edit it during a run"
+        f"{REMEDY}"
     )
+
+
+def edit_of(sources: Sources) -> str:
+    """The error of a driver whose sources were edited since it began; empty if they were not."""
+    if not were_edited(sources):
+        return ""
+    which = ", ".join(sources.names)
+    return f"sources of {which} were edited during the run: no worker can be replaced; {REMEDY}"
 
 
 def check_sources(context: RunContext) -> None:
@@ -34,7 +45,10 @@ def check_sources(context: RunContext) -> None:
 
 
 class CodeCheck(WorkerPlugin):
-    """Plugin of each worker that is there or comes later: one of other code raises, and tells the run."""
+    """Plugin of each worker that is there or comes later: one of other code tells the run.
+
+    It does not raise, which Dask would answer with a traceback: tasks compare again, and compute nothing.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self.name = f"quarkline-code-{context.run}"
@@ -46,4 +60,3 @@ class CodeCheck(WorkerPlugin):
             check_sources(self._context)
         except OtherCodeError as error:
             worker.log_event(self._context.topic, {"event": str(EventKind.REFUSED), "error": str(error)})
-            raise

@@ -14,6 +14,9 @@ SUFFIXES = {".py", ".cu", ".cuh"}
 
 ENGINE = __name__.partition(".")[0]
 
+OUTSIDE = {ENGINE: ("reading", "running/dashboard", "transfer")}
+"""By package, folders that show or move results: no worker computes by them, and editing them ends no run."""
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -35,7 +38,16 @@ def digest_of(names: Iterable[str]) -> str:
     A package is read when it is first asked for, and again, in case it was edited meanwhile, whenever more of
     its modules were loaded: code of two states has a digest that no other process has.
     """
-    return sha256("\n".join(f"{name} {_digest(name)}" for name in names).encode()).hexdigest()
+    return _joined(names, _digest)
+
+
+def were_edited(sources: Sources) -> bool:
+    """True if sources on disk are not those that this process runs: processes that start now have others."""
+    return _joined(sources.names, _read) != sources.digest
+
+
+def _joined(names: Iterable[str], digest: Callable[[str], str]) -> str:
+    return sha256("\n".join(f"{name} {digest(name)}" for name in names).encode()).hexdigest()
 
 
 _Loaded = tuple[int, int]
@@ -74,20 +86,26 @@ def _loaded() -> _Loaded:
 def _read(name: str) -> str:
     summed = sha256()
     for relative, path in sorted(_files(name)):
-        content = path.read_bytes()
+        try:
+            content = path.read_bytes()
+        except OSError as error:  # it is being replaced, or nobody may read it
+            content = type(error).__name__.encode()
         summed.update(f"{relative} {len(content)}\n".encode() + content)
     return summed.hexdigest()
 
 
 def _files(name: str) -> Iterator[tuple[str, Path]]:
-    """Source files of a package or module, with their names relative to it."""
+    """Source files of a package or module that compute, with their names relative to it."""
     module = sys.modules.get(name)
     spec = getattr(module, "__spec__", None) or (find_spec(name) if name != "__main__" else None)
     folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
     for folder in folders:
         for path in folder.rglob("*"):
+            relative = path.relative_to(folder)
+            if any(relative.is_relative_to(outside) for outside in OUTSIDE.get(name, ())):
+                continue
             if path.suffix in SUFFIXES and path.is_file():  # editors leave links to nowhere
-                yield path.relative_to(folder).as_posix(), path
+                yield relative.as_posix(), path
     file = (spec.origin if spec else None) or getattr(module, "__file__", None)
     if not folders and file and Path(file).is_file():
         yield Path(file).name, Path(file)

@@ -26,7 +26,7 @@ from pipeline.worker.checks import compare_results, forget_sums, result_sums
 from pipeline.worker.code_check import OtherCodeError, check_sources, refusal
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
-from pipeline.worker.events import LOST, OTHER_CODE, ChunkState, EventKind, Send, is_worker, sender
+from pipeline.worker.events import LOST, ChunkState, EventKind, Send, is_worker, sender
 from pipeline.worker.gpu_counters import joules_of, watch
 from pipeline.worker.lifetime import block_if_leaving, lost_gpu, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
@@ -64,6 +64,10 @@ def execute(
     """
     block_if_leaving()
     send = sender(context.topic)
+    try:
+        _check_code(works, context)
+    except OtherCodeError as error:
+        return [_refused(work, error, send) for work in works]
     distrusted = False
     lost = {*lost_before, *(r.key for r in chain(*upstream) if r.state in LOST)}
     evaluation = Evaluation(works, context, send)
@@ -107,6 +111,8 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) ->
         about = {"error": str(error), "message": text, "in_doubt": in_doubt}
         send({"event": EventKind.DISAGREED, **work.identity, **about, "place": place(work.node.backend)})
         return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), distrusted=True)
+    except OtherCodeError as error:
+        return _refused(work, error, send)
     except DamagedChunkError as error:  # the driver moves it aside, and both are computed again
         return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error), damaged=(error.stage, error.key))
     except Exception as error:
@@ -121,6 +127,12 @@ def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) ->
         return ChunkOutcome(work.key, ChunkState.FAILED, _message(error), traceback.format_exc(), fatal)
 
 
+def _refused(work: Work, error: OtherCodeError, send: Send) -> ChunkOutcome:
+    """Tell the driver that this process has other code, which ends the run."""
+    send({"event": EventKind.REFUSED, "error": str(error)})
+    return ChunkOutcome(work.key, ChunkState.BLOCKED, str(error))
+
+
 def _quarantine() -> None:
     """Let nothing of this process be used again; a worker ends, and another process takes its place."""
     drop_all()
@@ -130,16 +142,15 @@ def _quarantine() -> None:
 
 
 def _fatal(error: Exception) -> str:
-    if isinstance(error, StoreError):
-        return "an error of the store"
-    return OTHER_CODE if isinstance(error, OtherCodeError) else ""
+    return "an error of the store" if isinstance(error, StoreError) else ""
 
 
-def _check_code(work: Work, context: RunContext) -> None:
+def _check_code(works: Sequence[Work], context: RunContext) -> None:
     """Raise OtherCodeError unless this process has the driver's code."""
-    ours, theirs = work.node.stage.version, work.node.version
-    if ours != theirs:
-        raise refusal(f"stage {work.node.stage.name} has version {ours!r} there and {theirs!r} in the driver")
+    for node in (work.node for work in works):
+        ours, theirs = node.stage.version, node.version
+        if ours != theirs:
+            raise refusal(f"stage {node.stage.name} has version {ours!r} there and {theirs!r} in the driver")
     check_sources(context)
 
 
@@ -168,11 +179,10 @@ def _compute_and_commit(
     evaluation.stopwatch.take()
     if peak:
         peak.restart()
-    _check_code(work, context)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
         sums = result_sums(result, checksum, evaluation.effort)
-        _check_code(work, context)  # what was loaded on the way may have been edited since
+        check_sources(context)  # what was loaded on the way may have been edited since
         arrays = host_arrays(stage, result, work.coordinates)
         record = record_of(work, context, statistics, started)
         record["gpus"] = gpus = watching.facts(peak.each) if watching and peak else []

@@ -18,12 +18,14 @@ PATIENCE = 60.0
 
 
 class Campaign:
-    """A store, and drivers in processes of their own."""
+    """A store, and drivers in processes of their own; here: the folder of driver and stages."""
 
-    def __init__(self, folder: Path, sleep: float = 0.1) -> None:
+    def __init__(self, folder: Path, sleep: float = 0.1, here: Path = HERE) -> None:
+        self.here = here
         self.path = folder / "store"
         self.log = folder / "executions.jsonl"
-        root = os.pathsep.join([str(HERE.parents[1]), str(HERE), os.environ.get("PYTHONPATH", "")])
+        folders = [here, HERE.parents[1], HERE, os.environ.get("PYTHONPATH", "")]
+        root = os.pathsep.join(map(str, dict.fromkeys(folders)))
         self._environment = {
             **os.environ,
             toys.LOG: str(self.log),
@@ -34,7 +36,7 @@ class Campaign:
         self._environment["QUARKLINE_TEST_MARK"] = str(folder)
 
     def start(self, *options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, str(HERE / "toy_driver.py"), str(self.path), *options]
+        command = [sys.executable, str(self.here / "toy_driver.py"), str(self.path), *options]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(command, env=self._environment, text=True, start_new_session=True, **pipes)
 

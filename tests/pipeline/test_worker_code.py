@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+import toy_stages as toys
+from campaign import HERE, Campaign
 from distributed import LocalCluster
 
 from pipeline import Place, Store, Workflow, plan, run
@@ -65,6 +70,7 @@ def test_workers_of_other_code_compute_nothing(
     tmp_path: Path,
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
     version: str,
     value: float,
 ) -> None:
@@ -86,6 +92,41 @@ def test_workers_of_other_code_compute_nothing(
     assert [failure.node for failure in outcome.failures] == ["workers"]
     assert [event["event"] for event in read_events(store, outcome.run)].count("started") == 0
     assert not store.keys("number")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "edited", ["pipeline/planning/key.py", pytest.param("toy_stages.py", marks=pytest.mark.slow)]
+)
+def test_an_edit_during_a_run_ends_it_where_it_may_alter_a_result(tmp_path: Path, edited: str) -> None:
+    """Pages and transfer may be edited: workers that are replaced then go on. Dask shows no traceback."""
+    code = tmp_path / "code"
+    shutil.copytree(HERE.parents[1] / "pipeline", code / "pipeline")
+    for name in ("toy_stages.py", "toy_driver.py"):
+        shutil.copy(HERE / name, code)
+    campaign = Campaign(tmp_path, sleep=0.3, here=code)
+    driver = campaign.start("configs=abcdefgh", "workers=1")
+    campaign.wait_for_executions(2, driver)
+    for name in ("running/dashboard/theme.py", "reading/report.py", "transfer/push.py"):
+        with (code / "pipeline" / name).open("a") as file:
+            file.write("COLOUR = 'red'\n")
+    os.kill(campaign.worker_pids()[0], signal.SIGKILL)
+    while len(campaign.worker_pids()) < 2:
+        campaign.wait_for_executions(len(toys.executions(campaign.log)) + 1, driver)
+    with (code / edited).open("a") as file:
+        file.write("FACTOR = 2\n")
+    os.kill(next(pid for pid in campaign.worker_pids() if psutil.pid_exists(pid)), signal.SIGKILL)
+    out, err = driver.communicate(timeout=60)
+    assert driver.returncode == 2, (out, err)
+    assert err == ""
+    assert "stopped by other code on a worker" in out
+    assert out.count("failed: ") == 1 and "do not edit it during a run" in out
+
+
+def test_what_shows_or_moves_results_is_not_in_the_digest() -> None:
+    names = {name.rpartition("/")[0] for name, _ in sources._files("pipeline")}
+    computing = {"declare", "planning", "store", "worker", "running", "running/clusters"}
+    assert names == {"", *computing, "running/clusters/batch"}
 
 
 def test_the_digest_is_of_every_source_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
