@@ -160,6 +160,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("no CUDA device")
 
 
+TRAPS = ("stages", "pipeline", "workflows", "numpy", "dask", "distributed", "random", "json", "sitecustomize")
+
+
+@pytest.fixture
+def traps(tmp_path: Path) -> Path:
+    """A folder with files that a user may well have beside a workflow, each of which fails when imported."""
+    for name in TRAPS:
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a file of the folder was imported')\n")
+    return tmp_path
+
+
 @pytest.fixture(params=["reference", "cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """The same test on NumPy, on the CPU kernels and on a GPU."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from typing import Any
 
 from distributed import WorkerPlugin
@@ -39,6 +41,10 @@ def edit_of(sources: Sources) -> str:
 def check_sources(context: RunContext) -> None:
     """Raise OtherCodeError unless the sources of engine and stages are those that the driver runs."""
     sources = context.sources
+    if absent := [name for name in sources.names if name not in sys.modules and find_spec(name) is None]:
+        raise refusal(
+            f"{', '.join(absent)} cannot be imported there: install it, or name its folder in PYTHONPATH"
+        )
     if (found := digest_of(sources.names)) != sources.digest:
         which = ", ".join(sources.names)
         raise refusal(f"sources of {which}: {found[:12]} there, {sources.digest[:12]} in the driver")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pipeline.running.clusters import Demand
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.cuda import Cuda
+from pipeline.running.clusters.hosts import command
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.local import Local, worker_environment
 from pipeline.running.clusters.site import Site, Workers
@@ -50,6 +52,19 @@ def test_no_more_workers_start_than_have_work(
     monkeypatch.setattr("pipeline.running.clusters.cuda._cluster_class", lambda: None)
     monkeypatch.setattr("pipeline.running.clusters.cuda._device_count", lambda: 100)
     assert started_workers(monkeypatch, "cuda", Cuda(workers=wanted), demand) == workers
+
+
+def test_workers_do_not_import_what_lies_in_the_folder(traps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this machine, of jobs and of hosts, with the processes that these start."""
+    monkeypatch.chdir(traps)
+    with Local(workers=1).open(DEMAND) as client:
+        assert client.submit(os.getcwd).result(60) == str(traps)
+    line = command(Site(), "host", "tls://127.0.0.1:1", {"ca_file": "a", "cert": "b", "key": "c"})
+    assert f"; {sys.executable} -m distributed.cli.dask_worker" in line
+    done = subprocess.run(["bash", "-c", f"{line} --help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "Usage:" in done.stdout, done.stderr
+    prologue = JobQueue(Site(kind="slurm", cores=1)).options()["job_script_prologue"]
+    assert "export PYTHONSAFEPATH=1" in prologue
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from workflows.campaign.work import work_of
 from workflows.command import app
 
 HOUR = 3600.0
+ROOT = Path(__file__).parents[2]
 
 
 class Paper(BatchSystem):
@@ -115,6 +117,15 @@ def test_the_script_of_a_job(campaign: Campaign, paper: Paper) -> None:
     assert read_campaign(campaign.place) == campaign
     with pytest.raises(InputError, match="is no campaign"):
         read_campaign(campaign.folder)
+
+
+def test_files_beside_the_workflow_are_not_imported(campaign: Campaign, traps: Path) -> None:
+    """A job gets as far as reading its campaign, which is none."""
+    site = Site(kind="slurm", cores=4, environment={"PYTHONPATH": str(ROOT)})
+    text = script(replace(campaign, folder=traps, site=site))
+    done = subprocess.run(["bash", "-c", text], cwd=traps, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "is no campaign of `quarkline submit`" in done.stderr
 
 
 def test_a_second_campaign_is_refused_until_the_first_is_stopped(campaign: Campaign, paper: Paper) -> None:

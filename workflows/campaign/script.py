@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from pipeline.running.clusters.local import SAFE_PATH
 from pipeline.store.durable import write_atomically
 from workflows.campaign.definition import Campaign
 
@@ -36,6 +37,7 @@ def script(campaign: Campaign, chain: int | None = None) -> str:
         "#!/bin/bash",
         *job.head,
         f"# Job of campaign {campaign.name}: computes what the store lacks, followed by one more.",
+        *(f"export {name}={value}" for name, value in SAFE_PATH.items()),
         f"export {BEGAN}=$(date +%s)",
         *job.prologue,
         f"cd {shlex.quote(str(campaign.folder))}",

@@ -59,6 +59,10 @@ MARGIN = 1.25
 LOOK = 0.1
 """Seconds between two looks at the run's reasons to stop while its cluster starts."""
 
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""Environment of workers and jobs: a `random.py` or `stages.py` in the folder where they start is not
+imported in the place of Python's or of this package's."""
+
 HANDLES, HANDLES_OF_A_WORKER = 24, 12
 """Files that a driver has open, measured: on its own, and for each worker that it owns."""
 
@@ -229,7 +233,8 @@ def worker_environment(threads: int, backend: str, gpus: int = 1) -> dict[str, s
     kernels, blas = ("NUMBA", "OMP"), ("OPENBLAS", "MKL")
     counts = {**dict.fromkeys(kernels, threads), **dict.fromkeys(blas, 1)}
     of_backend = REUSING if backend == "cpu" else {GPUS_PER_WORKER: str(gpus)}
-    return {**{f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}, **of_backend}
+    threads_of = {f"{library}_NUM_THREADS": str(count) for library, count in counts.items()}
+    return {**threads_of, **of_backend, **SAFE_PATH}
 
 
 @contextmanager
