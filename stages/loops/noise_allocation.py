@@ -63,7 +63,7 @@ class TraceAllocation(NamedTuple):
     """With `linear` the model of the variance: moments averaged over configurations and the window."""
 
 
-@stage(version="1", over=("config",), labels={"flavour": FLAVOURS}, cost=noise_cost)
+@stage(version="2", over=("config",), labels={"flavour": FLAVOURS}, cost=noise_cost)
 def loop_noise(loops: Chunks[FlavourLoops], fine: Chunks[FlavourLoops] | None = None, *, at: At) -> LoopNoise:
     """Stochastic errors of loops and of C(t), and the moments that predict them for other counts.
 
@@ -97,7 +97,7 @@ class ErrorTarget:
     ratio: float | None = None
 
 
-@stage(version="1", cost=small)
+@stage(version="2", cost=small)
 def trace_allocation(
     noise: Chunks[LoopNoise],
     correlators: Chunks[Correlator],

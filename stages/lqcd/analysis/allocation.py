@@ -17,7 +17,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.analysis.stochastic_error import loop_variance, pair_variance
+from stages.lqcd.analysis.stochastic_error import total_variance
 
 Counts = tuple[int, ...]
 """Noise vectors of each piece, nested: none larger than the one before."""
@@ -28,7 +28,10 @@ HIDDEN = sqrt(0.5)
 """A round multiplies the error by this while it hides the gauge noise that it is compared with."""
 UNLIMITED = 10**9
 LEAST_SHARE = 0.75
-"""Of the pairs' part in a variance of C(t), whatever the estimate of its linear part."""
+"""Of the pairs' part in an averaged variance of C(t), whatever the estimate of its linear part.
+
+More than in errors that decide nothing: rounds would stop on fluctuations that make the error small.
+"""
 MARGIN = 0.1
 """Largest surplus of vectors, relative, that a round asks for because its variances are uncertain."""
 FINENESS = 64
@@ -50,15 +53,10 @@ class VarianceModel:
     def variance(self, counts: Sequence[float]) -> float:
         """Variance of the estimate with `counts` noise vectors of each piece.
 
-        Where the mean loop is near zero the estimate of the linear part may come out negative: it then takes
-        away little of the pairs' part: the larger such fluctuations are those that rounds would stop on.
+        At least `LEAST_SHARE` of the pairs' part: where the mean loop is near zero the estimate of the linear
+        part may come out negative.
         """
-        if not self.quadratic.any():
-            return float(loop_variance(self.linear, counts))
-        number = np.asarray(counts, float)
-        linear = np.sum(self.linear / np.maximum.outer(number, number))
-        pairs = pair_variance(self.quadratic, counts)
-        return float(np.maximum(linear + pairs, LEAST_SHARE * pairs))
+        return float(total_variance(self.linear, self.quadratic, counts, LEAST_SHARE))
 
 
 @dataclass(frozen=True)

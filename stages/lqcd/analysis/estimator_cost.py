@@ -28,13 +28,13 @@ MOST = 1e9
 
 @dataclass(frozen=True)
 class EstimatorCost:
-    """One estimator of one flavour: moments of its noise per configuration, and seconds per configuration.
+    """One estimator of one flavour: moments of its noise, and seconds per configuration.
 
-    counts: noise vectors of each piece (sloppy; fine); seconds: what those took. once: what does not grow
-    with them.
+    moments: means over configurations, those of C(t) over 1 <= t <= T / 2 too. counts: noise vectors of each
+    piece (sloppy; fine); seconds: what those took. once: what does not grow with them.
     """
 
-    moments: tuple[NoiseMoments, ...]
+    moments: NoiseMoments
     counts: tuple[int, ...]
     seconds: float
     once: float
@@ -46,7 +46,12 @@ class EstimatorCost:
         Raises InputError for fewer than 4 vectors of a piece.
         """
         counts = tuple(len(piece.noise) for piece in pieces[0])
-        return cls(tuple(noise_moments(of_config) for of_config in pieces), counts, seconds, once)
+        loops, linear, quadratic = (
+            np.mean(parts, axis=0) for parts in zip(*map(noise_moments, pieces), strict=True)
+        )
+        window = slice(1, linear.shape[-1] // 2 + 1)
+        of_window = (part[..., window].mean(axis=-1) for part in (linear, quadratic))
+        return cls(NoiseMoments(loops, *of_window), counts, seconds, once)
 
     def work(self, factor: float = 1.0) -> float:
         """Seconds per configuration with `factor` times the noise vectors."""
@@ -55,13 +60,12 @@ class EstimatorCost:
     def loop_error(self, factor: float = 1.0) -> float:
         """Error of one spatial J_i(t) on a configuration, root mean square over i, t and configurations."""
         counts = [factor * count for count in self.counts]
-        return float(np.sqrt(np.mean([loop_variance(moments.loops, counts) for moments in self.moments])))
+        return float(np.sqrt(loop_variance(self.moments.loops, counts)))
 
     def correlator_error(self, factor: float = 1.0) -> float:
         """Error of C(t) on a configuration, root mean square over 1 <= t <= T / 2 and configurations."""
         counts = [factor * count for count in self.counts]
-        variance = np.array([correlator_variance(moments, counts) for moments in self.moments])
-        return float(np.sqrt(variance[:, 1 : variance.shape[1] // 2 + 1].mean()))
+        return float(np.sqrt(correlator_variance(self.moments, counts)))
 
     def work_for(self, error: float) -> float:
         """Seconds per configuration for this error of C(t); the error must be positive."""

@@ -14,6 +14,9 @@ h(dA_n, dB_m). Their second moments are what `NoiseMoments` holds,
 
 and the variance of C(t) with counts N is sum L_AB / max(N_A, N_B), which falls like 1/N, plus the sum of G
 with the weights of `pair_variance`, which falls like 1/N^2: for one piece 2 G / (N (N - 1)).
+
+Where noise exceeds the mean loop the estimate of L fluctuates about nearly 0 and is negative as often as not.
+Only the sum of both parts is bounded from below, after all averages: a bound on each would bias the error.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ from stages.lqcd.estimators.truncated import Piece
 
 LEAST_VECTORS = 4
 """Below, G cannot be told from the means."""
+LEAST_SHARE = 0.1
+"""Of the pairs' part in a variance of C(t), whatever the estimate of its linear part: no error is 0."""
 
 Array = NDArray[np.float64]
 
@@ -69,16 +74,15 @@ def loop_variance(covariance: Array, counts: Sequence[float]) -> Array:
 
     For sloppy and correction it is the formula of `stages.lqcd.estimators.truncated.truncated_estimate`.
     """
-    number = np.asarray(counts, float)
-    weights = 1 / np.maximum.outer(number, number)
-    return np.maximum(np.tensordot(weights, covariance, axes=2), 0.0)
+    return np.maximum(_linear_part(covariance, counts), 0.0)
 
 
 def pair_variance(quadratic: Array, counts: Sequence[float]) -> Array:
-    """The share of pairs in the variance of C(t), not below 0, from G ``[piece, piece, piece, piece, ...]``.
+    """The share of pairs in the variance of C(t), from G ``[piece, piece, piece, piece, ...]``.
 
     A, B are averaged over N_A N_B - min(N_A, N_B) pairs n != m; two such averages share (p r - min(p, r)) of
-    them, p = min(N_A, N_C), r = min(N_B, N_D), and as many with n and m exchanged.
+    them, p = min(N_A, N_C), r = min(N_B, N_D), and as many with n and m exchanged. An estimate of several
+    pieces may be negative.
     """
     number = np.asarray(counts, float)
     least = np.minimum.outer(number, number)
@@ -86,12 +90,27 @@ def pair_variance(quadratic: Array, counts: Sequence[float]) -> Array:
     p, r = least[:, None, :, None], least[None, :, None, :]
     shared = p * r - np.minimum(p, r)
     weights = 2 * shared / np.multiply.outer(pairs, pairs)
-    return np.maximum(np.tensordot(weights, quadratic, axes=4), 0.0)
+    return np.tensordot(weights, quadratic, axes=4)
+
+
+def total_variance(linear: Array, quadratic: Array, counts: Sequence[float], least: float) -> Array:
+    """Variance of C(t) from both parts, of L ``[piece, piece, ...]`` and G, averaged as the result is used.
+
+    Not below `least` times the pairs' part.
+    """
+    pairs = pair_variance(quadratic, counts)
+    return np.maximum(_linear_part(linear, counts) + pairs, least * np.abs(pairs))
 
 
 def correlator_variance(moments: NoiseMoments, counts: Sequence[float]) -> Array:
     """Variance of C(t) ``[time]`` on this configuration with `counts` noise vectors of each piece."""
-    return loop_variance(moments.linear, counts) + pair_variance(moments.quadratic, counts)
+    return total_variance(moments.linear, moments.quadratic, counts, LEAST_SHARE)
+
+
+def _linear_part(covariance: Array, counts: Sequence[float]) -> Array:
+    """sum_AB cov_AB / max(N_A, N_B) of ``[piece, piece, ...]``."""
+    number = np.asarray(counts, float)
+    return np.tensordot(1 / np.maximum.outer(number, number), covariance, axes=2)
 
 
 def _nested(pieces: Sequence[Piece]) -> list[Array]:

@@ -8,6 +8,7 @@ from synthetic_noise import TIMES, waving
 
 from stages.errors import InputError
 from stages.lqcd.analysis.disconnected import SPATIAL, disconnected_correlator, time_correlation
+from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import (
     NoiseMoments,
     correlator_variance,
@@ -54,15 +55,29 @@ def test_predicted_variance_is_the_scatter_for_many_counts(counts, scale, skewed
     assert np.mean(ratio) == pytest.approx(1.0, abs=0.2 if skewed else 0.1)
 
 
-@pytest.mark.parametrize("scale", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
-def test_quoted_errors_of_single_configurations_by_chi_squared(scale):
-    """Each from its own 16 vectors; too safe where all is from pairs, as a linear part is never negative."""
-    rng, loops = np.random.default_rng(39), replace(waving(scale), bias=0.0)
+def test_quoted_errors_of_single_configurations_by_chi_squared():
+    """Each from its own 16 vectors."""
+    rng, loops = np.random.default_rng(39), replace(waving(1.0), bias=0.0)
     exact = time_correlation(loops.mean, loops.mean)[SPATIAL].mean(axis=0)
     samples = [loops.pieces(rng, 16, 0) for _ in range(250)]
     missed = np.array([disconnected_correlator(pieces) - exact for pieces in samples])
     quoted = np.array([correlator_variance(noise_moments(pieces), [16]) for pieces in samples])
     assert 0.55 < np.mean(missed**2 / quoted) < 1.3
+
+
+@pytest.mark.parametrize(("vectors", "scale"), [(12, 0.0), (24, 0.1), (12, 2.0)])
+def test_errors_of_configurations_are_the_scatter(vectors, scale):
+    """Where noise exceeds the loop, and where not: of single configurations, and of means over four."""
+    rng, loops = np.random.default_rng(61), replace(waving(scale), bias=0.0)
+    samples = [loops.pieces(rng, vectors, 0) for _ in range(300)]
+    window = slice(1, TIMES // 2 + 1)
+    true = np.sqrt(scatter(loops, rng, (vectors, 0), 3000)[window].mean())
+    singly = [correlator_variance(noise_moments(pieces), [vectors]) for pieces in samples]
+    assert np.sqrt(np.mean([variance[window] for variance in singly])) == pytest.approx(true, rel=0.1)
+    assert np.min(singly) > 0
+    fours = [EstimatorCost.of(samples[k : k + 4], 1.0, 0.0) for k in range(0, 300, 4)]
+    averaged = np.mean([cost.correlator_error() ** 2 for cost in fours])
+    assert np.sqrt(averaged) == pytest.approx(true, rel=0.1)
 
 
 def test_moments_of_pairs_have_no_bias():
