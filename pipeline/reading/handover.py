@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from pipeline.reading.status import RunStatus, run_status
 from pipeline.running.event_log import runs, tally_of
 from pipeline.running.failures import Share
 from pipeline.store.checkpoint import checkpoints
-from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent, jobs_of
 from pipeline.store.lock import current_drivers
 from pipeline.store.object_store import store_at
 from pipeline.store.provenance import code_text
@@ -92,6 +93,8 @@ class JobCost:
     """End of the job."""
     origin: str
     """The store whose ledger it stood in first; '' for this one."""
+    charged: float
+    """Node-seconds that count: as above, or since it began, its walltime at most."""
 
 
 @dataclass(frozen=True)
@@ -277,20 +280,17 @@ def _missing(
 
 def _jobs(store: Store) -> Iterator[JobCost]:
     """Jobs that began, in order; those of other stores have an end alone."""
-    began: dict[tuple[str, str], JobCost] = {}
-    for entry in Ledger(store).entries():
-        job, origin = str(entry.get("job", "?")), str(entry.get("from", ""))
-        if entry["event"] == LedgerEvent.BEGAN:
-            began[job, origin] = JobCost(job, None, None, None, None, "at work, or killed", origin)
-        elif entry["event"] == LedgerEvent.ENDED:
-            spent = {name: entry.get(name) for name in ("seconds", "node_seconds", "joules", "commits")}
-            began[job, origin] = JobCost(job, **spent, reason=str(entry.get("reason") or ""), origin=origin)
-    yield from began.values()
+    silent = {"killed": "killed, or put back into the queue", LedgerEvent.BEGAN: "at work, or killed"}
+    for job in jobs_of(Ledger(store).entries()):
+        if job.state != LedgerEvent.SUBMITTED:
+            spent = (job.seconds, job.node_seconds, job.joules, job.commits)
+            reason = silent.get(job.state, job.reason or "")
+            yield JobCost(job.job, *spent, reason, job.origin, charged=job.charged(time.time()))
 
 
 def _stops(store: Store) -> Iterator[str]:
     for entry in Ledger(store).entries():
-        if entry["event"] == LedgerEvent.STOPPED and "from" not in entry:
+        if entry["event"] == LedgerEvent.STOPPED and ORIGIN not in entry:
             chain = "" if entry.get("chain") is None else f", chain {entry['chain']}"
             yield f"{entry.get('campaign', 'campaign')}{chain}: {entry.get('reason', '?')}"
 

@@ -129,8 +129,11 @@ def _cost(facts: Handover) -> Section:
     columns = ["workflow", "node", "stored", "of", "seconds", "joules"]
     parts = [Table(columns, rows, "Work by node; a dash: not measured.")]
     if facts.jobs:
-        nodes = sum(job.node_seconds or 0.0 for job in facts.jobs)
-        text += f" Batch jobs took {nodes / 3600:.2f} node-hours, lost computations included."
+        own, others = (
+            sum(job.charged for job in facts.jobs if bool(job.origin) == brought) for brought in (False, True)
+        )
+        text += f" Batch jobs took {own / 3600:.2f} node-hours, lost computations included"
+        text += f"; those of merged stores {others / 3600:.2f}." if others else "."
         jobs = [_job_row(job) for job in facts.jobs]
         columns = ["job", "seconds", "node-seconds", "joules", "commits", "end", "from"]
         parts.append(Table(columns, jobs, "Batch jobs, by the ledger."))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from typing import Any
 from pipeline.store.store import Store
 
 FORMAT = 1
+
+ORIGIN = "from"
+"""Name under which an entry says which store it was brought from."""
 
 
 class LedgerEvent(StrEnum):
@@ -27,7 +30,7 @@ class LedgerEvent(StrEnum):
     """job (id), chain, name, after (id of the job that it waits for, or null), nodes, walltime (seconds),
     memory (bytes of a node, or null)."""
     BEGAN = "began"
-    """job, chain, host, nodes, missing (chunks of the plan that are not committed)."""
+    """job, chain, host, nodes, walltime, missing (chunks of the plan that are not committed, or null)."""
     ENDED = "ended"
     """job, chain, seconds, node_seconds, joules (null: nothing measures it), commits, missing, reason."""
     BUDGET = "budget"
@@ -79,3 +82,118 @@ class Ledger:
                 continue
             if isinstance(entry, dict) and "event" in entry:
                 yield entry
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job by its entries: from its submission to its end, or from one of several beginnings to the next.
+
+    A job that is put back into the queue begins again. Times are seconds since 1970; what no entry says is
+    None.
+    """
+
+    job: str
+    """Id in the batch system."""
+    campaign: str = ""
+    origin: str = ""
+    """Store whose ledger it stood in first; '' for this one."""
+    chain: int | str = ""
+    after: str | None = None
+    """Job that it waited for."""
+    nodes: float = 1
+    walltime: float | None = None
+    memory: float | None = None
+    submitted: float | None = None
+    began: float | None = None
+    ended: float | None = None
+    until: float | None = None
+    """Time at which it was over for certain, without an entry: it began again, or its successor began."""
+    missing: float | None = None
+    """Chunks when it began."""
+    left: float | None = None
+    """Chunks that were missing when it ended."""
+    seconds: float | None = None
+    node_seconds: float | None = None
+    joules: float | None = None
+    commits: float | None = None
+    reason: str | None = None
+
+    @property
+    def state(self) -> str:
+        """Kind of its last entry, or `killed`."""
+        if self.ended is not None:
+            return LedgerEvent.ENDED
+        if self.until is not None:
+            return "killed"
+        return LedgerEvent.SUBMITTED if self.began is None else LedgerEvent.BEGAN
+
+    def charged(self, now: float) -> float:
+        """Node-seconds of its cost: as its end says, or since it began, up to its own walltime at most."""
+        if self.node_seconds is not None:
+            return self.node_seconds
+        if self.began is None:
+            return 0.0
+        walltime = float("inf") if self.walltime is None else self.began + self.walltime
+        until = float("inf") if self.until is None else self.until
+        return self.nodes * max(0.0, min(now, walltime, until) - self.began)
+
+
+_NUMBERS = ("nodes", "walltime", "memory", "missing", "seconds", "node_seconds", "joules", "commits")
+_OF_JOBS = (LedgerEvent.SUBMITTED, LedgerEvent.BEGAN, LedgerEvent.ENDED)
+_TEXTS = ("chain", "after", "reason")
+
+
+def jobs_of(entries: Iterable[Mapping[str, Any]], campaign: str | None = None) -> list[Job]:
+    """Jobs of a ledger, in the order in which they began, or were submitted where they have not begun.
+
+    Args:
+        entries: oldest first.
+        campaign: only its jobs; by default all, those of merged stores among them.
+    """
+    jobs: dict[int, Job] = {}
+    latest: dict[tuple[str, str, str], int] = {}
+    for number, entry in enumerate(entries):
+        name = tuple(str(entry.get(part, "")) for part in ("job", "campaign", ORIGIN))
+        wanted = campaign is None or (name[1], name[2]) == (campaign, "")
+        if not (wanted and name[0] and entry["event"] in _OF_JOBS):
+            continue
+        before, moment = jobs.get(latest.get(name, -1)), _number(entry.get("time"))
+        job = _with_facts(before or Job(*name), entry)
+        if entry["event"] == LedgerEvent.BEGAN:
+            if before and before.began is None:
+                del jobs[latest[name]]
+            elif before:
+                jobs[latest[name]] = _over(before, moment)
+            waited = latest.get((str(job.after), *name[1:]), -1)
+            if waited in jobs:
+                jobs[waited] = _over(jobs[waited], moment)
+            latest[name] = number
+            job = replace(_with_facts(_submission(job), entry), began=moment)
+        elif entry["event"] == LedgerEvent.ENDED:
+            job = replace(job, ended=moment)
+        elif entry["event"] == LedgerEvent.SUBMITTED:
+            job = replace(job, submitted=moment)
+        jobs[latest.setdefault(name, number)] = job
+    return list(jobs.values())
+
+
+def _with_facts(job: Job, entry: Mapping[str, Any]) -> Job:
+    numbers = {name: _number(entry.get(name)) for name in _NUMBERS}
+    if entry["event"] == LedgerEvent.ENDED:
+        numbers["left"] = numbers.pop("missing")
+    texts = {name: entry[name] for name in _TEXTS if isinstance(entry.get(name), (int, str))}
+    return replace(job, **{name: value for name, value in numbers.items() if value is not None}, **texts)
+
+
+def _submission(job: Job) -> Job:
+    """A job as it was submitted, whatever became of it."""
+    kept = ("job", "campaign", "origin", "chain", "after", "nodes", "walltime", "memory", "submitted")
+    return Job(**{name: getattr(job, name) for name in kept})
+
+
+def _over(job: Job, moment: float | None) -> Job:
+    return replace(job, until=moment) if job.ended is None and job.until is None else job
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

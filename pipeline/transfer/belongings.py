@@ -17,13 +17,10 @@ from pipeline.planning.union import united
 from pipeline.running.event_log import LOG, TALLY, runs
 from pipeline.store.durable import flush, write_atomically
 from pipeline.store.errors import StoreError
-from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent
 from pipeline.store.lock import current_driver, driver_lock
 from pipeline.store.store import Store
 from stages.errors import InputError
-
-ORIGIN = "from"
-"""Name under which an entry of a ledger says which store it was brought from."""
 
 
 def bring_belongings(source: Store, target: Store, origin: str | None = None) -> list[str]:

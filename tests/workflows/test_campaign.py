@@ -14,8 +14,10 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline import Store
+from pipeline.reading.handover import handover
 from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
 from pipeline.running.clusters.site import Site
+from pipeline.running.dashboard.facts.cost import account
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import Outcome
 from pipeline.running.session import DIED
@@ -179,6 +181,69 @@ def test_a_budget_is_shared_by_chains(campaign: Campaign) -> None:
     assert left(budget, now) == pytest.approx(HOUR / 2)
 
 
+def told(
+    campaign: Campaign, *entries: tuple[float, LedgerEvent, str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Entries of a ledger as they would be written at given times; all of them with the campaign's name."""
+    ledger = Ledger(Store(campaign.store))
+    for moment, event, number, facts in entries:
+        common = {"campaign": campaign.name, "job": number, "chain": 0, "nodes": 2, "missing": 7}
+        ledger.bring({"format": 1, "time": moment, "event": event, **common, **facts})
+    return list(ledger.entries())
+
+
+def test_a_killed_job_costs_its_own_walltime_and_not_beyond_what_followed_it(campaign: Campaign) -> None:
+    """A job of 120 s is requeued after 80 s and killed; its successors ask for four times as long."""
+    submitted, began, end = LedgerEvent.SUBMITTED, LedgerEvent.BEGAN, LedgerEvent.ENDED
+    entries = told(
+        campaign,
+        (1000.0, submitted, "1", {"after": None, "walltime": 120}),
+        (1000.0, began, "1", {}),
+        (1080.0, began, "1", {}),
+        (1081.0, submitted, "2", {"after": "1", "walltime": 480}),
+    )
+    cost = lambda now: Accounts.of(entries, campaign.name).node_seconds(now)  # noqa: E731
+    assert cost(1090.0) == 2 * (80.0 + 10.0)
+    assert cost(9000.0) == 2 * (80.0 + 120.0)
+    entries = told(campaign, (1100.0, began, "2", {}))  # which waited for the end of 1
+    assert cost(1100.0) == 2 * (80.0 + 20.0)
+    assert cost(9000.0) == 2 * (80.0 + 20.0 + 480.0)
+    entries = told(campaign, (1150.0, end, "2", {"node_seconds": 99.0, "joules": 5.0, "commits": 1}))
+    assert cost(9000.0) == 2 * (80.0 + 20.0) + 99.0
+    assert Accounts.of(entries, campaign.name).jobs[-1].missing == 7
+
+
+def test_budget_dashboard_and_hand_over_agree_on_a_store_that_another_was_merged_into(
+    campaign: Campaign,
+) -> None:
+    """Job ids are those of a cluster: 17 of the other one is another job, and no cost of this campaign."""
+    end = {"node_seconds": 50 * HOUR, "joules": 1e6, "commits": 3, "seconds": 50 * HOUR}
+    before = {"campaign": "before", "walltime": 600}
+    entries = told(
+        campaign,
+        (100.0, LedgerEvent.BEGAN, "16", before),
+        (900.0, LedgerEvent.BUDGET, "", {"node_hours": 10.0, "joules": None}),
+        (1000.0, LedgerEvent.SUBMITTED, "17", {"after": None, "walltime": HOUR}),
+        (1000.0, LedgerEvent.BEGAN, "17", {}),
+        (1000.0 + HOUR, LedgerEvent.ENDED, "17", {**end, "node_seconds": 2 * HOUR, "joules": 5.0}),
+        (2000.0, LedgerEvent.ENDED, "17", {**end, "from": "/there"}),
+        (3000.0, LedgerEvent.BEGAN, "18", {"walltime": 1800}),
+        (4000.0, LedgerEvent.STOPPED, "", {"from": "/there", "reason": "theirs"}),
+    )
+    spent = Accounts.of(entries, campaign.name)
+    shown = account(entries)
+    page = {(job.job, job.origin): job.charged for job in handover(campaign.store).jobs}
+    assert spent.node_seconds(1e9) == 3 * HOUR and spent.joules() == shown.joules == 5.0
+    assert shown.node_hours == 3.0 and shown.budget_node_hours == 10.0 and shown.stopped == ""
+    assert [(job.job, job.state) for job in shown.jobs] == [("16", "began"), ("17", "ended"), ("18", "began")]
+    assert page == {
+        ("16", ""): 1200.0,
+        ("17", ""): 2 * HOUR,
+        ("17", "/there"): 50 * HOUR,
+        ("18", ""): HOUR,
+    }
+
+
 def test_a_successor_follows_however_a_job_ends(
     campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,8 +305,12 @@ def test_the_next_job_asks_for_what_this_one_lacked(campaign: Campaign, paper: P
     more, why = grown(campaign, campaign, [other, died], 3, False)
     assert more.site.memory == 1500 and "workers died with chunks of loops" in why
     assert grown(campaign, campaign, [other], 0, False) == (campaign, "")
+    nearly = replace(campaign, site=replace(campaign.site, memory=3000))
+    assert grown(campaign, nearly, [died], 3, False)[0].site.memory == 4000  # no more than 4 times the first
     most = replace(campaign, site=replace(campaign.site, memory=4000), walltime=4 * campaign.walltime)
     assert grown(campaign, most, [died], 0, True) == (most, "")
+    nearly = replace(campaign, walltime=3 * campaign.walltime)
+    assert grown(campaign, nearly, [], 0, True)[0].walltime == 4 * campaign.walltime
     longer, why = grown(campaign, campaign, [], 0, True)
     assert longer.walltime == 2 * campaign.walltime and "no chunk was done" in why
     assert grown(campaign, campaign, [], 1, True) == (campaign, "")

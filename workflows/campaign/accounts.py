@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.declare.duration import duration_text
-from pipeline.store.ledger import LedgerEvent
+from pipeline.store.ledger import ORIGIN, Job, LedgerEvent, jobs_of
 from workflows.campaign.definition import Budget
 
 Entry = Mapping[str, Any]
@@ -19,22 +19,6 @@ LEAST = 30.0
 """Seconds that a job is worth: with less left of the budget none begins."""
 
 HOUR = 3600.0
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job that began; what is None it did not live to say."""
-
-    id: str
-    chain: int
-    began: float
-    nodes: int
-    missing: int
-    """Chunks, of all chains, when it began."""
-    node_seconds: float | None = None
-    joules: float | None = None
-    commits: int | None = None
-    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,32 +40,26 @@ class Accounts:
     @classmethod
     def of(cls, entries: Iterable[Entry], campaign: str) -> Accounts:
         """Accounts by the entries of a ledger."""
-        jobs: list[Job] = []
-        latest: dict[str, int] = {}
-        submitted: dict[str, str | None] = {}
-        demands: dict[str, tuple[float, float]] = {}
-        stopped: dict[int | None, str] = {}
-        own = (entry for entry in entries if "from" not in entry)  # none of a store that was merged
-        for entry in (entry for entry in own if entry.get("campaign") == campaign):
-            if entry["event"] == LedgerEvent.SUBMITTED:
-                submitted[entry["job"]] = entry["after"]
-                demands[entry["job"]] = entry["walltime"], entry.get("memory") or 0.0
-            elif entry["event"] == LedgerEvent.BEGAN:
-                latest[entry["job"]] = len(jobs)
-                jobs.append(
-                    Job(entry["job"], entry["chain"], entry["time"], entry["nodes"], entry["missing"])
-                )
-            elif entry["event"] == LedgerEvent.ENDED and entry["job"] in latest:
-                facts = {name: entry[name] for name in ("node_seconds", "joules", "commits", "reason")}
-                number = latest[entry["job"]]
-                jobs[number] = replace(jobs[number], **facts)
-            elif entry["event"] == LedgerEvent.STOPPED:
-                stopped[entry["chain"]] = entry["reason"]
-        return cls(tuple(jobs), submitted, demands, stopped)
+        entries = list(entries)
+        stopped = {
+            entry.get("chain"): str(entry.get("reason"))
+            for entry in entries
+            if entry["event"] == LedgerEvent.STOPPED
+            and entry.get("campaign") == campaign
+            and ORIGIN not in entry
+        }
+        jobs = jobs_of(entries, campaign)
+        submitted = [job for job in jobs if job.submitted is not None]
+        return cls(
+            tuple(job for job in jobs if job.began is not None),
+            {job.job: job.after for job in submitted},
+            {job.job: (job.walltime or 0.0, job.memory or 0.0) for job in submitted},
+            stopped,
+        )
 
     def waiting(self) -> list[str]:
         """Jobs that were submitted and have not begun."""
-        begun = {job.id for job in self.jobs}
+        begun = {job.job for job in self.jobs}
         return [job for job in self.submitted if job not in begun]
 
     def follower(self, job: str) -> str | None:
@@ -89,12 +67,9 @@ class Accounts:
         followers = [each for each, after in self.submitted.items() if after == job]
         return followers[-1] if followers else None
 
-    def node_seconds(self, now: float, walltime: float) -> float:
-        """Cost of all jobs; of one that did not say it, the time since it began, its walltime at most."""
-        return sum(
-            job.nodes * min(now - job.began, walltime) if job.node_seconds is None else job.node_seconds
-            for job in self.jobs
-        )
+    def node_seconds(self, now: float) -> float:
+        """Cost of all jobs."""
+        return sum(job.charged(now) for job in self.jobs)
 
     def joules(self) -> float | None:
         """Energy of all jobs, as far as that was measured; None where nothing was."""
@@ -104,7 +79,7 @@ class Accounts:
     def seconds_left(self, budget: Budget, nodes: int, chains: int, now: float, walltime: float) -> float:
         """Seconds that each chain may take until the budget is spent, if all of them go on."""
         left = [float(walltime)]
-        spent = self.node_seconds(now, walltime)
+        spent = self.node_seconds(now)
         if budget.node_hours is not None:
             left.append((HOUR * budget.node_hours - spent) / (nodes * chains))
         joules = self.joules()
@@ -128,8 +103,8 @@ class Accounts:
         futile = len(before) == FUTILE and all(
             each.missing == missing and not each.commits for each in before
         )
-        if futile and not all(self._has_more(job, each.id) for each in before):
-            reasons = "; ".join(f"{each.id}: {each.reason or 'it was killed'}" for each in before)
+        if futile and not all(self._has_more(job, each.job) for each in before):
+            reasons = "; ".join(f"{each.job}: {each.reason or 'it was killed'}" for each in before)
             return f"{FUTILE} jobs in a row brought nothing ({reasons})"
         return ""
 

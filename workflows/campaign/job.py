@@ -52,6 +52,7 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
         **identity,
         host=socket.gethostname(),
         nodes=campaign.nodes,
+        walltime=campaign.walltime,
         missing=work.missing,
     )
     print(f"job {job} of campaign {campaign.name}, chain {chain}: {counted(work.missing, 'chunk')} missing")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.store.ledger import LedgerEvent
+from pipeline.store.ledger import ORIGIN, Job, LedgerEvent, jobs_of
 
 if TYPE_CHECKING:
     from pipeline.running.dashboard.facts.campaign import Campaign
@@ -106,20 +107,6 @@ def power(campaign: Campaign) -> tuple[list[float], list[float], list[float]]:
     return [float(finished[group].mean()) for group in groups], watts, energy
 
 
-@dataclass
-class Job:
-    """A job of the ledger: its facts so far."""
-
-    job: str
-    chain: str = ""
-    state: str = "submitted"
-    submitted: float | None = None
-    began: float | None = None
-    ended: float | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
-    """Of all its entries; later ones replace earlier ones."""
-
-
 @dataclass(frozen=True)
 class Account:
     """Cost of a campaign's jobs against its budget. None: not measured, or no limit."""
@@ -133,36 +120,19 @@ class Account:
 
 
 def account(ledger: Iterable[dict[str, Any]]) -> Account:
-    """The entries of a ledger, added up by job."""
-    jobs, budget, stopped = dict[str, Job](), dict[str, Any](), ""
-    for entry in ledger:
-        kind, moment = entry["event"], entry.get("time")
-        if kind == LedgerEvent.BUDGET:
-            budget = entry
-        elif kind == LedgerEvent.STOPPED:
-            stopped = str(entry.get("reason", ""))
-        elif "job" in entry:
-            name = str(entry["job"])
-            job = jobs.setdefault(name, Job(name))
-            job.chain = str(entry.get("chain") or job.chain)
-            job.facts |= {
-                key: value for key, value in entry.items() if key not in ("format", "event", "time")
-            }
-            job.state = str(kind)
-            if kind in ("submitted", "began", "ended"):
-                setattr(job, str(kind), moment)
-    ended = [job.facts for job in jobs.values() if job.ended is not None]
-    seconds = _sum(facts.get("node_seconds") for facts in ended)
+    """The entries of a ledger: this store's own jobs, and what those of its last campaign cost."""
+    own = [entry for entry in ledger if ORIGIN not in entry]
+    budget = next((entry for entry in reversed(own) if entry["event"] == LedgerEvent.BUDGET), {})
+    campaign = budget.get("campaign")
+    last = [entry for entry in own if campaign in (None, entry.get("campaign"))]
+    jobs, now = [job for job in jobs_of(last) if job.state != LedgerEvent.SUBMITTED], time.time()
+    joules = [job.joules for job in jobs if job.joules is not None]
+    stops = [str(entry.get("reason", "")) for entry in last if entry["event"] == LedgerEvent.STOPPED]
     return Account(
-        jobs=list(jobs.values()),
-        node_hours=None if seconds is None else seconds / 3600,
-        joules=_sum(facts.get("joules") for facts in ended),
+        jobs=jobs_of(own),
+        node_hours=sum(job.charged(now) for job in jobs) / 3600 if jobs else None,
+        joules=sum(joules) if joules else None,
         budget_node_hours=budget.get("node_hours"),
         budget_joules=budget.get("joules"),
-        stopped=stopped,
+        stopped=stops[-1] if stops else "",
     )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

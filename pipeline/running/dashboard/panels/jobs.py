@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.cost import Account, Job, account
+from pipeline.running.dashboard.facts.cost import Account, account
 from pipeline.running.dashboard.look import Cell, html, moment, number, table, tiles
+from pipeline.store.ledger import Job
 
 HEADS = (
     "job", "chain", "state", "submitted", "began", "ended", "nodes", "node-hours", "joules", "commits",
@@ -44,19 +45,18 @@ def _limit(value: float | None) -> str:
 
 
 def _row(job: Job) -> list[Cell]:
-    facts = job.facts
-    seconds = facts.get("node_seconds")
+    seconds = job.node_seconds
     return [
         job.job,
-        job.chain,
+        str(job.chain),
         job.state,
         moment(job.submitted),
         "not yet" if job.began is None else moment(job.began),
         "not yet" if job.ended is None else moment(job.ended),
-        facts.get("nodes"),
+        job.nodes,
         None if seconds is None else seconds / 3600,
-        facts.get("joules"),
-        facts.get("commits"),
-        facts.get("missing"),
-        str(facts.get("reason") or ""),
+        job.joules,
+        job.commits,
+        job.missing if job.left is None else job.left,
+        job.reason or "",
     ]
