@@ -100,7 +100,7 @@ class Job:
     chain: int | str = ""
     after: str | None = None
     """Job that it waited for."""
-    nodes: float = 1
+    nodes: int = 1
     walltime: float | None = None
     memory: float | None = None
     submitted: float | None = None
@@ -108,14 +108,14 @@ class Job:
     ended: float | None = None
     until: float | None = None
     """Time at which it was over for certain, without an entry: it began again, or its successor began."""
-    missing: float | None = None
+    missing: int | None = None
     """Chunks when it began."""
-    left: float | None = None
+    left: int | None = None
     """Chunks that were missing when it ended."""
     seconds: float | None = None
     node_seconds: float | None = None
     joules: float | None = None
-    commits: float | None = None
+    commits: int | None = None
     reason: str | None = None
 
     @property
