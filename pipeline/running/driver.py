@@ -42,7 +42,7 @@ from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.code_check import CodeCheck, OtherCodeError
 from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
-from pipeline.worker.sources import sources_of
+from pipeline.worker.sources import code_of, sources_of
 from pipeline.worker.work import RunContext
 from stages.errors import InputError
 
@@ -134,7 +134,7 @@ def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outco
     """Compute what is missing, as the store's only driver or as one of several, and leave the store clean."""
     plan, store, name = run.plan, run.store, run.name
     store.create()
-    with _lock(store, name, share) as claims, EventLog(store, name, listener) as log:
+    with _lock(run, share) as claims, EventLog(store, name, listener) as log:
         for message in cancel_left_jobs(store, _runs_of_others(claims)):
             log.note(EventKind.NOTE, message=message)
         _sweep(store, name, claims)
@@ -149,13 +149,14 @@ def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outco
 
 
 @contextmanager
-def _lock(store: Store, name: str, share: Share | None) -> Iterator[Claims | None]:
-    """Be the store's only driver, or one of several, which then has claims."""
+def _lock(run: _Run, share: Share | None) -> Iterator[Claims | None]:
+    """Be the store's only driver, or one of several with the same code, which then has claims."""
     if share:
-        with shared_lock(store, name, job_has_ended) as claims:
+        code = code_of(chunk.node.stage.function for chunk in run.plan.everything)
+        with shared_lock(run.store, run.name, job_has_ended, code) as claims:
             yield claims
     else:
-        with driver_lock(store, name, job_has_ended):
+        with driver_lock(run.store, run.name, job_has_ended):
             yield None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 JOBS = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "lsf": "LSB_JOBID", "sge": "JOB_ID"}
@@ -34,6 +34,8 @@ class Driver:
     job: str = ""
     restart: int = 0
     """Times that its job was put back into the queue before."""
+    code: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Digests of its packages, by name; of those that share the store only."""
 
     def __str__(self) -> str:
         of = f", job {self.job}" if self.job else ""
@@ -71,9 +73,15 @@ def no_witness(driver: Driver) -> None:
     """No batch system is asked."""
 
 
-def this_driver(run: str) -> Driver:
-    """This process as the driver of a run."""
-    return Driver(socket.gethostname(), os.getpid(), run, _boot(), *own_job())
+def this_driver(run: str, code: Mapping[str, str] | None = None) -> Driver:
+    """This process as the driver of a run; code: digests of its packages, by name."""
+    return Driver(socket.gethostname(), os.getpid(), run, _boot(), *own_job(), code=dict(code or {}))
+
+
+def other_code(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Packages whose digests differ, with the beginning of both; '' where none does that both have."""
+    differing = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
+    return ", ".join(f"{name} {before[name][:12]} there, {now[name][:12]} here" for name in differing)
 
 
 def own_job() -> tuple[str, str, int]:
@@ -89,7 +97,8 @@ def own_job() -> tuple[str, str, int]:
 def read_driver(path: Path) -> Driver | None:
     """The driver that a file names; None where it is none, or is being written."""
     try:
-        return Driver(**json.loads(path.read_text()))
+        written = json.loads(path.read_text())
+        return Driver(**{each.name: written[each.name] for each in fields(Driver) if each.name in written})
     except (OSError, ValueError, TypeError):
         return None
 

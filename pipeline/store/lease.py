@@ -119,10 +119,34 @@ def _watch(path: Path, seen: os.stat_result, patience: float) -> None:
 
 def age(path: Path, seen: os.stat_result) -> float:
     """Seconds since a file was changed, by its file system's clock."""
-    probe = path.with_name(f".lease-{uuid.uuid4().hex[:8]}")
+    return _now(path.parent) - seen.st_mtime
+
+
+def clock(folder: Path) -> float:
+    """Time by a file system's clock, asked once a minute; this machine's where nothing can be written.
+
+    For looking on, often: `age` asks each time.
+    """
+    asked, ahead = _ahead.get(folder, (-STALE, 0.0))
+    if time.monotonic() - asked >= STALE:
+        try:
+            ahead = _now(folder) - time.monotonic()
+        except OSError:
+            ahead = time.time() - time.monotonic()
+        _ahead[folder] = (time.monotonic(), ahead)
+    return time.monotonic() + ahead
+
+
+_ahead: dict[Path, tuple[float, float]] = {}
+"""By folder: when its file system's clock was asked, and what that is ahead of `time.monotonic`."""
+
+
+def _now(folder: Path) -> float:
+    """Time by a file system's clock: that of a file that is made."""
+    probe = folder / f".lease-{uuid.uuid4().hex[:8]}"
     probe.touch()
     try:
-        return probe.stat().st_mtime - seen.st_mtime
+        return probe.stat().st_mtime
     finally:
         probe.unlink()
 

@@ -10,13 +10,13 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pipeline.store import lease
 from pipeline.store.claims import Claims
-from pipeline.store.driver import Driver, Witness, no_witness, read_driver, this_driver
+from pipeline.store.driver import Driver, Witness, no_witness, other_code, read_driver, this_driver
 from pipeline.store.errors import StoreError
 from pipeline.store.lease import HeldError
 from pipeline.store.store import Store
@@ -48,14 +48,18 @@ def driver_lock(store: Store, run: str, witness: Witness = no_witness) -> Iterat
 
 
 @contextmanager
-def shared_lock(store: Store, run: str, witness: Witness = no_witness) -> Iterator[Claims]:
+def shared_lock(
+    store: Store, run: str, witness: Witness = no_witness, code: Mapping[str, str] | None = None
+) -> Iterator[Claims]:
     """Be one of several drivers of a store while the block runs; claims say whose work is whose.
 
+    code: digests of this driver's packages, by name, to be compared with those of the others.
+
     Raises:
-        InputError: a driver holds it alone; names that one.
+        InputError: a driver holds it alone, or one that shares it has other code; names that one.
         StoreError: the lock cannot be written.
     """
-    driver, folder = this_driver(run), _drivers(store)
+    driver, folder = this_driver(run, code), _drivers(store)
     with ExitStack() as stack:
         with store.writing("its lock"):
             folder.mkdir(exist_ok=True)
@@ -63,6 +67,7 @@ def shared_lock(store: Store, run: str, witness: Witness = no_witness) -> Iterat
         with _telling(store):
             stack.enter_context(lease.held(folder / run, driver, witness))
             lease.clear(_lease(store), witness)
+            _refuse_other_code(store, driver, witness)
             _wait_for_housekeeping(store)
         claims = Claims(store, run, folder, witness)
         stack.callback(claims.close)
@@ -97,9 +102,12 @@ def current_driver(store: Store) -> Driver | None:
 def _at_work(path: Path) -> Driver | None:
     with suppress(OSError):
         driver = read_driver(path)
-        if driver is None or driver.is_dead:
-            return None
-        return driver if time.time() - path.stat().st_mtime < 2 * lease.STALE else None
+        if (
+            driver
+            and not driver.is_dead
+            and lease.clock(path.parent) - path.stat().st_mtime < 2 * lease.STALE
+        ):
+            return driver
     return None
 
 
@@ -121,6 +129,34 @@ def _wait_for_housekeeping(store: Store) -> None:
         with suppress(HeldError):
             lease.clear(_housekeeping(store), no_witness)
         time.sleep(0.05)
+
+
+def _refuse_other_code(store: Store, driver: Driver, witness: Witness) -> None:
+    """Raise InputError where a driver at work has other code, or is of a version that does not say which."""
+    for path in _leases(store) if driver.code else ():
+        other = _written(path)
+        there = other.code if other else {}
+        differing = other_code(there, driver.code)
+        if path.name == driver.run or (there and not differing) or not path.exists():
+            continue
+        try:
+            lease.clear(path, witness)
+        except HeldError:
+            which = differing or "an older version, which does not say what code it has"
+            raise InputError(
+                f"store {store.path} is shared by {other or f'run {path.name}'}, whose code is another one "
+                f"({which}): drivers that share a store compute with the same code: start them from one "
+                "installation, or wait until that one ends"
+            ) from None
+
+
+def _written(path: Path) -> Driver | None:
+    """The driver that a lease names, which its holder writes just after making it."""
+    for _ in range(ATTEMPTS):
+        if (driver := read_driver(path)) or not path.exists():
+            return driver
+        time.sleep(lease.BEAT / 10)
+    return None
 
 
 def _leases(store: Store) -> list[Path]:

@@ -32,6 +32,11 @@ def sources_of(functions: Iterable[Callable[..., Any]]) -> Sources:
     return Sources(names, digest_of(names))
 
 
+def code_of(functions: Iterable[Callable[..., Any]]) -> dict[str, str]:
+    """Digest of each package or module that these functions and the engine stand in, by its name."""
+    return {name: digest_of([name]) for name in sources_of(functions).names}
+
+
 def digest_of(names: Iterable[str]) -> str:
     """SHA-256 over names and contents of all source files of packages and modules, as this process runs them.
 

@@ -135,6 +135,54 @@ def test_one_driver_alone_keeps_sharing_ones_out_and_the_other_way_round(made: S
     assert not current_drivers(made)
 
 
+CODE = {"pipeline": "a4" * 32, "stages": "b5" * 32}
+EDITED = {**CODE, "stages": "44" * 32}
+
+
+def test_drivers_of_other_code_do_not_share_a_store(made: Store, stack: ExitStack) -> None:
+    """What one has beside the other is no difference; one at work that does not say its code is older."""
+    with shared_lock(made, "first", code=CODE):
+        with shared_lock(made, "second", code={**CODE, "polyakov": "c"}):
+            pass
+        said = rf"by run first \(process {os.getpid()} on .*stages b5b5b5b5b5b5 there, 444444444444 here"
+        with pytest.raises(InputError, match=said):
+            shared_lock(made, "second", code=EDITED).__enter__()
+        with pytest.raises(InputError, match="is driven by run first"):
+            driver_lock(made, "third").__enter__()
+    with shared_lock(made, "second", code=EDITED):  # the other one has ended
+        pass
+    far_driver(made, "a", replace(FAR, code=CODE))
+    with pytest.raises(InputError, match=r"run far .* on elsewhere, job 4711"):
+        shared_lock(made, "second", code=EDITED).__enter__()
+    with shared_lock(made, "second", lambda driver: True, EDITED):  # its batch system says that it has ended
+        pass
+    old = far_driver(made, "b", replace(FAR, run="old"))
+    with pytest.raises(InputError, match=r"run old .*an older version, which does not say"):
+        shared_lock(made, "second", code=CODE).__enter__()
+    text = json.loads(old.read_text())
+    del text["code"]
+    old.write_text(json.dumps({**text, "of_a_later_version": 1}))
+    with pytest.raises(InputError, match=r"run old .*an older version, which does not say"):
+        shared_lock(made, "second", code=CODE).__enter__()
+    assert [path.name for path in (made.path / ".drivers").iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, 125.0, 3600.0])
+def test_who_drives_is_told_by_the_clock_of_the_file_system(
+    made: Store, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    file, now = far_driver(made, "a"), time.time
+    monkeypatch.setattr(time, "time", lambda: now() + ahead)
+    monkeypatch.setattr(lease, "_ahead", {})
+    assert [driver.run for driver in current_drivers(made)] == ["far"]
+    silent = now() - 2 * lease.STALE - 1.0
+    os.utime(file, (silent, silent))
+    assert not current_drivers(made)
+    os.utime(file)
+    assert current_drivers(made)
+    assert [path.name for path in file.parent.iterdir()] == ["far"]
+
+
 def test_housekeeping_is_for_who_is_alone(made: Store, stack: ExitStack) -> None:
     first = sharing(stack, made, "first")
     assert first.take(["a"])
