@@ -93,13 +93,16 @@ def heatbath_configuration(
     return GaugeLinks(links, np.array(lattice.extents))
 
 
-@stage(version="1", over=("config",), transient=True)
-def file_configuration(*, at: At, path: Path, extents: tuple[int, int, int, int]) -> GaugeLinks:
+@stage(version="1", over=("config",), transient=True, keyed=Keyed(without=("wrong_headers",)))
+def file_configuration(
+    *, at: At, path: Path, extents: tuple[int, int, int, int], wrong_headers: tuple[str, ...] = ()
+) -> GaugeLinks:
     """The configuration in a file of any known format, its checksums verified, its links as stored.
 
-    Raises InputError for a damaged file and for a lattice other than `extents`.
+    wrong_headers: labels of those whose header may state another plaquette beside a right checksum. Raises
+    InputError for a damaged file and for a lattice other than `extents`.
     """
-    field = read_gauge(path)
+    field = read_gauge(path, wrong_header=at.one("config") in wrong_headers)
     if field.lattice != Lattice(extents):
         raise InputError(
             f"{path} holds a lattice of {field.lattice}, but the ensemble is {Lattice(extents)}: "

@@ -53,7 +53,7 @@ def test_good_files(quarkline: CommandLine, good: list[Path], links: np.ndarray)
         "good.ildg: ILDG, 4x4x4x6, 64 bit" in answer.out
         and "good.nersc: NERSC, 4x4x4x6, 64 bit" in answer.out
     )
-    assert "verified     NERSC checksum, plaquette, link trace" in answer.out
+    assert "verified     NERSC checksum, plaquette (15 digits), link trace (15 digits)" in answer.out
 
 
 def test_bad_files_are_one_error_each_and_the_rest_is_checked(

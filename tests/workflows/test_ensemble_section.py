@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from tiny_project import TINY, CommandLine, edit, missing, refused
 
+from pipeline import At, InputError, Store, plan
+from stages.ensemble.configuration import file_configuration
 from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.lattice.formats import write_ildg
+from stages.lqcd.lattice.formats import lime, write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.catalogue import load_project
 
@@ -81,3 +85,24 @@ def test_generated_configurations_are_excluded_too(quarkline: CommandLine, proje
         ("seed: 977}", "seed: 977}\n  exclude: [heatbath-2]"),
     )
     assert missing(quarkline, project) == {}
+
+
+def keys_of(file: Path) -> list[str]:
+    return [chunk.key for chunk in plan(load_project(file).workflow, Store(file.parent / "store")).everything]
+
+
+def test_wrong_headers_are_accepted_by_name(quarkline: CommandLine, files: Path) -> None:
+    """Only those that are named, and no key alters."""
+    keys = keys_of(files)
+    edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  wrong_headers: [b.1.lidg]'))
+    said = "`ensemble.wrong_headers` (line 4): 'b.1.lidg' is the label of no configuration: did you mean"
+    refused(quarkline("plan", files), said)
+    edit(files, ("b.1.lidg", "b.1.ildg"))
+    assert keys_of(files) == keys
+    path, header = files.parent / "b" / "b.1.ildg", BytesIO()
+    lime.write_record(header, "xlf-info", b"plaquette = 0.25", lime.BEGIN | lime.END)
+    path.write_bytes(header.getvalue() + path.read_bytes())
+    read = partial(file_configuration, path=path, extents=(4, 4, 4, 4))
+    assert read(at=At(config="b.1.ildg"), wrong_headers=("b.1.ildg",)).links.size
+    with pytest.raises(InputError, match=r"plaquette should be 0.25, found .*`ensemble.wrong_headers`"):
+        read(at=At(config="b.1.ildg"), wrong_headers=("a.1.ildg",))

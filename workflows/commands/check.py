@@ -85,7 +85,7 @@ def _ten_digits(value: float) -> str:
 def _text(report: CheckReport) -> str:
     """A file's report for people."""
     total, spatial, temporal = (_ten_digits(value) for value in report.plaquette)
-    held = ", ".join(check.name for check in report.checks if check.ok)
+    held = ", ".join(check.verified for check in report.checks if check.ok)
     lines = [
         f"{report.path}: {report.format}, {report.lattice}, {report.precision} bit",
         f"  plaquette    {total} (spatial {spatial}, temporal {temporal})",

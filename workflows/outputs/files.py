@@ -20,6 +20,8 @@ class HeldCheck(BaseModel):
     expected: str | float | None
     found: str | float | None
     ok: bool
+    digits: int | None = None
+    """Of a number printed in a header that holds: how many digits after the point agree."""
 
 
 class CheckedFile(BaseModel):

@@ -46,7 +46,9 @@ def configurations(file: ParameterFile, ensemble: EnsembleSection) -> Configurat
     matches = {pattern: _matches(pattern) for pattern in ensemble.files or ()}
     everything = sorted({path for paths in matches.values() for path in paths}, key=str)
     file.refuse(_unmatched(matches))
-    file.refuse(_misnamed(ensemble.exclude, [path.name for path in everything]))
+    names = [path.name for path in everything]
+    file.refuse(_misnamed(ensemble.exclude, names))
+    file.refuse(_unknown("wrong_headers", ensemble.wrong_headers, names))
     paths = [path for path in everything if path.name not in ensemble.exclude]
     file.refuse(_faults(paths))
     lattices = {path: _lattice(file, path) for path in paths}
@@ -59,7 +61,8 @@ def add_configuration(workflow: Workflow, section: EnsembleSection, ensemble: Co
     heatbath, over = section.heatbath, {"config": ensemble.labels}
     if heatbath is None:
         place = Place("configuration", over, files={"path": ensemble.files})
-        return workflow.add(file_configuration, place=place, extents=ensemble.lattice.extents)
+        extents, accepted = ensemble.lattice.extents, section.wrong_headers
+        return workflow.add(file_configuration, place=place, extents=extents, wrong_headers=accepted)
     options = heatbath.model_dump(exclude={"configurations"})
     return workflow.add(heatbath_configuration, place=Place("configuration", over), **options)
 
@@ -133,13 +136,17 @@ def _not_expanded(pattern: str) -> str:
 
 def _misnamed(excluded: Sequence[str], labels: Sequence[str]) -> Iterator[Problem]:
     """Labels to leave out that no configuration has, and too many of them."""
-    known = set(labels)
-    for label in excluded:
-        if label not in known:
-            text = f"{label!r} is the label of no configuration{suggestion(label, known)}"
-            yield ("ensemble", "exclude"), text
-    if known <= set(excluded):
+    yield from _unknown("exclude", excluded, labels)
+    if set(labels) <= set(excluded):
         yield ("ensemble", "exclude"), "leaves no configuration: name fewer"
+
+
+def _unknown(key: str, named: Sequence[str], labels: Sequence[str]) -> Iterator[Problem]:
+    """Labels that no configuration has."""
+    for label in named:
+        if label not in labels:
+            text = f"{label!r} is the label of no configuration{suggestion(label, labels)}"
+            yield ("ensemble", key), text
 
 
 def _faults(paths: Sequence[Path]) -> Iterator[Problem]:

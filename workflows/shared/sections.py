@@ -61,6 +61,9 @@ class EnsembleSection(FileSection):
     """Shell pattern, or a list of such, of gauge files in any format that `quarkline check` reads."""
     exclude: Texts = ()
     """Labels of configurations that are left out; the files of those are not opened."""
+    wrong_headers: Texts = ()
+    """Labels of files that are taken although their header states a plaquette or link trace that is not that
+    of their links; their checksums must be right."""
 
     @field_validator("files", mode="before")
     @classmethod
@@ -76,6 +79,8 @@ class EnsembleSection(FileSection):
     def _one_source(self) -> EnsembleSection:
         if (self.heatbath is None) == (self.files is None):
             raise ValueError("give either `heatbath` or `files`, and not both")
+        if self.heatbath and self.wrong_headers:
+            raise ValueError("`wrong_headers` is about files: leave it out beside `heatbath`")
         return self
 
 

@@ -13,7 +13,13 @@ from pathlib import Path
 from stages.errors import InputError
 from stages.lqcd.lattice.formats.binary import fault, warn
 from stages.lqcd.lattice.formats.detect import sources
-from stages.lqcd.lattice.formats.gauge_file import Check, CheckReport, GaugeField, GaugeSource
+from stages.lqcd.lattice.formats.gauge_file import (
+    HEADER_ONLY,
+    Check,
+    CheckReport,
+    GaugeField,
+    GaugeSource,
+)
 from stages.lqcd.lattice.formats.ildg import LimeGaugeFile, write_ildg
 from stages.lqcd.lattice.formats.milc import write_milc
 from stages.lqcd.lattice.formats.nersc import write_nersc
@@ -36,16 +42,20 @@ __all__ = [
 ]
 
 
-def read_gauge(path: str | Path) -> GaugeField:
+def read_gauge(path: str | Path, *, wrong_header: bool = False) -> GaugeField:
     """Read a gauge field of any known format, in slabs: peak memory stays below 1.5 times the field.
+
+    wrong_header: accept a plaquette or link trace in the header that the links do not have, where the file
+    has a checksum and it is right.
 
     Raises InputError if the file cannot be read, is truncated or of no known format, if a checksum, plaquette
     or link trace that it states does not match its links, or if they are not in SU(3). Warns (UserWarning,
-    and in `notes`) of a LIME file without its checksum record, or with stray bytes after its last record.
+    and in `notes`) of a LIME file without its checksum record, of a stated value that has no digits to
+    compare, and of stray bytes after the last record.
     """
     field = _load(Path(path))
     for check in field.checks:
-        if not check.ok:
+        if not check.ok and not (wrong_header and check.remedy == HEADER_ONLY):
             raise fault(field.path, f"{field.format}, {field.lattice}: {check}", check.remedy)
     warn(field.path, field.notes)
     return field

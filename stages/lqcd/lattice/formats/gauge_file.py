@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
@@ -34,9 +34,18 @@ class Check:
     found: str | float
     ok: bool
     remedy: str = DAMAGED
+    digits: int | None = None
+    """Of a number printed in a header that holds: how many digits after the point agree."""
 
     def __str__(self) -> str:
         return f"{self.name} should be {_printed(self.expected)}, found {_printed(self.found)}"
+
+    @property
+    def verified(self) -> str:
+        """What is verified, for people: `plaquette (6 digits)`."""
+        if self.digits is None:
+            return self.name
+        return f"{self.name} ({self.digits} digit{'s' * (self.digits > 1)})"
 
 
 @dataclass(frozen=True)
@@ -46,13 +55,35 @@ class Claim:
     name: str
     value: float
     tolerance: float
+    decimals: int | None = None
+    """Digits that are printed after the point; None of a binary number."""
+
+    @property
+    def telling(self) -> bool:
+        """False of 0, 1 and the like without a digit after the point: any field's plaquette fits them."""
+        return self.decimals is None or self.decimals > 0 or abs(self.value) > 1
 
     def check(self, actual: float) -> Check:
-        return Check(self.name, self.value, actual, abs(actual - self.value) <= self.tolerance)
+        """The links' value must round to the one that is stated, or be cut off to it."""
+        unit = 0.0 if self.decimals is None else 10.0**-self.decimals
+        excess = math.copysign(1, self.value) * (actual - self.value)
+        ok = -unit / 2 - self.tolerance <= excess <= unit + self.tolerance
+        return Check(self.name, self.value, actual, ok, digits=self._agreeing(abs(excess)) if ok else None)
+
+    def _agreeing(self, difference: float) -> int | None:
+        if not self.decimals:
+            return None
+        return self.decimals if not difference else max(1, min(self.decimals, int(-math.log10(difference))))
 
 
 UNVERIFIED = "has no checksum record: whether its numbers are those that were written is not known"
 """Said of a LIME file that lacks what its writers add."""
+
+HEADER_ONLY = (
+    "the checksum is right, so the links are those that were written: if they are meant, name the file in "
+    "`ensemble.wrong_headers`"
+)
+"""The remedy for a wrong plaquette or link trace beside a right checksum."""
 
 PLAQUETTE = "plaquette"
 LINK_TRACE = "link trace"
@@ -62,10 +93,12 @@ def printed_claim(path: Path, name: str, text: str, precision: int) -> Claim:
     """The claim of a number printed in a header: to the digits printed and the precision of the file."""
     try:
         number = Decimal(text)
-        last_digit = 10.0 ** int(number.as_tuple().exponent)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise damaged(path, f"its header states {text!r} as {name}, which is no number") from None
-    return Claim(name, float(number), last_digit + HEADER_TOLERANCE[precision])
+        decimals, value = -int(number.as_tuple().exponent), float(number)
+    except (InvalidOperation, ValueError):
+        decimals, value = 0, math.nan
+    if not math.isfinite(value):
+        raise damaged(path, f"its header states {text!r} as {name}, which is no number")
+    return Claim(name, value, HEADER_TOLERANCE[precision], decimals)
 
 
 def checksum_checks(
@@ -131,7 +164,9 @@ class GaugeField:
     def checks(self) -> tuple[Check, ...]:
         """Every checksum and header value of the file against its links, and whether they are in SU(3)."""
         measured = {PLAQUETTE: lambda: self.plaquette.total, LINK_TRACE: lambda: self.statistics.trace}
-        claims = tuple(claim.check(measured[claim.name]()) for claim in self.claims)
+        claims = tuple(claim.check(measured[claim.name]()) for claim in self.claims if claim.telling)
+        if self.checksums and all(check.ok for check in self.checksums):
+            claims = tuple(replace(claim, remedy=HEADER_ONLY) for claim in claims)
         return self.checksums + claims + _group_checks(self.statistics)
 
     @property
@@ -142,7 +177,12 @@ class GaugeField:
     def notes(self) -> tuple[str, ...]:
         """Remarks on the file for its reader, none of which is a fault."""
         unverified = self.format in ("ILDG", "SciDAC") and not self.checksums
-        return (*((UNVERIFIED,) if unverified else ()), *self.remarks)
+        silent = (
+            f"states {claim.value:g} as {claim.name}, which has no digit after the point: it verifies nothing"
+            for claim in self.claims
+            if not claim.telling
+        )
+        return (*((UNVERIFIED,) if unverified else ()), *silent, *self.remarks)
 
     def report(self) -> CheckReport:
         """The report of `check_gauge`: everything but the links."""
@@ -218,7 +258,13 @@ class CheckReport:
             "unitarity_deviation": _finite(self.unitarity_deviation),
             "determinant_deviation": _finite(self.determinant_deviation),
             "checks": [
-                {"name": c.name, "expected": _finite(c.expected), "found": _finite(c.found), "ok": c.ok}
+                {
+                    "name": c.name,
+                    "expected": _finite(c.expected),
+                    "found": _finite(c.found),
+                    "ok": c.ok,
+                    "digits": c.digits,
+                }
                 for c in self.checks
             ],
             "metadata": dict(self.metadata),

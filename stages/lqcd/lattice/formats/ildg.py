@@ -45,6 +45,8 @@ from stages.lqcd.lattice.formats.scidac import (
 from stages.lqcd.lattice.geometry import Lattice
 
 STATED_PLAQUETTE = re.compile(r"\bplaquette\s*=\s*([^\s,;]+)")
+LETTERS = {32: "F", 64: "D"}
+"""Precisions as SciDAC's records name them."""
 XML = '<?xml version="1.0" encoding="UTF-8"?>'
 
 
@@ -115,6 +117,9 @@ def _ildg_links(message: Message) -> StoredField:
             path, f"its ILDG header states a precision of {precision} bits, which is neither 32 nor 64"
         )
     expect_length(message, lattice, LINKS_REALS * precision // 8)
+    letter = lime.element(message.record_xml, "precision")
+    if letter and letter != LETTERS[precision]:
+        raise damaged(path, f"its ILDG header states {precision} bits, its SciDAC header precision {letter}")
     if message.file_xml and dimensions(message) != lattice:
         raise damaged(path, f"its ILDG header states {lattice}, its SciDAC header {dimensions(message)}")
     return StoredField(message, lattice, precision, MATRIX, 4)
@@ -162,7 +167,7 @@ def _file_xml(lattice: Lattice) -> bytes:
 
 
 def _record_xml(precision: int) -> bytes:
-    letter = {32: "F", 64: "D"}[precision]
+    letter = LETTERS[precision]
     body = (
         f"<version>1.1</version><date>{time_stamp()}</date><recordtype>0</recordtype>"
         f"<datatype>QDP_{letter}3_ColorMatrix</datatype><precision>{letter}</precision><colors>3</colors>"

@@ -25,11 +25,12 @@ TEXT_LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class Record:
-    """A LIME record: its type, and where its payload lies in the file."""
+    """A LIME record: its type, where its payload lies in the file, and the number of its message."""
 
     kind: str
     offset: int
     length: int
+    message: int = 0
 
     @property
     def end(self) -> int:
@@ -47,7 +48,7 @@ def records(path: Path) -> list[Record]:
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         while position < size and not (chain and _is_stray(file, position)):
-            record = _record_at(path, file, position, size)
+            record = _record_at(path, file, position, size, chain[-1].message if chain else 0)
             chain.append(record)
             position = record.end
     return chain
@@ -66,15 +67,17 @@ def _is_stray(file: BinaryIO, position: int) -> bool:
     return len(rest) < HEADER.size and not rest.startswith(struct.pack(">I", MAGIC)[: len(rest)])
 
 
-def _record_at(path: Path, file: BinaryIO, position: int, size: int) -> Record:
+def _record_at(path: Path, file: BinaryIO, position: int, size: int, message: int) -> Record:
+    """The record that begins at a position; message: number of that before it."""
     file.seek(position)
     header = file.read(HEADER.size)
     if len(header) < HEADER.size:
         raise damaged(path, f"truncated: it ends at byte {size} amid a LIME header")
-    magic, _, _, length, kind = HEADER.unpack(header)
+    magic, _, flags, length, kind = HEADER.unpack(header)
     if magic != MAGIC:
         raise damaged(path, f"byte {position} should begin a LIME record with {MAGIC:#x}, found {magic:#x}")
-    record = Record(kind.split(b"\0")[0].decode("ascii", "replace"), position + HEADER.size, length)
+    name, offset = kind.split(b"\0")[0].decode("ascii", "replace"), position + HEADER.size
+    record = Record(name, offset, length, message + bool(flags & BEGIN))
     if record.offset + length > size:
         what = (
             f"truncated: its record {record.kind!r} takes {length} bytes, the file has {size - record.offset}"

@@ -9,6 +9,7 @@ normalised to 1.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,6 +42,15 @@ TMLQCD = "xlf-info"
 """Record in which tmLQCD describes the data that follow, as lines of text."""
 
 BINARY = ("scidac-binary-data", "ildg-binary-data")
+CHECKSUM = "scidac-checksum"
+TEXTS = {
+    "scidac-private-file-xml": "file_xml",
+    "scidac-private-record-xml": "record_xml",
+    "scidac-record-xml": "user_xml",
+    "ildg-format": "ildg_xml",
+    TMLQCD: "xlf_info",
+}
+"""Records that describe data, and what a `Message` calls them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,8 @@ class Message:
     user_xml: str
     ildg_xml: str
     xlf_info: str = ""
-    checksum: tuple[int, int] | None = None
+    checksums: tuple[tuple[int, int], ...] = ()
+    """Of all its checksum records, which should be alike."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,7 @@ class StoredField:
         word = f">f{self.precision // 8}"
         message = self.message
         computed = read_sites(message.path, message.data.offset, self.lattice, word, field, SCIDAC)
-        return checksum_checks(SCIDAC, message.checksum, computed) if message.checksum else ()
+        return sum((checksum_checks(SCIDAC, stated, computed) for stated in message.checksums), ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,17 +133,35 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
 
 
 def messages(path: Path) -> list[Message]:
-    """Every block of binary data of a LIME file with the records that describe it; reads no data."""
+    """Every block of binary data of a LIME file with the records that describe it; reads no data.
+
+    Texts stand before their data, or after the last ones. A checksum is that of the data in its message;
+    where there are none, or several, of the data before it, or of the next ones where those have their own.
+    """
+    chain = lime.records(path)
+    data = Counter(record.message for record in chain if record.kind in BINARY)
     blocks: list[Message] = []
     texts: dict[str, str] = {}
-    for record in lime.records(path):
+    waiting: list[tuple[int, int]] = []
+    for record in chain:
         if record.kind in BINARY:
-            blocks.append(_message(path, record, texts))
+            blocks.append(replace(_message(path, record, texts), checksums=tuple(waiting)))
             texts = {kind: xml for kind, xml in texts.items() if kind == "scidac-private-file-xml"}
-        elif record.kind == "scidac-checksum" and blocks:
-            blocks[-1] = replace(blocks[-1], checksum=_checksum(path, lime.text(path, record)))
+            waiting = []
+        elif record.kind == CHECKSUM:
+            stated = _checksum(path, lime.text(path, record))
+            alone = data[record.message] == 1
+            last = blocks[-1] if blocks else None
+            if last and (last.data.message == record.message if alone else not last.checksums):
+                blocks[-1] = replace(last, checksums=(*last.checksums, stated))
+            else:
+                waiting.append(stated)
         elif record.kind == TMLQCD or record.kind.endswith(("-xml", "-format")):
             texts[record.kind] = lime.text(path, record)
+    if blocks:
+        after, last = _message(path, blocks[-1].data, texts), blocks[-1]
+        missing = {name: getattr(after, name) for name in TEXTS.values() if not getattr(last, name)}
+        blocks[-1] = replace(last, **missing, checksums=(*last.checksums, *waiting))
     return blocks
 
 
@@ -219,15 +248,7 @@ def expect_length(message: Message, lattice: Lattice, site_bytes: int) -> None:
 
 
 def _message(path: Path, data: lime.Record, texts: dict[str, str]) -> Message:
-    return Message(
-        path,
-        data,
-        file_xml=texts.get("scidac-private-file-xml", ""),
-        record_xml=texts.get("scidac-private-record-xml", ""),
-        user_xml=texts.get("scidac-record-xml", ""),
-        ildg_xml=texts.get("ildg-format", ""),
-        xlf_info=texts.get(TMLQCD, ""),
-    )
+    return Message(path, data, **{name: texts.get(kind, "") for kind, name in TEXTS.items()})
 
 
 def _checksum(path: Path, xml: str) -> tuple[int, int]:
