@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -32,7 +35,8 @@ def export_zarr(store: Store, name: str, path: Path, *, workflow: str) -> Path:
     """Write a node's joined result to one Zarr v3 group, replacing what is there."""
     data = result_to_export(store, name, workflow).load()
     text = {label: values.astype(object) for label, values in data.coords.items() if values.dtype.kind == "U"}
-    data.assign_coords(text).to_zarr(path, mode="w", zarr_format=3, consolidated=False)
+    with _draft_of(path) as draft:
+        data.assign_coords(text).to_zarr(draft, mode="w", zarr_format=3, consolidated=False)
     return path
 
 
@@ -89,7 +93,7 @@ SUFFIX = {
 def write_csv(data: xarray.Dataset, path: Path) -> None:
     """Write a dataset as `export_csv` does."""
     dims = list(dict.fromkeys(str(dim) for array in data.data_vars.values() for dim in array.dims))
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with _draft_of(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         for name, value in data.attrs.items():
             file.write(f"# {name}: {value if isinstance(value, str) else json.dumps(value)}\n")
         table = csv.writer(file)
@@ -113,7 +117,8 @@ def write_gvar(data: xarray.Dataset, path: Path) -> None:
         )
     covariance = jackknife_covariance(samples.reshape(len(samples), -1))
     values = gvar.gvar(means.ravel(), covariance).reshape(means.shape)
-    gvar.dump({**dict(zip(keys, values, strict=True)), "about": data.attrs}, str(path))
+    with _draft_of(path) as draft:
+        gvar.dump({**dict(zip(keys, values, strict=True)), "about": data.attrs}, str(draft))
 
 
 def write_pyerrors(data: xarray.Dataset, path: Path) -> None:
@@ -125,8 +130,20 @@ def write_pyerrors(data: xarray.Dataset, path: Path) -> None:
         key: pyerrors.Corr([pyerrors.import_jackknife(both[:, k, t], ENSEMBLE) for t in range(both.shape[2])])
         for k, key in enumerate(keys)
     }
-    name = str(path).removesuffix(".json.gz")
-    pyerrors.input.json.dump_dict_to_json(correlators, name, description=dict(data.attrs))
+    with _draft_of(path) as draft:
+        name = str(draft).removesuffix(".json.gz")
+        pyerrors.input.json.dump_dict_to_json(correlators, name, description=dict(data.attrs))
+
+
+@contextmanager
+def _draft_of(path: Path) -> Iterator[Path]:
+    """A place of the same name for a file or folder that then replaces what is at `path`, be it a link."""
+    with TemporaryDirectory(prefix=".", dir=path.parent) as folder:
+        draft = Path(folder, path.name)
+        yield draft
+        if draft.is_dir() and os.path.lexists(path):
+            path.rename(Path(folder, f"{path.name}-before"))
+        draft.replace(path)
 
 
 def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:

@@ -172,7 +172,7 @@ def write_manifest(
         for node, group in groupby(chunks, key=lambda chunk: chunk.node)
     }
     content = {"workflow": workflow, "nodes": nodes, **({"about": about} if about else {})}
-    folder = store.path / ".workflows"
+    folder = store.inside(".workflows")
     if source:
         content["source"] = {"path": source.path, "folder": source.folder}
         if not workflow.endswith(PART):

@@ -194,7 +194,7 @@ def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
         for source in node.files.values()
         for path in ([source] if isinstance(source, Path) else source.values())
     ]
-    return FileDigests(store.path / ".digests.jsonl").versions(paths) if paths else {}
+    return FileDigests(store.inside(".digests.jsonl")).versions(paths) if paths else {}
 
 
 def _measured(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import xarray
 from pipeline.declare.node import Node
 from pipeline.reading.result import result_to_export
 from pipeline.store.store import Store
+from stages.atomic import replacing
 from stages.errors import InputError
 
 FORMAT = "v110"
@@ -40,17 +40,12 @@ def export_hdf5(
 
 def write_hdf5(data: xarray.Dataset, target: Path) -> None:
     """Write a dataset as `export_hdf5` does."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with h5py.File(draft, "w", libver=FORMAT) as file:
+        with replacing(target) as draft, h5py.File(draft.name, "w", libver=FORMAT) as file:
             _write(file, data)
-        os.replace(draft, target)
     except OSError as error:
         raise InputError(f"cannot write {target}: {error}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
 
 
 def _write(file: h5py.File, data: xarray.Dataset) -> None:

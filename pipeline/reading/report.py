@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.declare.text import literal, literal_lines, text_table
+from stages.atomic import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
@@ -195,6 +196,6 @@ def svg(plot: Plot) -> str:
 
 
 def _replace(path: Path, text: str) -> Path:
-    partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_text(literal_lines(text), encoding="utf-8")
-    return partial.replace(path)
+    with replacing(path) as file:
+        file.write(literal_lines(text).encode())
+    return path

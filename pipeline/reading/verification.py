@@ -13,6 +13,7 @@ from pipeline.store.errors import DamagedChunkError
 from pipeline.store.group import array_digest
 from pipeline.store.lock import driver_lock
 from pipeline.store.record import is_sealed
+from pipeline.store.shelves import refuse_links
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -98,6 +99,8 @@ def _read(store: Store, stage: str, key: str) -> bool | tuple[Damage, InputError
     try:
         record = store.record(stage, key)
         arrays = store.arrays(stage, key)
+        with store.reading(stage, key):
+            refuse_links(store.location(stage, key))
         wrong = [n for n, array in arrays.items() if array_digest(array) != record["arrays"][n]["digest"]]
         if wrong:
             raise DamagedChunkError(f"digest of {', '.join(wrong)} differs from the record", stage, key)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.store.durable import delete
 from pipeline.store.store import Store
 from pipeline.worker.events import ENDED, ChunkState, EventKind
+from stages.atomic import replacing
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
@@ -115,11 +115,11 @@ class EventLog:
     """
 
     def __init__(self, store: Store, run: str, listener: Listener | None = None) -> None:
-        folder = _folder(store, run)
+        folder, log = _folder(store, run), store.inside(".runs", run, LOG)
         self._path = folder / TALLY
         with store.writing("the log of the run"):
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = open(folder / LOG, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
+            self._file = open(log, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
         self._tally = Tally()
         self._tallied = time.monotonic()
         self._listener = listener
@@ -184,16 +184,16 @@ class EventLog:
     def _keep_tally(self) -> None:
         """Replace the tally; a machine that goes down leaves an old one, or one that is not read."""
         self._tallied, size = time.monotonic(), self._file.tell()
-        draft = self._path.with_suffix(".draft")
         with suppress(OSError):
             if size > TALLY_BYTES:
-                draft.write_text(json.dumps({"read": size, **vars(self._tally)}, default=str))
-                os.replace(draft, self._path)
+                with replacing(self._path) as file:
+                    file.write(json.dumps({"read": size, **vars(self._tally)}, default=str).encode())
 
 
 def runs(store: Store) -> list[str]:
     """All runs of a store, oldest first."""
-    return sorted(path.parent.name for path in (store.path / ".runs").glob(f"*/{LOG}"))
+    logs = store.inside(".runs").glob(f"*/{LOG}")
+    return sorted(path.parent.name for path in logs if not path.parent.is_symlink())
 
 
 def log_of(store: Store, run: str) -> Path:
@@ -202,13 +202,13 @@ def log_of(store: Store, run: str) -> Path:
 
 
 def _folder(store: Store, run: str) -> Path:
-    return store.path / ".runs" / run
+    return store.inside(".runs", run)
 
 
 def drop_old_runs(store: Store) -> None:
     """Remove all logs but the newest. Only for the one driver of the store."""
     for run in runs(store)[:-RUNS_KEPT]:
-        shutil.rmtree(_folder(store, run), ignore_errors=True)
+        delete(_folder(store, run))
 
 
 def tally_of(store: Store, run: str) -> Tally:

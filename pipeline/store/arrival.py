@@ -13,6 +13,7 @@ from typing import Any
 from pipeline.store.durable import delete
 from pipeline.store.group import RECORD, array_digest, open_group, open_packed, recorded_sums, unpacked
 from pipeline.store.record import record_in
+from pipeline.store.shelves import links_in, refuse_links
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -31,10 +32,10 @@ def arrivals(store: Store) -> Iterator[Path]:
     Raises:
         InputError: another transfer into this store is at work.
     """
-    folder = store.path / ARRIVALS
+    folder = store.inside(ARRIVALS)
     with store.writing("its folder of arrivals"):
         folder.mkdir(exist_ok=True)
-        handle = os.open(store.path / f"{ARRIVALS}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(store.inside(f"{ARRIVALS}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -45,6 +46,8 @@ def arrivals(store: Store) -> Iterator[Path]:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise
+        for link in links_in(folder):
+            link.unlink()
         yield folder
         delete(folder)
     finally:
@@ -64,6 +67,7 @@ def whole_record(path: Path, stage: str, key: str) -> dict[str, Any]:
     Raises:
         ValueError, OSError, KeyError, TypeError: it is not what was written, or cannot be read.
     """
+    refuse_links(path)
     if path.is_dir():
         record = record_in((path / RECORD).read_bytes(), stage, key)
         group = open_group(path, recorded_sums(record))

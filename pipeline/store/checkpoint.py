@@ -15,7 +15,9 @@ from typing import IO, Any
 import numpy as np
 
 from pipeline.store.durable import flush, flush_group
+from pipeline.store.errors import StoreError
 from pipeline.store.group import create_group, open_group, write_array
+from pipeline.store.shelves import inside
 
 SHARE = 0.1
 """Of a computation's time, at most, that goes into saving its state: what comes sooner is not saved."""
@@ -121,16 +123,20 @@ class FolderCheckpoint:
         try:
             if self._within is not None:
                 self._within.stat()
+                inside(self._within, *self._folder.relative_to(self._within).parts, "lock")
             self._handle = _locked(self._folder)
-        except OSError as error:
-            self._tell(f"the checkpoint {self._folder} cannot be used: {error.strerror or error}")
+        except (OSError, StoreError) as error:
+            why = getattr(error, "strerror", None) or error
+            self._tell(f"the checkpoint {self._folder} cannot be used: {why}")
         self._refused = self._handle is None
         return not self._refused
 
 
 def checkpoints(folder: Path) -> Iterator[Path]:
     """The folders of all checkpoints below the one where a store keeps them."""
-    yield from sorted(path.parent for path in folder.glob("*/*/lock"))
+    for path in sorted(folder.glob("*/*/lock")):
+        if not (path.parent.is_symlink() or path.parents[1].is_symlink()):
+            yield path.parent
 
 
 def remove_checkpoint(folder: Path) -> None:

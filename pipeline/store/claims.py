@@ -20,7 +20,8 @@ from pathlib import Path
 
 from pipeline.store import lease
 from pipeline.store.driver import Driver, Witness, read_driver
-from pipeline.store.durable import delete
+from pipeline.store.durable import delete, write_atomically
+from pipeline.store.shelves import inside
 from pipeline.store.store import Store
 
 CLAIMS = ".claims"
@@ -46,14 +47,14 @@ class Claims:
 
     def __init__(self, store: Store, run: str, drivers: Path, witness: Witness) -> None:
         self._run, self._drivers, self._witness = run, drivers, witness
-        self._folder = store.path / CLAIMS
+        self._folder = store.inside(CLAIMS)
         self._draft = self._folder / f".{run}"
         self._writing = store.writing
         self._mine: dict[str, Path] = {}
         self._known: dict[str, tuple[float, bool]] = {}
         with store.writing("its claims"):
             self._folder.mkdir(exist_ok=True)
-            self._draft.write_text(run)
+            write_atomically(self._draft, run)
 
     def has(self, piece: str) -> bool:
         """True if this driver claimed a piece."""
@@ -96,7 +97,7 @@ class Claims:
 
     def _counts(self, path: Path) -> bool:
         """True if a claim is of a driver that is at work."""
-        run = path.read_text()
+        run = inside(self._folder, path.name).read_text()
         if run == NOBODY:
             return False
         if run:
@@ -128,8 +129,7 @@ class Claims:
             return False
         except OSError as error:
             if error.errno == errno.EMLINK:
-                self._draft.unlink()
-                self._draft.write_text(self._run)
+                write_atomically(self._draft, self._run)
                 return self._made(path)
             if error.errno not in _NO_LINKS:
                 raise
@@ -137,15 +137,13 @@ class Claims:
         return True
 
     def _give_back(self, path: Path) -> None:
-        draft = self._draft.with_name(f"{self._draft.name}-void")
-        draft.write_text(NOBODY)
         with suppress(FileNotFoundError):
-            os.replace(draft, path)
+            write_atomically(path, NOBODY)
 
 
 def remove_claims(store: Store, run: str) -> None:
     """Remove all claims. Only for the driver of that run, while no other one begins or has work."""
-    for path in (store.path / CLAIMS).glob("*"):
+    for path in store.inside(CLAIMS).glob("*"):
         if path.name != f".{run}":
             delete(path)
 

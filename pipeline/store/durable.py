@@ -5,22 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from stat import S_ISREG
+
+from stages.atomic import replacing
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Replace a small file as a whole, durably."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    try:
-        draft.write_text(text)
-        flush(draft)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode())
     flush(path.parent)
 
 
@@ -53,11 +50,12 @@ def flush_group(folder: Path) -> None:
 
 
 def nbytes_of(folder: Path) -> int:
-    """Bytes of a file, or of all files in a folder; one that vanishes meanwhile counts nothing."""
+    """Bytes of a file, or of all files in a folder; links, and what vanishes meanwhile, count nothing."""
     total = 0
     for path in (folder, *folder.rglob("*")):
         with suppress(FileNotFoundError):
-            total += path.stat().st_size if path.is_file() else 0
+            entry = path.lstat()
+            total += entry.st_size if S_ISREG(entry.st_mode) else 0
     return total
 
 
@@ -78,8 +76,8 @@ def give_name(draft: Path, target: Path) -> None:
 
 
 def delete(path: Path) -> None:
-    """Remove a file or a folder, as far as that can be done."""
-    if path.is_dir():
+    """Remove a file, a folder or a link, which is not followed, as far as that can be done."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         with suppress(OSError):

@@ -48,7 +48,7 @@ class Ledger:
     @property
     def path(self) -> Path:
         """The file; absent before the first entry."""
-        return self.store.path / ".ledger.jsonl"
+        return self.store.inside(".ledger.jsonl")
 
     def add(self, event: LedgerEvent, **facts: Any) -> None:
         """Append an entry, durably.

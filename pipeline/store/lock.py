@@ -65,7 +65,7 @@ def shared_lock(
             folder.mkdir(exist_ok=True)
         _lock(store, stack, fcntl.LOCK_SH)
         with _telling(store):
-            stack.enter_context(lease.held(folder / run, driver, witness))
+            stack.enter_context(lease.held(store.inside(".drivers", run), driver, witness))
             lease.clear(_lease(store), witness)
             _refuse_other_code(store, driver, witness)
             _wait_for_housekeeping(store)
@@ -112,15 +112,15 @@ def _at_work(path: Path) -> Driver | None:
 
 
 def _lease(store: Store) -> Path:
-    return store.path / ".lease"
+    return store.inside(".lease")
 
 
 def _drivers(store: Store) -> Path:
-    return store.path / ".drivers"
+    return store.inside(".drivers")
 
 
 def _housekeeping(store: Store) -> Path:
-    return store.path / ".housekeeping"
+    return store.inside(".housekeeping")
 
 
 def _wait_for_housekeeping(store: Store) -> None:
@@ -186,7 +186,7 @@ def _driven(store: Store, holder: Driver | None) -> InputError:
 def _lock(store: Store, stack: ExitStack, kind: int) -> None:
     """Take the operating system's lock, where there is one."""
     try:
-        handle = os.open(store.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(store.inside(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise StoreError(f"store {store.path} cannot be written: {error.strerror}") from error
     stack.callback(os.close, handle)

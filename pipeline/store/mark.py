@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from pipeline.store.durable import write_atomically
+from pipeline.store.shelves import inside
 from stages.errors import InputError
 
 FORMAT = 2
@@ -36,7 +37,7 @@ def format_of(store: Path) -> int | None:
 def _text(store: Path) -> str | None:
     """Content of a store's mark, None where there is none."""
     try:
-        return (store / MARK).read_text()
+        return inside(store, MARK).read_text()
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -95,6 +95,10 @@ class ObjectStore(Store):
         """True if there is a store."""
         return bool(self.__dict__["_is_there"])
 
+    def inside(self, *names: str) -> Path:
+        """A file or folder of the store's own, by its names: there are no links."""
+        return self.path.joinpath(*names)
+
     def create(self) -> None:
         """Raise InputError: nothing is written here."""
         raise InputError(f"store {self.path} is on object storage, and only read: quarkline pull brings it")

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.store.errors import StoreError
 from stages.errors import InputError
 
 PACKED = ".zarr.zip"
@@ -55,9 +56,43 @@ def place_of(stage: Path, key: str) -> Path:
     """The file or folder of a chunk in a stage's folder; where there is none, the file of a small one."""
     shelf = shelf_of(stage, key)
     for path in (shelf / key, stage / key):
-        if path.is_dir():
+        if os.path.lexists(path):
             return path
     return shelf / f"{key}{PACKED}"
+
+
+def inside(store: Path, *names: str) -> Path:
+    """A file or folder of a store by its names below the store's own, which may be reached by links.
+
+    Raises:
+        StoreError: one of the names is a link: what it points to is not the store's.
+    """
+    path = store
+    for name in names:
+        path = path / name
+        if path.is_symlink():
+            raise linked(path)
+    return path
+
+
+def linked(path: str | Path) -> StoreError:
+    """The error for a link where a store has files and folders of its own."""
+    return StoreError(
+        f"{path} is a link to {os.readlink(path)}, and links inside a store are not followed: remove it, or "
+        "put what it points to in its place; a link to the whole store is followed"
+    )
+
+
+def links_in(folder: Path) -> Iterator[Path]:
+    """All links in a folder, none of which is followed."""
+    for parent, folders, files in os.walk(folder):
+        yield from (path for name in (*folders, *files) if (path := Path(parent, name)).is_symlink())
+
+
+def refuse_links(chunk: Path) -> None:
+    """Raise ValueError for a link in a chunk's folder."""
+    for link in links_in(chunk):
+        raise ValueError(f"{link} is a link to {os.readlink(link)}")
 
 
 def chunk_entries(stage: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -65,7 +100,7 @@ def chunk_entries(stage: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     yield from loose(stage)
     for entry in listed(stage):
         if is_shelf(entry):
-            yield from shelved(entry.path)
+            yield from shelved(_own(entry).path)
 
 
 def is_shelf(entry: os.DirEntry[str]) -> bool:
@@ -77,19 +112,28 @@ def loose(stage: str | Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Key and place of every chunk that lies in a stage's folder itself, as in format 1."""
     for entry in listed(stage):
         if _KEY.fullmatch(entry.name):
-            yield entry.name, entry
+            yield entry.name, _own(entry)
 
 
 def shelved(shelf: str | Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Key and place of every committed chunk in one folder of a stage's."""
     for chunk in listed(shelf):
         if match := _CHUNK.fullmatch(chunk.name):
-            yield match[1], chunk
+            yield match[1], _own(chunk)
+
+
+def _own(entry: os.DirEntry[str]) -> os.DirEntry[str]:
+    """The entry, if it is no link."""
+    if entry.is_symlink():
+        raise linked(entry.path)
+    return entry
 
 
 def is_stage(entry: os.DirEntry[str]) -> bool:
     """True for the folder of a stage: one that has a chunk."""
-    return entry.name[0] != "." and entry.is_dir() and any(True for _ in chunk_entries(Path(entry.path)))
+    if entry.name[0] == "." or not entry.is_dir() or not any(chunk_entries(Path(entry.path))):
+        return False
+    return bool(_own(entry))
 
 
 def strangers(stage: Path) -> Iterator[Path]:
@@ -119,7 +163,7 @@ def listed(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def has_pieces(folder: Path, array: Mapping[str, Any]) -> bool:
-    """True if no file of an array in a chunk's folder is gone or empty.
+    """True if no file of an array in a chunk's folder is gone, empty or a link.
 
     Args:
         folder: the array's.
@@ -129,7 +173,8 @@ def has_pieces(folder: Path, array: Mapping[str, Any]) -> bool:
         OSError, ValueError, KeyError: it cannot be said.
     """
     with os.scandir(folder) as entries:
-        return _pieces(folder, array) <= {entry.name for entry in entries if entry.stat().st_size > 0}
+        files = {entry.name for entry in entries if not entry.is_symlink() and entry.stat().st_size > 0}
+    return _pieces(folder, array) <= files and not folder.is_symlink()
 
 
 def _pieces(folder: Path, array: Mapping[str, Any]) -> set[str]:

@@ -41,7 +41,9 @@ from pipeline.store.shelves import (
     PACKED,
     chunk_entries,
     has_pieces,
+    inside,
     is_stage,
+    linked,
     listed,
     place_of,
     shelf_of,
@@ -83,6 +85,9 @@ class Store:
             )
         object.__setattr__(self, "path", Path(path).absolute())
         format_of(self.path)
+        for entry in listed(self.path):
+            if entry.name[0] == "." and entry.is_symlink():
+                raise linked(entry.path)
 
     @classmethod
     def at(cls, place: Store | str | os.PathLike[str]) -> Store:
@@ -105,7 +110,7 @@ class Store:
         written = format_of(self.path)
         new = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         with self.writing("its folder"):
-            for folder in (self.path, self.temporary, self.path / ".runs", self.path / ".workflows"):
+            for folder in (self.path.resolve(), *map(self.inside, (".tmp", ".runs", ".workflows"))):
                 folder.mkdir(parents=True, exist_ok=True)
             if written != FORMAT:
                 mark(self.path)
@@ -115,16 +120,24 @@ class Store:
     @property
     def temporary(self) -> Path:
         """The folder of drafts that are not committed yet."""
-        return self.path / ".tmp"
+        return self.inside(".tmp")
+
+    def inside(self, *names: str) -> Path:
+        """A file or folder of the store's own, by its names below the folder.
+
+        Raises:
+            StoreError: one of the names is a link.
+        """
+        return inside(self.path, *names)
 
     def location(self, stage: str, key: str) -> Path:
         """The file or folder of a chunk; where there is none, the file that a small one would be."""
-        return place_of(self.path / stage, key)
+        return self.inside(*place_of(self.path / stage, key).relative_to(self.path).parts)
 
     @property
     def checkpoints(self) -> Path:
         """The folder in which chunks in flight keep their state."""
-        return self.path / ".checkpoints"
+        return self.inside(".checkpoints")
 
     def has(self, stage: str, key: str) -> bool:
         """True if a chunk was committed."""
@@ -136,7 +149,7 @@ class Store:
 
     def each_key(self, stage: str) -> Iterator[str]:
         """The keys of all committed chunks of a stage, one by one, while its folders are listed."""
-        return (key for key, _ in chunk_entries(self.path / stage))
+        return (key for key, _ in chunk_entries(self.inside(stage)))
 
     def gaps(self, stage: str, wanted: Iterable[str]) -> Gaps:
         """Chunks of a stage that are not there, or have files that a purge emptied or took.
@@ -145,7 +158,7 @@ class Store:
         read: content that was changed is noticed when it is used.
         """
         absent, lacking = set(wanted), set[str]()
-        for key, entry in chunk_entries(self.path / stage):
+        for key, entry in chunk_entries(self.inside(stage)):
             if key in absent:
                 if self._has_files(stage, key, entry):
                     absent.remove(key)
@@ -224,7 +237,8 @@ class Store:
 
         A file stays under the draft's name, too. Raises OSError.
         """
-        shelf = shelf_of(self.path / stage, key)
+        shelf = shelf_of(self.inside(stage), key)
+        self.inside(stage, shelf.name)
         if not draft.is_dir():
             flush_all([draft, *self._new_entries(shelf)])
             return self._publish(draft, shelf / f"{key}{PACKED}", give_name)
@@ -335,7 +349,7 @@ class Store:
         reason: if given, stands beside it in a file of its name and `.reason`.
         """
         path = self.location(stage, key)
-        grave = self.path / ".damaged" / stage / f"{path.name}-{uuid.uuid4().hex[:8]}"
+        grave = self.inside(".damaged", stage) / f"{path.name}-{uuid.uuid4().hex[:8]}"
         with self.writing(f"{stage}/{key[:12]}"):
             for parent in (grave.parents[1], grave.parent):
                 parent.mkdir(exist_ok=True)

@@ -38,6 +38,8 @@ _LOGS = (f".runs/*/{LOG}", f".runs/*/{TALLY}")
 ABOUT = (MARK, ".ledger.jsonl", *(f".workflows/*.{end}" for end in ("json", "yaml")), *_LOGS)
 
 _STATE = f"""
+link=$(find "$1/" -maxdepth 1 -type l -name '.*' 2>/dev/null | head -n 1)
+if [ -n "$link" ]; then echo "$link is a link, and a store has none inside: remove it" >&2; exit 8; fi
 if [ ! -e "$1" ]; then echo absent
 elif [ -f "$1/{MARK}" ]; then cat "$1/{MARK}" || exit 7
 elif [ ! -d "$1" ] || [ -n "$(ls -A "$1")" ]; then echo foreign
@@ -58,6 +60,9 @@ cd "$1" || exit 8
 sync -f . 2>/dev/null || sync
 while read -r name to; do
   from=$2/$name
+  for folder in "${to%%/*}" "${to%/*}"; do
+    if [ -L "$folder" ]; then echo "$folder is a link, and a store has none inside: remove it" >&2; exit 8; fi
+  done
   mkdir -p "${to%/*}" || exit 8
   if [ -e "$to" ]; then :
   elif [ -d "$from" ]; then mv -T "$from" "$to" 2>/dev/null || [ -e "$to" ] || mv "$from" "$to" || exit 8

@@ -86,6 +86,47 @@ def damaged_and_verified(campaign: Campaign) -> str:
     return ""
 
 
+OWN = [
+    ".tmp",
+    ".runs",
+    ".workflows",
+    ".checkpoints",
+    ".claims",
+    ".drivers",
+    ".damaged",
+    ".incoming",
+    ".lease",
+    ".lock",
+]
+
+
+def linked(campaign: Campaign) -> str:
+    """Entries, stages and chunks become links: refused by name, with nothing changed behind them."""
+    campaign.order("SIGKILL of the driver", "kill", "compute", match="mean", target="driver")
+    campaign.run()
+    campaign.withdraw()
+    chunks = [str(path.relative_to(campaign.store)) for path in campaign.store.glob("loops/*/*")]
+    for name in (*campaign.choice.sample(OWN, 2), "loops", campaign.choice.choice(sorted(chunks))):
+        place, behind = campaign.store / name, campaign.folder / "behind"
+        aside = campaign.folder / "aside"
+        if place.exists():
+            place.rename(aside)
+            (shutil.copytree if aside.is_dir() else shutil.copyfile)(aside, behind)
+        else:
+            behind.mkdir()
+        place.symlink_to(behind)
+        before = {path: path.stat() for path in (behind, *behind.rglob("*")) if path.is_file()}
+        campaign.note("link elsewhere", "in an incomplete store", name)
+        ended = campaign.run()
+        assert ended.status == 2 and f"{place} is a link to {behind}" in ended.errors, ended
+        assert {path: path.stat() for path in (behind, *behind.rglob("*")) if path.is_file()} == before
+        place.unlink()
+        shutil.rmtree(behind) if behind.is_dir() else behind.unlink()
+        if aside.exists():
+            aside.rename(place)
+    return "is a link to"
+
+
 def damage(campaign: Campaign, stage: str, place: str, kind: str = "") -> None:
     """Damage one chunk of a stage that is whole so far, or two of them; in any way if no kind is given."""
     choice = campaign.choice
@@ -101,4 +142,4 @@ def damage(campaign: Campaign, stage: str, place: str, kind: str = "") -> None:
         campaign.note(kind, place, str(file.relative_to(campaign.store)))
 
 
-CASES = {damaged_and_read: 9, damaged_and_verified: 7}
+CASES = {damaged_and_read: 9, damaged_and_verified: 7, linked: 4}

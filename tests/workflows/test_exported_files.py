@@ -73,3 +73,24 @@ def test_xarray_reads_the_dimensions_of_hdf5(mailed: Path, project: Path) -> Non
     with xarray.open_dataset(mailed / "average.h5", engine="h5netcdf") as found:
         assert found.sizes == data.sizes
         np.testing.assert_array_equal(found.correlator.sel(flavour="strange"), data.correlator[1])
+
+
+def test_files_replace_links_and_not_what_they_point_to(
+    quarkline: CommandLine, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "zarr.json").write_text("precious")
+    for name in ("average.zarr", "average.csv", "average.h5", "index.html", "index.html.partial"):
+        precious = tmp_path / "precious" / ("zarr.json" if name != "average.zarr" else "")
+        (project.parent / "report" / name).unlink(missing_ok=True)
+        (project.parent / "report" / name).symlink_to(precious)
+    kinds = [option for kind in ("zarr", "csv", "hdf5") for option in ("--to", kind)]
+    for _ in range(2):
+        assert quarkline("export", project, "--result", "average", *kinds).code == 0
+        assert quarkline("report", project).code == 0
+    assert [path.name for path in project.parent.joinpath("report").iterdir() if path.is_symlink()] == [
+        "index.html.partial"
+    ]
+    assert xarray.open_zarr(project.parent / "report" / "average.zarr", consolidated=False)
+    assert not list(project.parent.joinpath("report").glob(".*"))
+    assert [path.read_text() for path in (tmp_path / "precious").iterdir()] == ["precious"]

@@ -93,7 +93,7 @@ _ADAPTER = TypeAdapter(Campaign)
 
 def place_of(store: Store, name: str) -> Path:
     """Folder of a campaign's own files."""
-    return store.path / ".campaigns" / name
+    return store.inside(".campaigns", name)
 
 
 def read_campaign(place: Path) -> Campaign:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 from pipeline import Store
 from pipeline.declare.duration import duration_text
+from pipeline.store.durable import write_atomically
 from pipeline.store.provenance import code
 from pipeline.worker.certificate import (
     Subject,
@@ -114,7 +113,7 @@ def certify(
     file = _write(certificates_folder(), identity, written)
     if store:
         store.create()
-        _write(store.path / FOLDER, identity, written)
+        _write(store.inside(FOLDER), identity, written)
     return Certification(**{**vars(made), "id": identity, "file": file})
 
 
@@ -176,14 +175,10 @@ def _array_module(backend: str) -> Any:
 def _write(folder: Path, identity: str, content: dict[str, Any]) -> Path:
     """A certificate in a folder, whole or not at all."""
     path = folder / f"{identity}.json"
-    partial = path.with_suffix(f".{os.getpid()}.partial")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_atomically(path, f"{json.dumps(content, indent=1)}\n")
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise InputError(f"cannot write the certificate {path}: {error.strerror or error}") from error
     return path
 

@@ -33,7 +33,7 @@ def keep(forecast: Forecast, store: Store) -> None:
         for node in forecast.nodes
     }
     content = {"format": FORMAT, "time": datetime.now(UTC).isoformat(), "nodes": nodes}
-    folder = store.path / ".forecasts"
+    folder = store.inside(".forecasts")
     with store.writing("a forecast"):
         folder.mkdir(exist_ok=True)
         write_atomically(folder / f"{forecast.workflow}.json", json.dumps(content))

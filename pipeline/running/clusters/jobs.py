@@ -68,7 +68,8 @@ class JobList:
 
 def job_lists(store: Store) -> list[JobList]:
     """All runs of a store with jobs that they have not ended themselves, oldest first."""
-    return [JobList(path.parent) for path in sorted((store.path / ".runs").glob("*/jobs"))]
+    lists = sorted(store.inside(".runs").glob("*/jobs"))
+    return [JobList(path.parent) for path in lists if not path.parent.is_symlink()]
 
 
 def cancel_left_jobs(store: Store, at_work: Set[str] = frozenset()) -> Iterator[str]:

@@ -8,7 +8,6 @@ milliseconds. A processor is not: the buffers would be counted as memory of the 
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 
+from stages.atomic import replacing
 from stages.user_cache import cache_folder
 
 BYTES = 1 << 28
@@ -36,11 +36,10 @@ def keep_copy_bandwidth(backend: str, gigabytes: float) -> None:
     entry = {"threads": threads, "gigabytes": gigabytes}
     known = {**_known(), f"{backend}: {name}": entry}
     file = copy_file()
-    partial = file.with_suffix(f".{os.getpid()}.partial")
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-        partial.replace(file)
+        with replacing(file) as written:
+            written.write(f"{json.dumps(known, indent=1)}\n".encode())
     copy_bandwidth.cache_clear()
 
 

@@ -13,6 +13,7 @@ from typing import BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.atomic import replacing
 from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.threads import in_threads
@@ -37,6 +38,20 @@ def fault(path: Path, what: str, remedy: str) -> InputError:
     """
     literal = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in what)
     return InputError(f"{path}: {literal}; {remedy}")
+
+
+@contextmanager
+def created(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that becomes `path` once it is on disk; removed if the body raises.
+
+    Raises InputError where the file cannot be written: no such folder, no permission, disk full.
+    """
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        remedy = "check its folder, the permissions and the space on the disk"
+        raise fault(path, f"cannot be written ({error.strerror})", remedy) from error
 
 
 def warn(path: Path, notes: Iterable[str]) -> None:

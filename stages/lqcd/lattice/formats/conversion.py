@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError
 from stages.lqcd.lattice.formats import GaugeField, read_gauge
-from stages.lqcd.lattice.formats.atomic import replacing
-from stages.lqcd.lattice.formats.binary import fault
+from stages.lqcd.lattice.formats.binary import created, fault
 from stages.lqcd.lattice.formats.gauge_file import links_to_write
 from stages.lqcd.lattice.formats.ildg import encode_ildg
 from stages.lqcd.lattice.formats.milc import encode_milc
@@ -60,7 +59,7 @@ def convert_gauge(
     field = read_gauge(source)
     bits = 32 if format == "milc" else BITS[precision] if precision else field.precision
     stored = links_to_write(target, field.links, field.lattice, bits)
-    with replacing(target) as file:
+    with created(target) as file:
         _encode(file, stored, field.lattice, format, target.stem)
         file.flush()
         written = _read_back(Path(file.name), target, stored)

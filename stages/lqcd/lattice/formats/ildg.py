@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.lattice.formats import lime
-from stages.lqcd.lattice.formats.atomic import replacing
-from stages.lqcd.lattice.formats.binary import damaged, fault, lattice_of
+from stages.lqcd.lattice.formats.binary import created, damaged, fault, lattice_of
 from stages.lqcd.lattice.formats.checksum import SCIDAC
 from stages.lqcd.lattice.formats.gauge_file import (
     PLAQUETTE,
@@ -133,7 +132,7 @@ def write_ildg(path: str | Path, links: NDArray, lattice: Lattice, precision: in
     """
     path = Path(path)
     stored = links_to_write(path, links, lattice, precision)
-    with replacing(path) as file:
+    with created(path) as file:
         encode_ildg(file, stored, lattice)
 
 

@@ -16,8 +16,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.formats.atomic import replacing
-from stages.lqcd.lattice.formats.binary import damaged, expect_bytes, fault, lattice_of, opened
+from stages.lqcd.lattice.formats.binary import created, damaged, expect_bytes, fault, lattice_of, opened
 from stages.lqcd.lattice.formats.checksum import MILC
 from stages.lqcd.lattice.formats.gauge_file import (
     Check,
@@ -85,7 +84,7 @@ def write_milc(path: str | Path, links: NDArray, lattice: Lattice) -> None:
     """
     path = Path(path)
     stored = links_to_write(path, links, lattice, 32)
-    with replacing(path) as file:
+    with created(path) as file:
         encode_milc(file, stored, lattice)
 
 

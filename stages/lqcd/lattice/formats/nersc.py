@@ -17,8 +17,15 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.formats.atomic import replacing
-from stages.lqcd.lattice.formats.binary import WHOLE_NUMBER, damaged, expect_bytes, fault, lattice_of, opened
+from stages.lqcd.lattice.formats.binary import (
+    WHOLE_NUMBER,
+    created,
+    damaged,
+    expect_bytes,
+    fault,
+    lattice_of,
+    opened,
+)
 from stages.lqcd.lattice.formats.checksum import NERSC
 from stages.lqcd.lattice.formats.gauge_file import (
     LINK_TRACE,
@@ -136,7 +143,7 @@ def write_nersc(path: str | Path, links: NDArray, lattice: Lattice, precision: i
         raise fault(path, f"cannot be written with {rows} rows per link", "give 2 or 3")
     if rows == 2 and not np.allclose(_third_row(links), links[..., 2, :], rtol=0, atol=THIRD_ROW_TOLERANCE):
         raise fault(path, "links that are not in SU(3) cannot be written with two rows", "write all three")
-    with replacing(path) as file:
+    with created(path) as file:
         encode_nersc(file, stored, lattice, path.stem, rows)
 
 

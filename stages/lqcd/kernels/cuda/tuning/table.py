@@ -9,15 +9,14 @@ from __future__ import annotations
 import fcntl
 import json
 import math
-import os
 import re
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stages.atomic import replacing
 from stages.errors import InputError
 from stages.user_cache import CACHE_VARIABLE, cache_folder
 
@@ -88,7 +87,6 @@ def merge_into_table(path: Path, device: DeviceKind, new: Mapping[str, Entry]) -
 
     Raises InputError if the file cannot be written.
     """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.with_suffix(".lock").open("a") as lock:
@@ -96,11 +94,9 @@ def merge_into_table(path: Path, device: DeviceKind, new: Mapping[str, Entry]) -
             table = read_table(path)
             for key, entry in new.items():
                 table[key] = max(table.get(key, entry), entry, key=lambda one: one.measured)
-            partial.write_text(_text(device, table), encoding="utf-8")
-            partial.replace(path)
+            with replacing(path) as file:
+                file.write(_text(device, table).encode())
     except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
         raise InputError(
             f"the table of kernel choices {path} cannot be written ({error.strerror or error}): "
             f"make room or set {CACHE_VARIABLE} to a folder that can be written"
