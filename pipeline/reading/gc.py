@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from dask.utils import format_bytes
 
 from pipeline.declare.text import counted
-from pipeline.planning.manifest import Manifest, manifests
+from pipeline.planning.history import forget, past_plans
+from pipeline.planning.manifest import PART
 from pipeline.planning.plan import plan
 from pipeline.planning.workflow import Workflow
 from pipeline.running.event_log import drop_old_runs
@@ -34,6 +36,8 @@ class Garbage:
     checkpoints: int = 0
     others: tuple[str, ...] = ()
     """Workflows that were run into the store, are not among those given, and lose chunks."""
+    losses: dict[str, int] = field(default_factory=dict)
+    """Chunks and checkpoints that each past plan loses, by its file and day."""
     foreign: tuple[str, ...] = ()
     """Files and folders in the store that are none of its own: they are left alone."""
 
@@ -47,15 +51,22 @@ class Garbage:
         lines = [f"{text} {verb}, {self.kept} kept"]
         if self.others:
             lines.append(f"some of them belong to {', '.join(self.others)}, not given here")
+        lines += [f"of {plan}: {number}" for plan, number in self.losses.items()]
         if self.foreign:
             lines.append(f"left alone, not of this store: {', '.join(self.foreign)}")
         return "\n".join(lines)
 
 
 def collect_garbage(
-    store: Store | str | os.PathLike[str], workflows: Iterable[Workflow], *, dry_run: bool = False
+    store: Store | str | os.PathLike[str],
+    workflows: Iterable[Workflow],
+    *,
+    dry_run: bool = False,
+    agree: Callable[[Garbage], None] = lambda garbage: None,
 ) -> Garbage:
     """Remove the chunks that none of the workflows reaches, on any backend, and what interrupted runs left.
+
+    agree: called with what is to be removed, if any chunk or checkpoint is; nothing is removed if it raises.
 
     Raises:
         InputError: no workflow is given, there is no store, or a run is driving it.
@@ -75,11 +86,20 @@ def collect_garbage(
         dropped = sorted(present - reached)
         states = [f for f in checkpoints(store.checkpoints) if (f.parent.name, f.name) not in reached]
         nbytes = sum(map(nbytes_of, [*states, *(store.location(*chunk) for chunk in dropped)]))
-        lost = {key for _, key in dropped}
-        given = {workflow.name for workflow in reaching}
-        others = [m.workflow for m in manifests(store) if m.workflow not in given and _loses(m, lost)]
-        foreign = tuple(str(path.relative_to(store.path)) for path in store.foreign())
+        losses, others = _losses(store, [*(key for _, key in dropped), *(folder.name for folder in states)])
+        garbage = Garbage(
+            chunks=tuple(dropped),
+            kept=len(present) - len(dropped),
+            nbytes=nbytes,
+            removed=False,
+            checkpoints=len(states),
+            others=tuple(sorted(others - {workflow.name for workflow in reaching})),
+            losses=losses,
+            foreign=tuple(str(path.relative_to(store.path)) for path in store.foreign()),
+        )
         if not dry_run:
+            if dropped or states:
+                agree(garbage)
             store.sweep()
             sweep_arrivals(store)
             drop_old_runs(store)
@@ -87,10 +107,20 @@ def collect_garbage(
                 store.remove(stage, key)
             for folder in states:
                 remove_checkpoint(folder)
-    return Garbage(
-        tuple(dropped), len(present) - len(dropped), nbytes, not dry_run, len(states), tuple(others), foreign
-    )
+            forget(store)
+    return replace(garbage, removed=not dry_run)
 
 
-def _loses(manifest: Manifest, lost: set[str]) -> bool:
-    return any(key in lost for node in manifest.nodes.values() for key in node.chunks.in_order())
+def _losses(store: Store, lost: Sequence[str]) -> tuple[dict[str, int], set[str]]:
+    """Number of lost keys by the past plan that wanted them, and the names of these workflows."""
+    losses = Counter[str]()
+    others, unknown = set[str](), set(lost)
+    for past in past_plans(store):
+        wanted = {key for key in lost if past.wants(key)}
+        if wanted:
+            losses[str(past)] += len(wanted)
+            others.add(past.workflow.removesuffix(PART))
+            unknown -= wanted
+    if unknown:
+        losses["runs that this store has no record of"] = len(unknown)
+    return dict(losses), others

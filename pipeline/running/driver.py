@@ -15,7 +15,7 @@ from distributed import Client
 from distributed.system import MEMORY_LIMIT
 
 from pipeline.declare.collection import without_collection
-from pipeline.planning.manifest import write_manifest
+from pipeline.planning.history import keep_plan
 from pipeline.planning.plan import Plan
 from pipeline.running.chunk_states import ChunkStates
 from pipeline.running.clusters import Cluster, Demand, StartInterruptedError
@@ -141,7 +141,7 @@ def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outco
         sharing = Sharing(claims, Homes(plan), share.waits) if claims and share else None
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
-        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
+        keep_plan(store, plan)
         with signals_to(run.stop):
             outcome = _drive(run, log, sharing)
         _sweep(store, name, claims)
@@ -176,7 +176,7 @@ def _sweep(store: Store, run: str, claims: Claims | None) -> None:
 def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
     """A plan without anything to do may still give new names to chunks that exist."""
     with driver_lock(store, name, job_has_ended):
-        write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
+        keep_plan(store, plan)
 
 
 def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
@@ -187,7 +187,7 @@ def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
     _note_start(run, log)
     states, failures = dict[str, ChunkState](), list[Failure]()
     quarantine = Quarantine(plan, run.store, log, run.stop)
-    jobs = JobList(run.store.path / ".runs" / run.name)
+    jobs = JobList(run.store.inside(".runs", run.name))
     demand = Demand(widest_level(tasks), plan.memory, run.stop.check, jobs)
     with suppress(StartInterruptedError), run.cluster.open(demand) as client:
         workforce = Workforce(client, log, run.stop, run.limits, queued=run.cluster.queued)

@@ -6,12 +6,12 @@ Checkpoints, lists of jobs, budgets and locks belong to the campaign where they 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from hashlib import sha256
 
 from pipeline.declare.text import counted
+from pipeline.planning.history import bring_past_plans
 from pipeline.planning.manifest import PART, Manifest
 from pipeline.planning.union import united
 from pipeline.running.event_log import LOG, TALLY, runs
@@ -20,6 +20,7 @@ from pipeline.store.errors import StoreError
 from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent
 from pipeline.store.lock import current_driver, driver_lock
 from pipeline.store.store import Store
+from stages.atomic import replacing
 from stages.errors import InputError
 
 
@@ -32,6 +33,7 @@ def bring_belongings(source: Store, target: Store, origin: str | None = None) ->
     with target.writing("plans and histories of another store"):
         notes = _bring_plans_between_runs(source, target)
         _bring_parameter_files(source, target)
+        bring_past_plans(source, target)
         histories = sum(_bring_run(source, target, run) for run in runs(source))
         entries = _bring_ledger(source, target, origin)
     if histories:
@@ -87,16 +89,14 @@ def _bring_parameter_files(source: Store, target: Store) -> None:
 
 def _bring_run(source: Store, target: Store, run: str) -> bool:
     """Bring the log of a run, or more of it than there was before; never a list of jobs."""
-    theirs, ours = (store.path / ".runs" / run for store in (source, target))
+    theirs, ours = (store.inside(".runs", run) for store in (source, target))
     if (ours / LOG).exists() and (ours / LOG).stat().st_size >= (theirs / LOG).stat().st_size:
         return False
     ours.mkdir(exist_ok=True)
     for name in (LOG, TALLY):
         if (theirs / name).exists():
-            draft = ours / f".{name}.incoming"
-            shutil.copyfile(theirs / name, draft)
-            flush(draft)
-            os.replace(draft, ours / name)
+            with (theirs / name).open("rb") as log, replacing(ours / name) as copy:
+                shutil.copyfileobj(log, copy)
     flush(ours)
     return True
 

@@ -10,7 +10,7 @@ import numpy as np
 import toy_stages as toys
 
 from pipeline import Place, Store, Workflow, plan
-from pipeline.planning.manifest import write_manifest
+from pipeline.planning.history import keep_plan
 from pipeline.planning.workflow import Source
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
@@ -64,7 +64,7 @@ def filled(
         }
         pieces = {name: {dims[name][0]: 2} for name in arrays} if stage == large else None
         store.commit(stage, chunk.key, arrays, dims, record, pieces)
-    write_manifest(store, "demo", "cpu", planned.everything, planned.about, planned.source)
+    keep_plan(store, planned)
     with EventLog(store, run) as log:
         log.note(EventKind.RUN_STARTED, run=run, workflow="demo", missing={"field": 1}, seconds={})
         log.note(EventKind.RUN_ENDED, status=0, seconds=9.0, stopped="", states={})

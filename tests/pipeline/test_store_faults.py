@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,14 @@ import pytest
 import toy_stages as toys
 
 from pipeline import InputError, Outcome, Place, Store, Workflow, collect_garbage, plan, verify
+from pipeline.planning.history import keep_plan, past_plans
+from pipeline.planning.workflow import Source
+from pipeline.reading.gc import Garbage
 from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
 from pipeline.store import group, lease
 from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
 from pipeline.store.lock import current_driver, driver_lock
+from pipeline.transfer.receive import Terms, receive
 
 KEYS = ("3c" * 32, "b7" * 32)
 SMALL = {"current": np.arange(48.0).reshape(2, 3, 8) * (1 - 3j), "total": np.arange(2)}
@@ -189,6 +194,85 @@ def test_garbage_leaves_what_is_not_the_stores_and_names_whose_chunks_go(
     assert all(path.read_text() == "precious" for path in mine)
     assert "belong to two" in str(found) and "left alone, not of this store" in str(found)
     assert not plan(fields("one", "ab"), store).missing
+
+
+def chains() -> Workflow:
+    """Chains that are other ones on a GPU, with what is measured on them."""
+    w = Workflow("chains")
+    chain = w.add(toys.chain, place=Place(over={"config": ["a", "b"]}))
+    w.add(toys.loops, chain, place=Place(over={"noise": range(2)}), mass=0.5)
+    return w
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_garbage_is_not_what_another_backend_made(store: Store, backend: str) -> None:
+    """Nobody need say again where a chain was made; there is no GPU where it is collected."""
+    store.create()
+    planned = plan(chains(), store, backend=backend)
+    for chunk in planned.missing:
+        store.commit(chunk.node.stage.name, chunk.key, SMALL, DIMS, {**RECORD, "coordinates": {}})
+    keep_plan(store, planned)
+    assert not plan(chains(), store, backend=backend).missing
+    found = collect_garbage(store, [chains()])
+    assert (len(found.chunks), found.kept, found.losses) == (0, len(planned.missing), {})
+    assert not plan(chains(), store, backend=backend).missing
+
+
+def test_garbage_has_the_names_of_all_that_was_run(
+    compute: Callable[[Workflow], Outcome], store: Store
+) -> None:
+    """Every text of every file, rounds of one text together; those that lose nothing are not named."""
+
+    def workflow(name: str, path: str, text: str, configs: str) -> Workflow:
+        w = fields(name, configs)
+        w.source = Source(text, f"/there/{path}", "/there")
+        return w
+
+    runs_of = (
+        ("one", "a.yaml", "1", "ab"),
+        ("one", "a.yaml", "2", "cd"),
+        ("one", "b.yaml", "1", "de"),
+        ("one", "b.yaml", "1", "f"),
+        ("two", "b.yaml", "3", "a"),
+        ("one.partial", "c.yaml", "4", "g"),
+    )
+    for run in runs_of:
+        compute(workflow(*run))
+    found = collect_garbage(store, [workflow("one", "a.yaml", "2", "acd")], dry_run=True)
+    assert [past.day for past in past_plans(store)] == 5 * [date.today().isoformat()]
+    losses = {Path(label.split()[0]).name: number for label, number in found.losses.items()}
+    assert losses == {"a.yaml": 1, "b.yaml": 2, "c.yaml": 1} and len(found.chunks) == 4
+    assert found.others == ()
+    asked: list[Garbage] = []
+
+    def refuse(garbage: Garbage) -> None:
+        asked.append(garbage)
+        raise InputError("no")
+
+    with pytest.raises(InputError, match="no"):
+        collect_garbage(store, [fields("three", "acd")], agree=refuse)
+    assert asked[0].others == ("one",) and len(store.keys("field")) == 7
+    collect_garbage(store, [fields("three", "acd")])
+    assert {Path(past.path).name for past in past_plans(store)} == {"a.yaml", "b.yaml"}
+    assert not collect_garbage(store, [fields("three", "acd")], agree=refuse).chunks
+
+
+def test_garbage_of_stores_of_earlier_versions_is_asked_for(
+    compute: Callable[[Workflow], Outcome], store: Store, tmp_path: Path
+) -> None:
+    """They kept the last plan of a name only; merging brings what others remember."""
+    compute(fields("one", "ab"))
+    compute(fields("one", "c"))
+    receive([store], Store(tmp_path / "merged"), Terms())
+    for path in (store.path / ".workflows").glob(".*.json"):
+        path.unlink()
+    found = collect_garbage(store, [fields("two", "d")], dry_run=True)
+    assert found.losses == {
+        "one as run on an unknown day": 1,
+        "runs that this store has no record of": 2,
+    }
+    found = collect_garbage(tmp_path / "merged", [fields("two", "d")], dry_run=True)
+    assert found.losses == {f"one as run on {date.today()}": 3} and found.others == ("one",)
 
 
 def test_old_logs_of_runs_are_dropped(store: Store) -> None:

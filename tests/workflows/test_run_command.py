@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from datetime import date
 from pathlib import Path
 
 import h5py
@@ -180,13 +182,40 @@ def test_status_counts_chunks(quarkline: CommandLine, project: Path) -> None:
     assert found["last_run"]["counts"]["done"] == 19 and found["driver"] is None
 
 
-def test_garbage_is_what_the_file_no_longer_reaches(quarkline: CommandLine, project: Path) -> None:
+def test_garbage_is_what_the_file_no_longer_reaches(
+    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
     edit(project, ("strange: 0.3", "strange: 0.4"))
     dropped = 4 + 2 + 2 + 1
     assert f"{dropped} chunks" in quarkline("gc", project, "--dry-run").out
     answer = quarkline("gc", project)
+    assert answer.code == 1 and f"g2.yaml as run on {date.today()}: {dropped}" in answer.out
+    assert len(chunk_times(project.parent)) == 19
+    answer = quarkline("gc", project, "--yes")
     assert answer.code == 0 and f"{dropped} chunks" in answer.out and "removed, 10 kept" in answer.out
     assert len(chunk_times(project.parent)) == 10
+
+
+def test_garbage_of_another_file_of_the_same_workflow_is_asked_for(
+    quarkline: CommandLine, project: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = project.with_name("g2b.yaml")
+    other.write_text(project.read_text())
+    edit(other, ("seed: 55", "seed: 99"), ("report: report", "report: other"))
+    assert quarkline("run", other, "--cluster", cluster).code == 0
+    before = chunk_times(project.parent)
+    lost = len(before) - 19
+    answer = quarkline("gc", project, "--dry-run")
+    assert answer.code == 0 and f"g2b.yaml as run on {date.today()}: {lost}" in answer.out
+    content = json.loads(quarkline("gc", project, "--json").out)
+    assert f"g2b.yaml as run on {date.today()} would be dropped" in content["error"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert quarkline("gc", project).code == 1 and chunk_times(project.parent) == before
+    assert "no chunk removed" in quarkline("gc", project, other).out
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    answer = quarkline("gc", project)
+    assert answer.code == 0 and len(chunk_times(project.parent)) == 19, answer
 
 
 def test_export_holds_what_the_store_holds(quarkline: CommandLine, project: Path) -> None:

@@ -16,19 +16,18 @@ def gc(
     ],
     store: StoreOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before chunks of other workflows are dropped.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before chunks are dropped.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Remove from a store what none of these workflow files, as they are now, would use.
 
-    Give every workflow that shares the store: results of one that is left out are dropped, after a question.
+    Give every file that shares the store. Before chunks are dropped, a question names the files that were run
+    for them, earlier versions of these among them, and how many each loses.
 
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
     from pipeline import InputError, Store, collect_garbage
-    from pipeline.reading.gc import BACKENDS
+    from pipeline.reading.gc import BACKENDS, Garbage
     from workflows.catalogue import load_project
     from workflows.rounds import visited
 
@@ -43,17 +42,19 @@ def gc(
         for backend in BACKENDS
         for each in visited(project, results, backend)
     ]
-    if not dry_run and not yes:
-        found = collect_garbage(results, reached, dry_run=True)
-        if found.others and json:
+
+    def ask(garbage: Garbage) -> None:
+        if json:
+            names = ", ".join(garbage.others or garbage.losses)
             raise InputError(
-                f"{results.path}: chunks of {', '.join(found.others)} would be dropped, which are not given: "
-                "give their files, too, or --yes; --dry-run shows what would go"
+                f"{results.path}: chunks of {names} would be dropped: give all files that are to be kept, "
+                "or --yes; --dry-run shows what would go"
             )
-        if found.others:
-            say(str(found))
-            typer.confirm("remove them?", abort=True)
-    garbage = collect_garbage(results, reached, dry_run=dry_run)
+        say(str(garbage))
+        typer.confirm("remove them?", abort=True)
+
+    agree = {} if yes else {"agree": ask}
+    garbage = collect_garbage(results, reached, dry_run=dry_run, **agree)
     if json:
         from workflows.outputs.files import GcOutput
 

@@ -102,5 +102,7 @@ class GcOutput(Output):
     checkpoints: int
     others: list[str]
     """Workflows that were run into the store, were not given, and lose chunks."""
+    losses: dict[str, int]
+    """Chunks and checkpoints that each past plan loses, by its file and day."""
     foreign: list[str]
     """Files in the store that are none of its own; they are left alone."""

@@ -1,0 +1,115 @@
+"""All plans that a store has run, `<store>/.workflows/.<workflow>-<digest>.json`: whose chunks are whose.
+
+One file for each text of each parameter file; later plans of the same text (rounds of a target, another
+backend, more of an input) add their keys. Nothing is decided by it but what `quarkline gc` asks about.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from hashlib import sha256
+from pathlib import Path
+
+from pipeline.planning.manifest import manifests, write_manifest
+from pipeline.planning.plan import Plan
+from pipeline.store.durable import write_atomically
+from pipeline.store.store import Store
+
+DIGITS = 16
+"""Of each key: enough to tell chunks of one store apart."""
+
+
+@dataclass(frozen=True)
+class PastPlan:
+    """The chunks that runs of one text of a parameter file wanted, by the first digits of their keys."""
+
+    workflow: str
+    path: str
+    """The parameter file's; '' for a workflow that a script made."""
+    day: str
+    """Date of the last run that added chunks."""
+    keys: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"{self.path or self.workflow} as run on {self.day}"
+
+    def wants(self, key: str) -> bool:
+        """True if a chunk of this key was planned."""
+        return key[:DIGITS] in self.keys
+
+
+def keep_plan(store: Store, plan: Plan) -> None:
+    """Keep a plan that is run: its manifest, which names results, and whose its chunks are.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
+    path, text = (plan.source.path, plan.source.text) if plan.source else ("", "")
+    digest = sha256(f"{path}\0{text}".encode()).hexdigest()[:16]
+    keys = _short(chunk.key for chunk in plan.everything)
+    with store.writing("the plan of its workflow"):
+        _add(
+            store,
+            f".{plan.workflow}-{digest}.json",
+            PastPlan(plan.workflow, path, date.today().isoformat(), keys),
+        )
+
+
+def past_plans(store: Store) -> Iterator[PastPlan]:
+    """All that a store remembers, and the last plan of each workflow, which older versions kept only."""
+    known: set[str] = set()
+    for path in _files(store):
+        if plan := _read(path):
+            known |= plan.keys
+            yield plan
+    for manifest in manifests(store):
+        keys = _short(key for node in manifest.nodes.values() for key in node.chunks.in_order())
+        if not keys <= known:
+            yield PastPlan(manifest.workflow, manifest.source.get("path", ""), "an unknown day", keys - known)
+
+
+def bring_past_plans(source: Store, target: Store) -> None:
+    """Remember what another store remembers, too. Raises OSError."""
+    for path in _files(source):
+        if plan := _read(path):
+            _add(target, path.name, plan)
+
+
+def forget(store: Store) -> None:
+    """Drop the plans of which no chunk is stored any more. Raises OSError."""
+    stored = _short(key for stage in store.stages() for key in store.each_key(stage))
+    for path in _files(store):
+        if (plan := _read(path)) and not plan.keys & stored:
+            path.unlink()
+
+
+def _short(keys: Iterable[str]) -> frozenset[str]:
+    return frozenset(key[:DIGITS] for key in keys)
+
+
+def _files(store: Store) -> list[Path]:
+    return sorted(store.inside(".workflows").glob(".*-*.json"))
+
+
+def _add(store: Store, name: str, plan: PastPlan) -> None:
+    place = store.inside(".workflows", name)
+    before = _read(place)
+    if before and plan.keys <= before.keys:
+        return
+    keys = plan.keys | before.keys if before else plan.keys
+    write_atomically(place, json.dumps({**asdict(plan), "keys": "".join(sorted(keys))}))
+
+
+def _read(path: Path) -> PastPlan | None:
+    """The plan in a file; None where there is none, or it is damaged."""
+    try:
+        content = json.loads(path.read_bytes())
+        joined = content.pop("keys")
+        keys = frozenset(joined[k : k + DIGITS] for k in range(0, len(joined), DIGITS))
+        return PastPlan(**content, keys=keys)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
