@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ class LedgerEvent(StrEnum):
     """job (id), chain, name, after (id of the job that it waits for, or null), nodes, walltime (seconds),
     memory (bytes of a node, or null)."""
     BEGAN = "began"
-    """job, chain, host, nodes, walltime, missing (chunks of the plan that are not committed, or null)."""
+    """job, chain, host, nodes, walltime, missing (chunks of the plan that are not committed; null: nobody can
+    tell), code (digests of its packages, by name), upgrade (what of it the job before did not have)."""
     ENDED = "ended"
     """job, chain, seconds, node_seconds, joules (null: nothing measures it), commits, missing, reason."""
     BUDGET = "budget"
@@ -117,6 +118,10 @@ class Job:
     joules: float | None = None
     commits: int | None = None
     reason: str | None = None
+    code: Mapping[str, str] = field(default_factory=dict)
+    """Digests of its packages, by name."""
+    upgrade: str = ""
+    """Packages of other code than the last job's before it, with both digests."""
 
     @property
     def state(self) -> str:
@@ -140,7 +145,7 @@ class Job:
 
 _NUMBERS = ("nodes", "walltime", "memory", "missing", "seconds", "node_seconds", "joules", "commits")
 _OF_JOBS = (LedgerEvent.SUBMITTED, LedgerEvent.BEGAN, LedgerEvent.ENDED)
-_TEXTS = ("chain", "after", "reason")
+_TEXTS = ("chain", "after", "reason", "upgrade")
 
 
 def jobs_of(entries: Iterable[Mapping[str, Any]], campaign: str | None = None) -> list[Job]:
@@ -182,7 +187,9 @@ def _with_facts(job: Job, entry: Mapping[str, Any]) -> Job:
     if entry["event"] == LedgerEvent.ENDED:
         numbers["left"] = numbers.pop("missing")
     texts = {name: entry[name] for name in _TEXTS if isinstance(entry.get(name), (int, str))}
-    return replace(job, **{name: value for name, value in numbers.items() if value is not None}, **texts)
+    code = {"code": entry["code"]} if isinstance(entry.get("code"), dict) else {}
+    known = {name: value for name, value in numbers.items() if value is not None}
+    return replace(job, **known, **texts, **code)
 
 
 def _submission(job: Job) -> Job:

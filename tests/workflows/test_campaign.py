@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +16,8 @@ import dask
 import pytest
 from typer.testing import CliRunner
 
-from pipeline import Store
+from pipeline import Store, plan
+from pipeline.planning.manifest import write_manifest
 from pipeline.reading.handover import handover
 from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
 from pipeline.running.clusters.site import Site
@@ -27,10 +31,11 @@ from workflows.campaign import definition, job, successor
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Budget, Campaign, campaigns, read_campaign
 from workflows.campaign.growth import as_submitted, grown
-from workflows.campaign.queue import begin, refuse_second, stop_all
+from workflows.campaign.queue import begin, campaign_lines, refuse_second, stop_all
 from workflows.campaign.script import script
 from workflows.campaign.successor import Successor
 from workflows.campaign.work import work_of
+from workflows.catalogue import load_project
 from workflows.command import app
 
 HOUR = 3600.0
@@ -350,6 +355,147 @@ def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
     (submitted,) = campaigns(Store(tmp_path / "g2-store"))
     assert work_of(submitted).carry_out(60.0) == (0, "all done")
     assert [compute.check for compute in rounds] == [share]
+
+
+def test_what_a_job_knows_of_its_code_and_status_of_its_campaign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paper: Paper
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
+    site = ("--cluster", "slurm", "--set", "cluster.walltime=01:00:00", "--node-hours", "2")
+    assert runner.invoke(app, ["submit", "g2_disconnected.yaml", *site]).exit_code == 0
+    store = Store(tmp_path / "g2-store")
+    (submitted,) = campaigns(store)
+    project = load_project(submitted.workflow)
+    planned = plan(project.workflow, store)
+    write_manifest(store, planned.workflow, planned.backend, planned.everything, planned.about)
+    work = work_of(submitted)
+    assert (work.missing, work.versions, work.fault) == (len(planned.missing), "", "")
+    assert set(work.code) == {"pipeline", "stages"}
+    file = store.path / ".workflows" / f"{planned.workflow}.json"
+    content = json.loads(file.read_text())
+    content["nodes"]["loops_light"]["version"] = "0"
+    file.write_text(json.dumps(content))
+    assert re.fullmatch(r"current_loops 0 -> \d+", work_of(submitted).versions)
+    paper.jobs["1"] = State.ENDED
+    said = runner.invoke(app, ["status", "g2-store"]).output
+    assert f"campaign {submitted.name}, 0.00 of 2.00 node-hours: job 1 ended before it began to work" in said
+    document = json.loads(runner.invoke(app, ["status", "g2-store", "--json"]).output)
+    assert document["campaigns"][0] in said
+
+
+def lines(campaign: Campaign, *complete: str) -> str:
+    return "\n".join(campaign_lines(Store(campaign.store), complete))
+
+
+def submitted(campaign: Campaign) -> Campaign:
+    made = replace(campaign, name="quarkline-loops-1a2b3c")
+    begin(made)
+    return made
+
+
+def test_status_names_a_campaign_that_died_at_its_start(campaign: Campaign, paper: Paper) -> None:
+    assert not lines(campaign)
+    campaign = submitted(campaign)
+    assert lines(campaign) == "campaign quarkline-loops-1a2b3c, 0.00 of 10.00 node-hours: job 1 waits"
+    paper.jobs["1"] = State.ENDED
+    said = lines(campaign)
+    assert "job 1 ended before it began to work: it was cancelled, or died at its start" in said
+    assert f"no job of it is left: `quarkline submit {campaign.workflow}` goes on" in said
+    plan = campaign.store / ".workflows" / "loops.json"
+    plan.touch()
+    os.utime(plan, (1.0, 1.0))
+    assert lines(campaign, "loops") == said  # a plan from before it was submitted says nothing of it
+    plan.touch()
+    assert lines(campaign, "loops").endswith("node-hours: complete")
+
+
+def test_status_names_a_spent_budget_a_killed_chain_and_jobs_that_wait(
+    campaign: Campaign, paper: Paper
+) -> None:
+    campaign = submitted(campaign)
+    began(campaign, "1")
+    campaign.note_submitted(campaign.system.submit(campaign.place / "first.sh", "1"), 0, "1")
+    assert "job 1 at work; job 2 waits" in lines(campaign)
+    paper.jobs |= dict.fromkeys(("1", "2"), State.ENDED)
+    assert "job 2 after 1 ended before it began to work: it was cancelled" in lines(campaign)
+    began(campaign, "2")
+    assert "job 2 was killed: cancelled" in lines(campaign)
+    ended(campaign, "2", 3, 10 * HOUR)
+    assert "10.00 of 10.00 node-hours: complete" in lines(campaign)
+    Ledger(Store(campaign.store)).add(
+        LedgerEvent.ENDED, campaign=campaign.name, job="2", missing=4, reason="why"
+    )
+    assert "job 2 ended (why), and none follows it" in lines(campaign)
+    paper.jobs["1"] = State.UNKNOWN
+    assert "job 1 at work or gone: slurm does not answer here" in lines(campaign)
+    paper.jobs["1"] = State.ENDED
+    facts = {"campaign": campaign.name, "chain": 0}
+    Ledger(Store(campaign.store)).add(
+        LedgerEvent.STOPPED, **facts, reason="the budget is spent: 0 s are left"
+    )
+    assert "chain 0 ended: the budget is spent: 0 s are left; no job of it is left" in lines(campaign)
+    (campaign.place / "campaign.json").write_text("{")
+    assert "is damaged, or of another version" in lines(campaign)
+
+
+def run_job(campaign: Campaign, number: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("SLURM_JOB_ID", number)
+    return job.main(campaign.place, 0)
+
+
+def test_jobs_that_die_at_their_start_end_a_chain_with_a_word(
+    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a package that cannot be imported and by a file that is gone; each is followed by one more."""
+    campaign = submitted(campaign)
+
+    def broken(path: Path) -> None:
+        raise ModuleNotFoundError("No module named 'polyakov'")
+
+    monkeypatch.setattr("workflows.campaign.work.load_project", broken)
+    assert run_job(campaign, "1", monkeypatch) == 2
+    assert paper.after == {"1": None, "2": "1"} and "Traceback" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr(definition, "batch_system", lambda kind: paper)
+    monkeypatch.setattr("pipeline.running.clusters.site.batch_system", lambda kind: paper)
+    assert run_job(campaign, "2", monkeypatch) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert run_job(campaign, "3", monkeypatch) == 0
+    said = lines(campaign)
+    assert "2 jobs in a row brought nothing (1: ModuleNotFoundError: No module named 'polyakov'; 2: " in said
+    assert "w.yaml" in said and paper.after["3"] == "2" and "4" not in paper.jobs
+
+
+def test_a_job_after_an_upgrade_goes_on_if_stage_versions_agree(
+    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = submitted(campaign)
+
+    class Done(job.Work):
+        def carry_out(self, seconds: float) -> tuple[int, str]:
+            return 3, "stopped by the time limit"
+
+    def work(code: str, versions: str = "") -> None:
+        found = Done(campaign, None, 7, {"pipeline": "p", "stages": code}, versions)
+        monkeypatch.setattr(job, "work_of", lambda campaign: found)
+
+    work("a4a71c16")
+    assert run_job(campaign, "1", monkeypatch) == 3
+    work("a4a71c16", "loops 1 -> 2")  # what the store has is of an older version than this whole campaign
+    assert run_job(campaign, "2", monkeypatch) == 3 and "other code" not in lines(campaign)
+    Ledger(Store(campaign.store)).add(LedgerEvent.ENDED, campaign=campaign.name, job="2", commits=1)
+    work("449a2b0b")
+    assert run_job(campaign, "3", monkeypatch) == 3
+    said = "job 3 went on with other code than the jobs before it (stages a4a71c16 there, 449a2b0b here)"
+    assert f"{said}, by the same versions of all stages" in lines(campaign)
+    entries = [each for each in Ledger(Store(campaign.store)).entries() if each["event"] == "began"]
+    assert [bool(each["upgrade"]) for each in entries] == [False, False, True]
+    Ledger(Store(campaign.store)).add(LedgerEvent.ENDED, campaign=campaign.name, job="3", commits=1)
+    work("0ld", "loops 1 -> 2")
+    assert run_job(campaign, "4", monkeypatch) == 0
+    assert "other versions than the jobs before it (loops 1 -> 2): submit again" in lines(campaign)
 
 
 @pytest.mark.parametrize(

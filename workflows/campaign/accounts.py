@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.declare.duration import duration_text
+from pipeline.store.driver import other_code
 from pipeline.store.ledger import ORIGIN, Job, LedgerEvent, jobs_of
 from workflows.campaign.definition import Budget
 
@@ -88,11 +89,17 @@ class Accounts:
             left.append((budget.joules - joules) / (power * nodes * chains))
         return min(left)
 
-    def objection(self, job: str, chain: int, missing: int, left: float) -> str:
+    def upgrade(self, code: Mapping[str, str]) -> str:
+        """Packages of other code than the last job's, with both digests; '' if there are none."""
+        before = [job.code for job in self.jobs if job.code]
+        return other_code(before[-1], code) if before else ""
+
+    def objection(self, job: str, chain: int, missing: int | None, left: float) -> str:
         """Reason for a job of this chain not to begin; '' if nothing speaks against it.
 
-        missing: chunks now. left: seconds until the budget is spent. One that has more walltime or memory
-        than those that brought nothing gets its trial: what they lacked may have been that.
+        missing: chunks now, None if nobody can tell. left: seconds until the budget is spent. One that has
+        more walltime or memory than those that brought nothing gets its trial: what they lacked may have been
+        that.
         """
         for key in (None, chain):
             if key in self.stopped:

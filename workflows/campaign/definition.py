@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,6 +90,11 @@ class Campaign:
 
 
 _ADAPTER = TypeAdapter(Campaign)
+
+
+def label_of(workflow: str) -> str:
+    """Beginning of the names of a workflow's campaigns, up to the last hyphen."""
+    return f"quarkline-{re.sub(r'[^A-Za-z0-9_-]+', '-', workflow)}"
 
 
 def place_of(store: Store, name: str) -> Path:

@@ -24,7 +24,7 @@ from workflows.campaign.definition import Campaign, read_campaign
 from workflows.campaign.growth import as_submitted, grown
 from workflows.campaign.script import BEGAN
 from workflows.campaign.successor import Successor
-from workflows.campaign.work import Work, work_of
+from workflows.campaign.work import MISTAKE, Work, fault_text, work_of
 
 CLOSING = 0.05
 """Share of a walltime that is kept for its end."""
@@ -44,7 +44,11 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
     work = work_of(campaign)
     accounts = Accounts.of(ledger.entries(), campaign.name)
     left = accounts.seconds_left(campaign.budget, campaign.nodes, campaign.chains, now(), campaign.walltime)
-    if why := accounts.objection(job, chain, work.missing, left):
+    upgrade = accounts.upgrade(work.code)
+    why = accounts.objection(job, chain, work.missing, left)
+    if not why and upgrade and work.versions:
+        why = f"its stages have other versions than the jobs before it ({work.versions}): submit again"
+    if why:
         return _stop(ledger, campaign, chain, why)
     identity = {"campaign": campaign.name, "job": job or str(os.getpid()), "chain": chain}
     ledger.add(
@@ -54,8 +58,13 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
         nodes=campaign.nodes,
         walltime=campaign.walltime,
         missing=work.missing,
+        code=work.code,
+        upgrade=upgrade,
     )
-    print(f"job {job} of campaign {campaign.name}, chain {chain}: {counted(work.missing, 'chunk')} missing")
+    missing = work.fault if work.missing is None else f"{counted(work.missing, 'chunk')} missing"
+    print(f"job {job} of campaign {campaign.name}, chain {chain}: {missing}")
+    if upgrade:
+        print(f"its code is not that of the jobs before it ({upgrade}), with the same versions of all stages")
     end = began + min(float(campaign.walltime), left)
     with Successor(campaign, ledger, chain, job, accounts) as successor:
         code, reason = _carried_out(work, end - now() - _closing(campaign.walltime))
@@ -86,9 +95,9 @@ def _closing(walltime: float) -> float:
 def _carried_out(work: Work, seconds: float) -> tuple[int, str]:
     try:
         return work.carry_out(max(1.0, seconds))
-    except InputError as error:
+    except Exception as error:  # its successor is to know that it failed, by whatever
         print(literal_lines(f"error: {error}"), file=sys.stderr)
-        return 2, str(error)
+        return MISTAKE, fault_text(error)
 
 
 def _stop(ledger: Ledger, campaign: Campaign, chain: int, why: str) -> int:

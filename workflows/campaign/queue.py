@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection, Iterator
+
 from pipeline.running.clusters.batch import State
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store
 from stages.errors import InputError
 from workflows.campaign.accounts import Accounts
-from workflows.campaign.definition import Campaign, campaigns
+from workflows.campaign.definition import FILE, Campaign, campaigns, label_of, place_of, read_campaign
 from workflows.campaign.script import write_script
 from workflows.outputs.campaigns import SubmitOutput
 
@@ -41,6 +44,78 @@ def alive(store: Store, campaign: Campaign) -> dict[str, State]:
     submitted = Accounts.of(Ledger(store).entries(), campaign.name).submitted
     states = campaign.system.look(list(submitted))
     return {job: seen.state for job, seen in states.items() if seen.state != State.ENDED}
+
+
+def campaign_lines(store: Store, complete: Collection[str]) -> list[str]:
+    """The state of each workflow's last campaign, for people, by the ledger and the batch system.
+
+    complete: workflows of which nothing is missing by their last plans, which may be older than a campaign.
+    """
+    entries = list(Ledger(store).entries())
+    order = [entry.get("campaign") for entry in entries if entry["event"] == LedgerEvent.BUDGET]
+    last: dict[str, str] = {str(name).rpartition("-")[0]: str(name) for name in order if name}
+    lines = []
+    for label, name in last.items():
+        try:
+            campaign = read_campaign(place_of(store, name))
+        except InputError as error:
+            lines.append(f"campaign {name}: {error}")
+            continue
+        accounts = Accounts.of(entries, name)
+        plans = [store.path / ".workflows" / f"{each}.json" for each in complete if label_of(each) == label]
+        since = (campaign.place / FILE).stat().st_mtime
+        is_complete = any(job.left == 0 for job in accounts.jobs) or any(
+            plan.stat().st_mtime > since for plan in plans
+        )
+        hours, budget = accounts.node_seconds(time.time()) / 3600, campaign.budget.node_hours
+        spent = f"{hours:.2f}{'' if budget is None else f' of {budget:.2f}'} node-hours"
+        state = [] if is_complete else _state(store, campaign, accounts)
+        lines.append(f"campaign {name}, {spent}: {'; '.join(state) or 'complete'}")
+        lines += [
+            f"job {job.job} went on with other code than the jobs before it ({job.upgrade}), by the same "
+            "versions of all stages"
+            for job in accounts.jobs
+            if job.upgrade
+        ]
+    return lines
+
+
+def _state(store: Store, campaign: Campaign, accounts: Accounts) -> Iterator[str]:
+    """What its jobs do, and why chains submit no further ones."""
+    states = campaign.system.look(list(accounts.submitted))
+    told = {job.job: job for job in accounts.jobs}
+    groups: dict[str, list[str]] = {}
+    for job, seen in states.items():
+        at_work = job in told and told[job].state == LedgerEvent.BEGAN
+        ended = job in told and told[job].state == LedgerEvent.ENDED
+        if seen.state == State.ALIVE:
+            groups.setdefault("at work" if at_work else "ending" if ended else "waits", []).append(job)
+        elif seen.state == State.UNKNOWN and not ended:
+            groups.setdefault(f"at work or gone: {campaign.system.kind} does not answer here", []).append(job)
+    for group, jobs in groups.items():
+        yield f"{'job' if len(jobs) == 1 else 'jobs'} {', '.join(jobs)} {group}"
+    if None in accounts.stopped:
+        yield accounts.stopped[None]
+    for chain, why in accounts.stopped.items():
+        if chain is not None:
+            yield f"chain {chain} ended: {why}"
+    if not groups:
+        if not accounts.stopped:
+            yield _death(campaign, accounts)
+        yield f"no job of it is left: `quarkline submit {campaign.workflow}` goes on"
+        yield f"outputs are in {campaign.place}"
+
+
+def _death(campaign: Campaign, accounts: Accounts) -> str:
+    """How the last job of a campaign ended that nothing follows."""
+    *_, last = accounts.submitted
+    jobs = [job for job in accounts.jobs if job.job == last]
+    if not jobs:
+        before = f" after {accounts.submitted[last]}" if accounts.submitted[last] else ""
+        return f"job {last}{before} ended before it began to work: it was cancelled, or died at its start"
+    if jobs[-1].ended is None:
+        return f"job {last} was killed: cancelled, out of memory or walltime, or its node was lost"
+    return f"job {last} ended ({jobs[-1].reason}), and none follows it"
 
 
 def refuse_second(store: Store) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster
 from pipeline.running.event_log import read_events
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import COMPLETE, ELSEWHERE, STOPPED
 from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState
+from pipeline.worker.sources import code_of
+from stages.errors import InputError
 from workflows.campaign.definition import Campaign
 from workflows.catalogue import load_project
 from workflows.rounds import visited
@@ -21,15 +27,24 @@ if TYPE_CHECKING:
     from workflows.commands.run import Carried
     from workflows.shared.definition import Project
 
+MISTAKE = 2
+"""Exit code of a job whose workflow file, or code, cannot be used."""
+
 
 @dataclass
 class Work:
     """The work of one job; `carried`: what came of it."""
 
     campaign: Campaign
-    project: Project
-    missing: int
+    project: Project | None
+    missing: int | None
     """Chunks of the workflow, of the round that it is in, when the job began."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the packages that compute, by name."""
+    versions: str = ""
+    """Stages whose version is not that of what the store holds, with both."""
+    fault: str = ""
+    """Why nothing can be computed."""
     carried: Carried | None = None
 
     COMPLETE: ClassVar[int] = COMPLETE
@@ -40,6 +55,8 @@ class Work:
         """Compute for this time at most; returns the exit code and why it ended."""
         from workflows.commands.run import Round, carry_out
 
+        if self.project is None:
+            return MISTAKE, self.fault
         campaign = self.campaign
         store = Store(campaign.store)
         cluster, end = cluster_of(campaign), monotonic() + seconds
@@ -80,14 +97,36 @@ class Work:
 
 
 def work_of(campaign: Campaign) -> Work:
-    """The work that is left for a campaign now.
+    """The work that is left for a campaign now; none where its workflow file, or its code, cannot be read."""
+    store = Store(campaign.store)
+    try:
+        project = load_project(campaign.workflow)
+        *_, last = visited(project, store, campaign.site.backend)
+        code = code_of(chunk.node.stage.function for chunk in last.plan.everything)
+        return Work(campaign, project, len(last.plan.missing), code, _new_versions(store, last.plan))
+    except Exception as error:  # of whatever the file names: a job says why it does nothing, and is followed
+        return Work(campaign, None, None, fault=fault_text(error))
 
-    Raises:
-        InputError: its workflow file is not what it was, or cannot be read.
-    """
-    project = load_project(campaign.workflow)
-    *_, last = visited(project, Store(campaign.store), campaign.site.backend)
-    return Work(campaign, project, len(last.plan.missing))
+
+def fault_text(error: Exception) -> str:
+    """One line on an error; its traceback is printed, unless it is a mistake of the user's."""
+    if isinstance(error, InputError):
+        return str(error)
+    traceback.print_exception(error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _new_versions(store: Store, plan: Plan) -> str:
+    """Stages whose versions are not those of the store's last plan of the workflow."""
+    manifest = Manifest.read(store, plan.workflow)
+    stages = {(chunk.node.name, chunk.node.stage.name): chunk.node.stage.version for chunk in plan.everything}
+    changed = {
+        f"{content['stage']} {content['version']} -> {version}"
+        for name, record in (manifest.nodes.items() if manifest else ())
+        if (version := stages.get((name, (content := record.content)["stage"]), content["version"]))
+        != content["version"]
+    }
+    return ", ".join(sorted(changed))
 
 
 def cluster_of(campaign: Campaign) -> Cluster:

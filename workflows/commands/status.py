@@ -44,13 +44,17 @@ def status(
     if handover is not None:
         _hand_over(store, status_lines(store), handover, json)
         return
+    from workflows.campaign.queue import campaign_lines
+
     state, targets = find_status(store), status_lines(store)
+    lacking = {node.workflow for node in state.nodes if node.stored < node.chunks}
+    campaigns = campaign_lines(store, {node.workflow for node in state.nodes} - lacking)
     if json:
         from workflows.outputs.campaigns import StatusOutput
 
-        StatusOutput(**vars(state), targets=targets).print()
+        StatusOutput(**vars(state), targets=targets, campaigns=campaigns).print()
     else:
-        say("\n".join([str(state), *targets]))
+        say("\n".join([str(state), *campaigns, *targets]))
 
 
 def _hand_over(store: Store, targets: list[str], page: Path, json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from dataclasses import replace
 from pathlib import Path
@@ -124,7 +123,7 @@ def _campaign(
 ) -> Campaign:
     from pipeline import InputError
     from pipeline.running.clusters.batch import KINDS
-    from workflows.campaign.definition import Campaign
+    from workflows.campaign.definition import Campaign, label_of
 
     if site.kind not in KINDS:
         raise InputError(
@@ -134,8 +133,7 @@ def _campaign(
     settled = site.settled()
     if settled.walltime is None:
         raise InputError("a job must know its walltime: write `walltime` in the `cluster` section")
-    label = re.sub(r"[^A-Za-z0-9_-]+", "-", project.workflow.name)
-    name = f"quarkline-{label}-{secrets.token_hex(3)}"
+    name = f"{label_of(project.workflow.name)}-{secrets.token_hex(3)}"
     return Campaign(
         name, workflow.absolute(), results.path, Path.cwd(), site, nodes, chains, settled.walltime, budget
     )

@@ -157,6 +157,8 @@ class StatusOutput(Output):
     energy: list[StageEnergy]
     """Joules by stage over all runs whose logs are kept."""
     targets: list[str]
+    campaigns: list[str]
+    """State of the last campaign of each workflow: its jobs, its cost, why it submits no further ones."""
 
 
 class ReportOutput(Output):
