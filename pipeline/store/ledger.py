@@ -158,18 +158,19 @@ def jobs_of(entries: Iterable[Mapping[str, Any]], campaign: str | None = None) -
     jobs: dict[int, Job] = {}
     latest: dict[tuple[str, str, str], int] = {}
     for number, entry in enumerate(entries):
-        name = tuple(str(entry.get(part, "")) for part in ("job", "campaign", ORIGIN))
-        wanted = campaign is None or (name[1], name[2]) == (campaign, "")
-        if not (wanted and name[0] and entry["event"] in _OF_JOBS):
+        who, whose, origin = (str(entry.get(part, "")) for part in ("job", "campaign", ORIGIN))
+        wanted = campaign is None or (whose, origin) == (campaign, "")
+        if not (wanted and who and entry["event"] in _OF_JOBS):
             continue
+        name = who, whose, origin
         before, moment = jobs.get(latest.get(name, -1)), _number(entry.get("time"))
-        job = _with_facts(before or Job(*name), entry)
+        job = _with_facts(before or Job(who, whose, origin), entry)
         if entry["event"] == LedgerEvent.BEGAN:
             if before and before.began is None:
                 del jobs[latest[name]]
             elif before:
                 jobs[latest[name]] = _over(before, moment)
-            waited = latest.get((str(job.after), *name[1:]), -1)
+            waited = latest.get((str(job.after), whose, origin), -1)
             if waited in jobs:
                 jobs[waited] = _over(jobs[waited], moment)
             latest[name] = number
@@ -183,7 +184,7 @@ def jobs_of(entries: Iterable[Mapping[str, Any]], campaign: str | None = None) -
 
 
 def _with_facts(job: Job, entry: Mapping[str, Any]) -> Job:
-    numbers = {name: _number(entry.get(name)) for name in _NUMBERS}
+    numbers: dict[str, Any] = {name: _number(entry.get(name)) for name in _NUMBERS}
     if entry["event"] == LedgerEvent.ENDED:
         numbers["left"] = numbers.pop("missing")
     texts = {name: entry[name] for name in _TEXTS if isinstance(entry.get(name), (int, str))}

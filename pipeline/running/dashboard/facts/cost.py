@@ -122,7 +122,9 @@ class Account:
 def account(ledger: Iterable[dict[str, Any]]) -> Account:
     """The entries of a ledger: this store's own jobs, and what those of its last campaign cost."""
     own = [entry for entry in ledger if ORIGIN not in entry]
-    budget = next((entry for entry in reversed(own) if entry["event"] == LedgerEvent.BUDGET), {})
+    budget: dict[str, Any] = next(
+        (entry for entry in reversed(own) if entry["event"] == LedgerEvent.BUDGET), {}
+    )
     campaign = budget.get("campaign")
     last = [entry for entry in own if campaign in (None, entry.get("campaign"))]
     jobs, now = [job for job in jobs_of(last) if job.state != LedgerEvent.SUBMITTED], time.time()
