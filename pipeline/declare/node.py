@@ -48,6 +48,9 @@ class Keyed:
     without: tuple[str, ...] = ()
     """Parameters, or fields of dataclass parameters, that decide whether there is a result, but not which
     (limits of iterations)."""
+    later: tuple[str, ...] = ()
+    """Parameters that came after results were kept: they stand in keys only where they differ from their
+    default, so that those results keep their keys."""
     chunk: bool = False
     """Whether the number of coordinates per chunk can alter a result (block solvers)."""
     backend: bool = False

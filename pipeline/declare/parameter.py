@@ -64,8 +64,13 @@ def flattened(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dic
     return flat
 
 
-def check_parameters(stage_name: str, parameters: Sequence[Parameter], without: Sequence[str]) -> None:
-    """Refuse the engine's word, dataclasses that may change, names that clash, and `without` ones unknown."""
+def check_parameters(
+    stage_name: str, parameters: Sequence[Parameter], without: Sequence[str], later: Sequence[str] = ()
+) -> None:
+    """Refuse the engine's word, dataclasses that may change, names that clash, and unknown keyed ones.
+
+    A `later` parameter has a default and is no dataclass.
+    """
     owners: dict[str, str] = {}
     for parameter in parameters:
         if parameter.name == "place":
@@ -86,6 +91,13 @@ def check_parameters(stage_name: str, parameters: Sequence[Parameter], without: 
             raise InputError(
                 f"stage {stage_name}: Keyed(without=...) names {name!r}, which is no parameter"
                 f"{suggestion(name, owners)}"
+            )
+    plain = {each.name for each in parameters if not each.required and each.group is None}
+    for name in later:
+        if name not in plain:
+            raise InputError(
+                f"stage {stage_name}: Keyed(later=...) names {name!r}, which is no parameter with a default "
+                f"of its own{suggestion(name, plain)}"
             )
 
 

@@ -114,7 +114,7 @@ def _check(declared: Stage) -> None:
     for output in declared.outputs:
         _check_pieces(name, output)
     _check_labels(declared)
-    check_parameters(name, declared.parameters, declared.keyed.without)
+    check_parameters(name, declared.parameters, declared.keyed.without, declared.keyed.later)
     if declared.resources.device < 0:
         raise InputError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
     if declared.retries.times < 0 or declared.retries.pause < 0:

@@ -66,11 +66,16 @@ def node_keys(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
 
 def canonical_parameters(node: Node) -> dict[str, Any]:
     """The node's parameters that can alter its results, as plain JSON values."""
-    return {
+    keyed, parameters = node.stage.keyed, node.stage.parameters
+    content = {
         name: canonical(value, f"{node.name}.{name}")
-        for name, value in flattened(node.stage.parameters, node.parameters).items()
-        if name not in node.stage.keyed.without
+        for name, value in flattened(parameters, node.parameters).items()
+        if name not in keyed.without
     }
+    unsaid = {
+        each.name: canonical(each.default, each.name) for each in parameters if each.name in keyed.later
+    }
+    return {name: value for name, value in content.items() if name not in unsaid or value != unsaid[name]}
 
 
 def canonical(value: Any, where: str) -> Any:

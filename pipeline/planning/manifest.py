@@ -213,7 +213,7 @@ def labels_of(node: Node) -> dict[str, Any]:
         elif names.axis:
             rows = [list(row) for row in node.parameters[names.parameter]]
             labels[dim] = {"rows": rows, "axis": names.axis, "components": names.components}
-        else:
+        elif node.parameters[names.parameter]:
             labels[dim] = list(node.parameters[names.parameter])
     return labels
 

@@ -47,6 +47,8 @@ class Reason:
 
 
 NEW = Reason(ReasonKind.NEW)
+LONGEST = 120
+"""Characters of a parameter's value in a reason."""
 UNFINISHED = Reason(ReasonKind.UNFINISHED)
 
 
@@ -261,8 +263,13 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
         if isinstance(before, dict) and isinstance(after, dict):
             lines += _differences(before, after, f"{prefix}{name}.")
         elif before != after:
-            lines.append(f"{prefix}{name} {before} -> {after}")
+            lines.append(f"{prefix}{name} {_brief(before)} -> {_brief(after)}")
     return lines
+
+
+def _brief(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
 
 
 def _changed_file(chunk: Chunk, before: Mapping[str, str]) -> Reason | None:

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import At, Chunks, Dims, FromParameter, Resources, stage
+from pipeline import At, Chunks, Dims, FromParameter, Keyed, Resources, stage
 from stages.distillation.costs import distilled_cost, stochastic_cost
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
@@ -28,13 +28,12 @@ from stages.lqcd.spectroscopy.distilled_mesons import (
 from stages.lqcd.spectroscopy.elemental_table import ElementalTable
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.operators import MesonOperator, words_of
-from stages.mesons.two_point import MOMENTA
+from stages.mesons.two_point import GAMMAS, MOMENTA, Momenta
 
-Momenta = Sequence[tuple[int, int, int]]
 LINES = ("quark", "antiquark")
 OPERATORS = FromParameter("operators")
 LABELS: dict[str, Sequence[str] | FromParameter] = {
-    "gamma": NAMES,
+    "gamma": GAMMAS,
     "line": LINES,
     "momentum": MOMENTA,
     "operator": OPERATORS,
@@ -49,7 +48,7 @@ class LaphMesons(NamedTuple):
     """
 
     correlator: Annotated[np.ndarray, Dims("source", "gamma", "momentum", "time")]
-    """complex128, of psibar G psi for all sixteen Dirac matrices."""
+    """complex128, of psibar G psi for all sixteen Dirac matrices, and sums that channels need."""
     matrix: Annotated[np.ndarray, Dims("source", "momentum", "operator", "source_operator", "time")]
     """complex128, in the order of the operators given."""
     source_time: Annotated[np.ndarray, Dims("source")]
@@ -62,6 +61,7 @@ class LaphMesons(NamedTuple):
     version="1",
     over=("config", "source"),
     resources=Resources(device=1),
+    keyed=Keyed(later=("gammas",)),
     labels=LABELS,
     cost=distilled_cost,
 )
@@ -74,13 +74,14 @@ def distilled_mesons(
     displacements: Sequence[str] = ("",),
     momenta: Momenta = ((0, 0, 0),),
     operators: Sequence[str] = ("Gamma5",),
+    gammas: Sequence[str] = NAMES,
 ) -> LaphMesons:
     """Mesons of full distillation, source time by source time.
 
     extents: of the lattice, x y z t. displacements: those of the elementals. momenta: of the mesons; they or
     their opposites are among those of the elementals. operators: those of the correlation matrix, such as
-    'Gamma5' or '0.5 Identity[+x] - 0.5 Identity[-x]' (`stages.lqcd.spectroscopy.operators`). Raises
-    InputError.
+    'Gamma5' or '0.5 Identity[+x] - 0.5 Identity[-x]' (`stages.lqcd.spectroscopy.operators`). gammas: the
+    sixteen Dirac matrices and sums such as 'GammaX + GammaY'. Raises InputError.
     """
     tau = perambulator.perambulator
     table = table_of(elementals, displacements, extents, tau.shape[-1])
@@ -90,7 +91,7 @@ def distilled_mesons(
         with on_one_gpu(at.backend):
             columns = to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
             pairs = perambulator_pairs(columns, table, time, momenta, words_of(parsed))
-        measurements.append(_measured(pairs, parsed))
+        measurements.append(_measured(pairs, parsed, gammas))
         at.progress(number + 1, len(times))
     return _joined(measurements, times, [(-1, -1)] * len(times))
 
@@ -99,6 +100,7 @@ def distilled_mesons(
     version="1",
     over=("config",),
     resources=Resources(device=1),
+    keyed=Keyed(later=("gammas",)),
     labels=LABELS,
     cost=stochastic_cost,
 )
@@ -112,6 +114,7 @@ def stochastic_mesons(
     displacements: Sequence[str] = ("",),
     momenta: Momenta = ((0, 0, 0),),
     operators: Sequence[str] = ("Gamma5",),
+    gammas: Sequence[str] = NAMES,
 ) -> LaphMesons:
     """Mesons of stochastic LapH of a configuration: a source for each slice and pair of noise vectors.
 
@@ -131,7 +134,7 @@ def stochastic_mesons(
                     one, other = (lines[number] for number in pair)
                     both = [(one, other), (other, one)]
                     pairs = [stochastic_pairs(*two, table, time, momenta, words_of(parsed)) for two in both]
-                    measurements.append(_measured((pairs[0] + pairs[1]) / 2, parsed))
+                    measurements.append(_measured((pairs[0] + pairs[1]) / 2, parsed, gammas))
                     times.append(time)
                     noise.append(pair)
         at.progress(done, len(sources))
@@ -192,11 +195,13 @@ def table_of(
     return ElementalTable(elementals.elementals, momenta, tuple(displacements), extents, eigenvectors)
 
 
-def _measured(pairs: NDArray, operators: Sequence[MesonOperator]) -> tuple[NDArray, NDArray]:
-    """All sixteen correlators ``[gamma, momentum, time]`` and the matrix ``[momentum, A, B, time]``."""
-    sixteen = [dirac_correlators(each[:, 0, 0], NAMES) for each in pairs]
+def _measured(
+    pairs: NDArray, operators: Sequence[MesonOperator], gammas: Sequence[str]
+) -> tuple[NDArray, NDArray]:
+    """Correlators ``[gamma, momentum, time]`` and the matrix ``[momentum, A, B, time]``."""
+    local = [dirac_correlators(each[:, 0, 0], gammas) for each in pairs]
     words = words_of(operators)
-    return np.stack(sixteen, axis=1), np.stack([correlation_matrix(each, operators, words) for each in pairs])
+    return np.stack(local, axis=1), np.stack([correlation_matrix(each, operators, words) for each in pairs])
 
 
 def _joined(

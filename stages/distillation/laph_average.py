@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import At, Chunks, Dims, stage
+from pipeline import At, Chunks, Dims, FromParameter, Keyed, stage
 from stages.distillation.costs import levels_cost
-from stages.distillation.distilled_two_point import LaphMesons, Momenta
+from stages.distillation.distilled_two_point import LaphMesons
 from stages.errors import InputError
 from stages.lqcd.analysis import gevp, jackknife
+from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.little_group import Row, check_at_rest
 from stages.mesons.costs import average_cost
-from stages.mesons.two_point import AVERAGE_LABELS, MesonAverage, average_of, means_of_configurations
+from stages.mesons.two_point import (
+    AT_REST,
+    AVERAGE_LABELS,
+    LATER,
+    Channels,
+    MesonAverage,
+    Momenta,
+    average_of,
+    means_of_configurations,
+)
 
 Basis = Sequence[Sequence[str]]
 """Rows of operators as text. The matrices of the rows are averaged: those that have the same levels, such as
 the polarisations of a vector meson at rest."""
 
-DIRECTIONS = {"direction": ("x", "y", "z")}
+Bases = Sequence[Basis] | Mapping[str, Sequence[Sequence[Row]]]
+"""Bases at rest, or the rows of each channel at each momentum."""
 
 
 class LaphLevels(NamedTuple):
-    """Levels of correlation matrices with jackknife errors, float64, lattice units; basis by basis."""
+    """Levels of correlation matrices with jackknife errors, float64, lattice units; basis by basis.
+
+    NaN at momenta where there is no such channel.
+    """
 
     eigenvalue: Annotated[np.ndarray, Dims("momentum", "level", "time")]
     """lambda(t, t0)."""
@@ -33,81 +48,116 @@ class LaphLevels(NamedTuple):
     """Effective energies; NaN where there is none."""
     energy_error: Annotated[np.ndarray, Dims("momentum", "level", "time")]
     basis: Annotated[np.ndarray, Dims("level")]
-    """int64, the number of a level's basis."""
+    """int64, the number of a level's basis, or of its channel."""
     momentum: Annotated[np.ndarray, Dims("momentum", "direction")]
     """int64, p in units of 2 pi / L."""
 
 
-@stage(version="1", labels={**AVERAGE_LABELS, **DIRECTIONS}, cost=average_cost)
+@stage(version="1", keyed=LATER, labels=AVERAGE_LABELS, cost=average_cost)
 def laph_average(
-    mesons: Chunks[LaphMesons], *, at: At, momenta: Momenta, jackknife_bin: int = 1
+    mesons: Chunks[LaphMesons],
+    *,
+    at: At,
+    momenta: Momenta,
+    jackknife_bin: int = 1,
+    gammas: Sequence[str] = NAMES,
+    channels: Channels = AT_REST,
 ) -> MesonAverage:
     """Means over sources, then over configurations, as `stages.mesons.two_point.meson_average` has them.
 
-    momenta: those of the mesons. An incomplete last bin is left out; errors of one bin are NaN. Raises
-    InputError where no bin is left.
+    Parameters and errors are those there.
     """
-    return average_of(((where, each.correlator) for where, each in mesons), at, momenta, jackknife_bin)
+    given = ((where, each.correlator) for where, each in mesons)
+    return average_of(given, at, momenta, jackknife_bin, gammas, channels)
 
 
-@stage(version="1", labels=DIRECTIONS, cost=levels_cost)
+@stage(
+    version="1",
+    keyed=Keyed(without=("levels",)),
+    labels={"level": FromParameter("levels"), "direction": ("x", "y", "z")},
+    cost=levels_cost,
+)
 def laph_levels(
     mesons: Chunks[LaphMesons],
     *,
     at: At,
     momenta: Momenta,
     operators: Sequence[str],
-    bases: Sequence[Basis],
+    bases: Bases,
     t0: int,
     jackknife_bin: int = 1,
+    levels: Sequence[str] = (),
 ) -> LaphLevels:
     """Generalised eigenvalues of each basis at each momentum, lowest energy first.
 
     The method is that of `stages.lqcd.analysis.gevp`.
 
-    momenta, operators: those of the mesons; bases: of some of the operators. Raises InputError where a
-    correlation matrix is not positive definite at t0, and where no bin is left. Errors of one bin are NaN.
+    momenta, operators: those of the mesons. bases: of some of the operators, for mesons at rest, else
+    `stages.lqcd.spectroscopy.little_group.channels_at` of these by name. levels: their names, for who reads
+    the result. Raises InputError where a correlation matrix is not positive definite at t0, where no bin is
+    left, and for several rows of a basis at rest with another momentum. Errors of one bin are NaN.
     """
-    rows = [_rows(basis, operators) for basis in bases]
+    channels = list(bases.values()) if isinstance(bases, Mapping) else _at_rest(bases, momenta)
+    rows = [[_rows(row, operators) for row in channel] for channel in channels]
     matrices = means_of_configurations((where, each.matrix) for where, each in mesons)
     binned = jackknife.bin_means(matrices, jackknife_bin)
     samples = jackknife.jackknife_samples(binned)
     at.record(
         configurations=len(binned) * jackknife_bin, configurations_given=len(matrices), bins=len(binned)
     )
-    mean, by_momentum = binned.mean(axis=0), []
+    widths = [max(len(numbers) for members in channel for numbers, _ in members) for channel in rows]
+    numbers = np.repeat(np.arange(len(rows)), widths)
+    shape = (len(momenta), len(numbers), binned.shape[-1])
+    found = gevp.Energies(*(np.full(shape, np.nan) for _ in gevp.Energies._fields))
     for number, momentum in enumerate(momenta):
-        arguments = mean[number], samples[:, number], list(operators)
-        each = [_levels(*arguments, row, t0, list(momentum)) for row in rows]
-        by_momentum.append([np.concatenate(levels) for levels in zip(*each, strict=True)])
-    eigenvalue, eigenvalue_error, energy, energy_error = map(np.stack, zip(*by_momentum, strict=True))
-    numbers = np.repeat(np.arange(len(rows)), [row.shape[1] for row in rows])
-    return LaphLevels(eigenvalue, eigenvalue_error, energy, energy_error, numbers, np.array(momenta))
+        arguments = binned.mean(axis=0)[number], samples[:, number], list(operators)
+        for k, channel in enumerate(rows):
+            if channel[number]:
+                levels_there = _levels(*arguments, channel[number], t0, list(momentum))
+                for values, each in zip(found, levels_there, strict=True):
+                    values[number, numbers == k] = each
+    return LaphLevels(*found, numbers, np.array(momenta))
 
 
-def _rows(basis: Basis, operators: Sequence[str]) -> NDArray[np.int64]:
-    """Numbers of a basis' operators ``[row, operator]``. Raises InputError."""
-    missing = [text for row in basis for text in row if text not in operators]
+def _at_rest(bases: Sequence[Basis], momenta: Momenta) -> list[list[list[Row]]]:
+    """Rows of bases at each momentum, with equal weights. Raises InputError."""
+    for basis in bases:
+        if len({len(row) for row in basis}) != 1 or not all(basis):
+            raise InputError(
+                "the rows of a basis, whose matrices are averaged, have one length, got "
+                f"{[*map(list, basis)]}"
+            )
+        if len(basis) > 1:
+            check_at_rest(basis, momenta)
+    return [[[Row(tuple(row), 1 / len(basis)) for row in basis] for _ in momenta] for basis in bases]
+
+
+def _rows(rows: Sequence[Row], operators: Sequence[str]) -> list[tuple[NDArray[np.int64], float]]:
+    """Numbers of the operators of rows, and their weights. Raises InputError."""
+    missing = [text for texts, _ in rows for text in texts if text not in operators]
     if missing:
         raise InputError(
             f"the operator {missing[0]!r} of a basis is none of those of the correlation matrix, "
             f"{', '.join(operators)}: add it there"
         )
-    widths = {len(row) for row in basis}
-    if len(widths) != 1 or not all(widths):
-        raise InputError(
-            f"the rows of a basis, whose matrices are averaged, have one length, got {[*map(list, basis)]}"
-        )
-    return np.array([[list(operators).index(text) for text in row] for row in basis])
+    return [(np.array([list(operators).index(text) for text in texts]), weight) for texts, weight in rows]
 
 
 def _levels(
-    mean: NDArray, samples: NDArray, operators: list[str], rows: NDArray, t0: int, momentum: list[int]
+    mean: NDArray,
+    samples: NDArray,
+    operators: list[str],
+    rows: Sequence[tuple[NDArray, float]],
+    t0: int,
+    momentum: list[int],
 ) -> gevp.Energies:
     """Energies of matrices ``[operator, source operator, time]``, the mean and its jackknife samples."""
-    parts = [[part[..., row[:, None], row, :] for row in rows] for part in (mean, samples)]
+    channel, channel_samples = (
+        np.mean([len(rows) * weight * part[..., row[:, None], row, :] for row, weight in rows], axis=0)
+        for part in (mean, samples)
+    )
     try:
-        return gevp.spectrum(np.mean(parts[0], axis=0), np.mean(parts[1], axis=0), t0)
+        return gevp.spectrum(channel, channel_samples, t0)
     except InputError as error:
-        names = "; ".join(", ".join(operators[number] for number in row) for row in rows)
+        names = "; ".join(", ".join(operators[number] for number in row) for row, _ in rows)
         raise InputError(f"operators {names} at momentum {momentum}: {error}") from None

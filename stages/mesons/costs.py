@@ -14,7 +14,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
 from stages.lqcd.multigrid.levels import hierarchy_bytes, hierarchy_terms, loaded_terms, setup_bytes
 from stages.lqcd.solvers.named import REGULAR, workspace_of
-from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
+from stages.lqcd.spectroscopy.little_group import check_at_rest
 from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
 from stages.shared.work import contraction_work, loading_work, multigrid_work, wilson_work
@@ -96,8 +96,9 @@ def kept_cost(node: Node, lattice: Lattice) -> Cost:
 def two_point_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of two-point functions, in whose tasks propagators are solved for."""
     momenta, sources = len(node.parameters["momenta"]), node.chunk["source"]
-    stored = COMPLEX * len(NAMES) * momenta * lattice.time_extent * sources + RECORD
-    work = contraction_work(lattice, COMPONENTS, _columns(node), momenta * len(NAMES))
+    gammas = len(node.parameters["gammas"])
+    stored = COMPLEX * gammas * momenta * lattice.time_extent * sources + RECORD
+    work = contraction_work(lattice, COMPONENTS, _columns(node), momenta * gammas)
     host, terms = _solving(node, lattice)
     return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
 
@@ -106,8 +107,9 @@ def two_point_cost(node: Node, lattice: Lattice) -> Cost:
 def average_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of means, errors and samples, and of the channels' effective masses."""
     options, momenta = options_of(node), len(node.parameters["momenta"])
+    check_at_rest(options["channels"], node.parameters["momenta"])
     samples = len(node.inputs[0].over["config"]) // options["jackknife_bin"]
-    numbers = len(NAMES) * (2 + samples) + 4 * len(CHANNELS)
+    numbers = len(options["gammas"]) * (2 + samples) + 4 * len(options["channels"])
     return Cost(stored=8 * momenta * lattice.time_extent * numbers + RECORD)
 
 

@@ -11,6 +11,7 @@ from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.lqcd.solvers.named import POSITIVE, workspace_of
+from stages.lqcd.spectroscopy.little_group import check_at_rest
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.staggered_mesons import source_sign
 from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
@@ -65,6 +66,7 @@ def staggered_propagator_cost(node: Node, lattice: Lattice) -> Cost:
 def staggered_average_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of means, errors and samples, and of the channels' effective masses."""
     options = options_of(node)
+    check_at_rest(options["channels"], node.parameters["momenta"])
     samples = len(node.inputs[0].over["config"]) // options["jackknife_bin"]
     numbers = len(options["operators"]) * (2 + samples) + 4 * len(options["channels"])
     return Cost(stored=8 * len(options["momenta"]) * lattice.time_extent * numbers + RECORD)

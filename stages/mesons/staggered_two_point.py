@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -15,12 +16,10 @@ from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.staggered_mesons import source_sign, staggered_correlator
-from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
+from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, terms_of
 from stages.mesons.staggered_costs import staggered_average_cost, staggered_two_point_cost
 from stages.mesons.staggered_propagator import StaggeredPropagators
-from stages.mesons.two_point import MOMENTA, means_of_configurations
-
-Momenta = Sequence[tuple[int, int, int]]
+from stages.mesons.two_point import MOMENTA, Channels, Momenta, channel_means, means_of_configurations
 
 
 class StaggeredCorrelators(NamedTuple):
@@ -46,7 +45,7 @@ class StaggeredAverage(NamedTuple):
     correlator_samples: Annotated[np.ndarray, Dims("sample", "operator", "momentum", "time")]
     """The same without one bin of configurations each."""
     channel_correlator: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
-    """Mean over the operators of a multiplet."""
+    """Mean over the operators of a channel; NaN at momenta where there is no such channel."""
     channel_error: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
     effective_mass: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
     """Of [C(t-1) + 2 C(t) + C(t+1)] / 4 of the channel, in which the oscillating state is suppressed; NaN
@@ -74,25 +73,29 @@ def staggered_two_point(
 ) -> StaggeredCorrelators:
     """Two-point functions of operators such as 'GX-G1', the same at source and sink, source by source.
 
-    extents: of the lattice, x y z t. operators: those of the sources, in their order. links: of
-    displacements. momenta: of the sink, in units of 2 pi / L. Raises InputError.
+    extents: of the lattice, x y z t. operators: those of the sources, in their order, and then sums of them,
+    such as 'GX-G1 + GY-G1'. links: of displacements. momenta: of the sink, in units of 2 pi / L. Raises
+    InputError.
     """
-    lattice, parsed = Lattice(extents), [SpinTaste.parse(each) for each in operators]
-    measured = np.empty((len(at["source"]), len(parsed), len(momenta), lattice.time_extent), complex)
-    for number, label in enumerate(at["source"]):
-        place = SourcePlace.parse(str(label))
-        signs = [source_sign(each, place) for each in parsed]
+    lattice, parts = Lattice(extents), [terms_of(each) for each in operators]
+    parsed = {label: SpinTaste.parse(label) for terms in parts for label in terms}
+    measured = np.zeros((len(at["source"]), len(parts), len(momenta), lattice.time_extent), complex)
+    for number, source in enumerate(at["source"]):
+        place = SourcePlace.parse(str(source))
+        signs = {label: source_sign(each, place) for label, each in parsed.items()}
         solved = propagators.propagator[..., number, :]
-        columns = solved.shape[-1] // (1 + signs.count(None))
+        columns = solved.shape[-1] // (1 + list(signs.values()).count(None))
         blocks = iter(range(columns, solved.shape[-1], columns))
+        first = {label: next(blocks) if sign is None else 0 for label, sign in signs.items()}
         quark = contiguous(solved[..., :columns])
-        for k, (operator, sign) in enumerate(zip(parsed, signs, strict=True)):
-            first = next(blocks) if sign is None else 0
-            antiquark = contiguous(solved[..., first : first + columns])
-            correlator = staggered_correlator(
-                quark, antiquark, operator, links.links if links else None, lattice, place, momenta
-            )
-            measured[number, k] = correlator if sign is None else sign * correlator
+        for k, terms in enumerate(parts):
+            for (sink, left), (label, right) in product(terms.items(), repeat=2):
+                antiquark = contiguous(solved[..., first[label] : first[label] + columns])
+                correlator = staggered_correlator(
+                    quark, antiquark, parsed[sink], links.links if links else None, lattice, place, momenta
+                )
+                sign = signs[label]
+                measured[number, k] += left * right * (1 if sign is None else sign) * correlator
     return StaggeredCorrelators(
         measured,
         np.asarray(propagators.residual),
@@ -115,20 +118,23 @@ def staggered_average(
     *,
     at: At,
     operators: Sequence[str],
-    channels: Sequence[str],
+    channels: Channels,
     momenta: Momenta,
     jackknife_bin: int = 1,
 ) -> StaggeredAverage:
     """Means over sources, then over configurations; errors by jackknife over bins of `jackknife_bin`.
 
-    operators, momenta: those of the correlators, of all operators of the channels, which are names of
-    `stages.lqcd.spectroscopy.staggered_operators.MULTIPLETS`. An incomplete last bin is left out; errors of
-    one bin are NaN. Raises InputError where no bin is left.
+    operators, momenta: those of the correlators. channels: names of
+    `stages.lqcd.spectroscopy.staggered_operators.MULTIPLETS`, for mesons at rest, else
+    `stages.lqcd.spectroscopy.little_group.channels_at` of these. An incomplete last bin is left out; errors
+    of one bin are NaN. Raises InputError where no bin is left, and for names at a momentum.
     """
     means = means_of_configurations((where, np.real(each.correlator)) for where, each in correlators)
     binned = jackknife.bin_means(means, jackknife_bin)
     samples, mean = jackknife.jackknife_samples(binned), binned.mean(axis=0)
-    channel, channel_samples = (channel_means(each, channels) for each in (mean, samples))
+    channel, channel_samples = (
+        channel_means(each, operators, channels, MULTIPLETS, momenta) for each in (mean, samples)
+    )
     masses, mass_samples = (effective_mass(without_oscillation(each)) for each in (channel, channel_samples))
     at.record(configurations=len(binned) * jackknife_bin, configurations_given=len(means), bins=len(binned))
     return StaggeredAverage(
@@ -141,10 +147,3 @@ def staggered_average(
         jackknife.jackknife_error(mass_samples),
         np.array(momenta),
     )
-
-
-def channel_means(correlator: np.ndarray, channels: Sequence[str]) -> np.ndarray:
-    """Means of correlators ``[..., operator, momentum, time]`` of all operators over each multiplet's."""
-    labels = operators_of(channels)
-    rows = [[labels.index(label) for label in MULTIPLETS[name]] for name in channels]
-    return np.stack([correlator[..., row, :, :].mean(axis=-3) for row in rows], axis=-3)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, InputError, Place, Store, Workflow, plan, stage
+from pipeline import At, InputError, Keyed, Place, Store, Workflow, plan, stage
 from pipeline.planning.key import canonical
 from pipeline.store.files import FileDigests
 from pipeline.store.record import canonical_json
@@ -80,6 +80,23 @@ def test_labels_are_in_no_key() -> None:
         raise AssertionError("is only planned")
 
     assert key(field, labels={"site": range(6)}) == key(field)
+
+
+def test_a_later_parameter_is_in_the_key_where_it_is_not_its_default() -> None:
+    def field(*, at: At) -> toys.Field:
+        raise AssertionError("is only planned")
+
+    def wider(*, at: At, names: tuple[str, ...] = ("a", "b")) -> toys.Field:
+        raise AssertionError("is only planned")
+
+    def key(function: Callable[..., Any], keyed: Keyed, **options: Any) -> str:
+        w, declare = Workflow("w"), stage(version="1", over=("config",), keyed=keyed)
+        w.add(declare(function), place=Place(over={"config": ["a"]}), **options)
+        return plan(w, Store("/nowhere/store")).chunks[0].key
+
+    before, later = key(field, Keyed("s")), Keyed("s", later=("names",))
+    assert key(wider, later) == key(wider, later, names=["a", "b"]) == before
+    assert len({before, key(wider, later, names=("a",)), key(wider, Keyed("s"))}) == 3
 
 
 def test_a_parameter_alters_the_keys_downstream_only() -> None:

@@ -105,6 +105,8 @@ def test_what_stays_out_of_keys_must_be_a_parameter() -> None:
 
     with pytest.raises(InputError, match="'limits', which is no parameter: did you mean 'limit'"):
         declared(misspelt, over=("config",), keyed=Keyed(without=("limits",)))
+    with pytest.raises(InputError, match="'limit', which is no parameter with a default of its own"):
+        declared(misspelt, over=("config",), keyed=Keyed(later=("limit",)))
 
 
 def test_bad_signatures_are_refused_at_import() -> None:

@@ -15,6 +15,8 @@ from stages.distillation.perambulator import Perambulator, SinkProjection
 from stages.distillation.source_columns import stochastic_columns
 from stages.errors import InputError
 from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.little_group import Row
+from stages.mesons.two_point import dirac_channels
 
 EXTENTS, K, STORED = (4, 4, 4, 6), 4, 5
 TIMES = EXTENTS[3]
@@ -148,7 +150,8 @@ def chunks(count: int = 12) -> list[tuple[At, LaphMesons]]:
 
 
 def test_average_is_that_of_mesons() -> None:
-    found = laph_average(chunks(), at=At(), momenta=MOMENTA, jackknife_bin=2)
+    _, channels = dirac_channels(MOMENTA, EXTENTS)
+    found = laph_average(chunks(), at=At(), momenta=MOMENTA, jackknife_bin=2, channels=channels)
     means = np.array([each.correlator.real.mean(axis=0) for _, each in chunks()])
     np.testing.assert_allclose(found.correlator, means.mean(axis=0), rtol=1e-13)
     binned = means.reshape(6, 2, *means.shape[1:]).mean(axis=1)
@@ -159,7 +162,11 @@ def test_average_is_that_of_mesons() -> None:
 
 def test_levels_of_bases() -> None:
     at = At()
-    found = laph_levels(chunks(), at=at, momenta=MOMENTA, operators=FOUR, bases=BASES, t0=1)
+    by_name = {
+        name: [[Row(row, 1 / len(basis)) for row in basis]] * 2
+        for name, basis in zip("ab", BASES, strict=True)
+    }
+    found = laph_levels(chunks(), at=at, momenta=MOMENTA, operators=FOUR, bases=by_name, t0=1)
     assert found.energy.shape == (2, 3, 8) and found.basis.tolist() == [0, 0, 1]
     assert at.statistics["bins"] == 12
     pulls = (found.energy[:, :2, 2:5] - ENERGIES[:, None]) / found.energy_error[:, :2, 2:5]

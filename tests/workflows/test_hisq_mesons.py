@@ -84,12 +84,23 @@ def test_averages_are_those_of_the_correlators(ran: Path) -> None:
     np.testing.assert_allclose(average.correlator, of_config.mean(axis=0), rtol=1e-13)
     error = np.abs(of_config[0] - of_config[1]) / 2
     np.testing.assert_allclose(average.correlator_error, error, rtol=1e-7, atol=1e-15)
-    assert list(average.channel.values) == ["pion5", "rhoi", "rhois"]
-    rho = of_config.mean(axis=0)[4:].mean(axis=0)
-    np.testing.assert_allclose(average.sel(channel="rhois").channel_correlator, rho, rtol=1e-12)
-    np.testing.assert_allclose(
-        average.sel(channel="rhois").effective_mass, effective_mass(without_oscillation(rho))
-    )
+    words = ("", ", longitudinal", ", transverse")
+    assert list(average.channel.values) == [
+        "pion5",
+        *(f"{rho}{w}" for rho in ("rhoi", "rhois") for w in words),
+    ]
+    each = of_config.mean(axis=0)[4:]
+    for channel, momentum, rows in (
+        ("", 0, each),
+        (", longitudinal", 1, each[:1]),
+        (", transverse", 1, each[1:]),
+    ):
+        rho, found = rows.mean(axis=0), average.sel(channel=f"rhois{channel}")
+        np.testing.assert_allclose(found.channel_correlator[momentum], rho[momentum], rtol=1e-12)
+        np.testing.assert_allclose(
+            found.effective_mass[momentum], effective_mass(without_oscillation(rho[momentum]))
+        )
+        assert np.isnan(found.channel_correlator[1 - momentum]).all()
     assert (
         "hisq staggered quarks" in average.attrs["action"]
         and "4" in average.attrs["not_included"]["normalisation"]

@@ -60,7 +60,16 @@ def test_levels_of_one_operator_are_its_correlator(ran: Path) -> None:
     np.testing.assert_allclose(levels.eigenvalue.values[0, 0], pion / pion[0], rtol=1e-10)
     rho = average.channel_correlator.sel(channel="rho").isel(momentum=0).values
     np.testing.assert_allclose(levels.eigenvalue.values[0, 1], rho / rho[0], rtol=1e-10)
-    assert levels.basis.values.tolist() == [0, 1]
+    assert levels.basis.values.tolist() == [0, 1, 2, 3]
+    assert list(levels.level.values) == ["pion 0", "rho 0", "rho, longitudinal 0", "rho, transverse 0"]
+    for level in ("rho, longitudinal 0", "rho, transverse 0"):
+        found = levels.eigenvalue.sel(level=level).values
+        assert np.isnan(found[0]).all() and np.isfinite(found[1]).all()
+    moving = average.correlator.sel(gamma=["GammaY", "GammaZ"]).isel(momentum=1).values.mean(axis=0)
+    np.testing.assert_allclose(levels.eigenvalue.values[1, 3], moving / moving[0], rtol=1e-10)
+    np.testing.assert_allclose(
+        average.channel_correlator.sel(channel="rho, transverse").isel(momentum=1), moving, rtol=1e-13
+    )
 
 
 @pytest.mark.usefixtures("plain_figures")
@@ -96,11 +105,14 @@ def test_the_report(ran: Path) -> None:
     assert re.findall(r"<h2>(.*?)</h2>", page)[:6] == [
         "Meson correlators",
         "Effective masses",
-        "Levels of Gamma5",
-        "Levels of GammaX",
-        "Laplace eigenvectors",
-        "Solves",
+        "Levels of pion",
+        "Levels of rho",
+        "Levels of rho, longitudinal",
+        "Levels of rho, transverse",
     ]
+    tables = (ran / "report" / "tables.txt").read_text()
+    assert "# Levels of rho, transverse\n\nrho, transverse, p = 1,0,0\n" in tables
+    assert "rho, p = 1,0,0" not in tables
     assert "4 lowest Laplace eigenvectors" in page
     assert "with jackknife errors (errors have 1 degree of freedom" in page
     assert (ran / "report" / "mesons.txt").read_text().count("Identity p=") == 2

@@ -17,7 +17,7 @@ from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.solvers.named import Solve
-from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.mesons.propagator import propagator
 from stages.mesons.sources import smeared_sources
 from stages.mesons.two_point import meson_two_point
@@ -62,10 +62,17 @@ def test_averages_are_those_of_the_correlators(ran: Path) -> None:
     np.testing.assert_allclose(
         average.correlator_error, np.abs(of_config[0] - of_config[1]) / 2, rtol=1e-7, atol=1e-15
     )
-    rho = [NAMES.index(name) for name in ("GammaX", "GammaY", "GammaZ")]
-    np.testing.assert_allclose(
-        average.sel(channel="rho").channel_correlator, of_config.mean(axis=0)[rho].mean(axis=0)
+    x, y, z = (of_config.mean(axis=0)[NAMES.index(f"Gamma{axis}")] for axis in "XYZ")
+    found = average.channel_correlator
+    np.testing.assert_allclose(found.sel(channel="rho")[0], (x + y + z)[0] / 3, rtol=1e-13)
+    np.testing.assert_allclose(found.sel(channel="rho, longitudinal")[1], x[1], rtol=1e-13)
+    np.testing.assert_allclose(found.sel(channel="rho, transverse")[1], (y + z)[1] / 2, rtol=1e-13)
+    assert (
+        np.isnan(found.sel(channel="rho")[1]).all()
+        and np.isnan(found.sel(channel="rho, transverse")[0]).all()
     )
+    rest = [name for name in found.channel.values if not np.isnan(found.sel(channel=name)[0]).any()]
+    assert rest == list(CHANNELS)
     mass = average.sel(channel="pion").effective_mass.values
     assert np.isfinite(mass[:, 1:3]).all() and (mass[1, 1:3] > mass[0, 1:3]).all()
 
@@ -84,6 +91,8 @@ def test_the_report(ran: Path) -> None:
     assert "with jackknife errors (errors have 1 degree of freedom: 68 % lie within 1.84 of them)" in page
     assert "of freedom" in (ran / "report" / "mesons.txt").read_text()
     tables = (ran / "report" / "tables.txt").read_text()
+    assert "C(t) at p = 0,0,0" in tables and "C(t) at p = 1,0,0" in tables
+    assert "rho, longitudinal, p = 1,0,0" in tables and "rho, p = 1,0,0" not in tables
     assert re.search(r"\ncgnr +48 +\d+ / [\d.]+ / \d+ +1e-06", tables)
     columns = np.loadtxt(ran / "report" / "mesons.txt")
     average = open_result(ran / "store", "average")

@@ -16,6 +16,8 @@ from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.spectroscopy.little_group import channels_at, operators_in
+from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
 from stages.mesons.staggered_costs import source_columns
 from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
 from stages.mesons.staggered_rehearsal import staggered_steps
@@ -36,21 +38,24 @@ class HisqMesonNodes(Nodes[HisqMesonParameters]):
         """Add all nodes of the campaign."""
         self.observables()
         mesons, momenta = self.parameters.mesons, self.parameters.mesons.momenta
+        families = {name: [(label,) for label in MULTIPLETS[name]] for name in mesons.operators}
+        channels = channels_at(families, momenta, self.lattice.extents, SPIN_TASTES)
+        labels = tuple(dict.fromkeys([*mesons.labels, *operators_in(channels)]))
         correlators = self.workflow.add(
             staggered_two_point,
             self.propagators(),
             *self.links,
             place=Place("mesons"),
             extents=self.lattice.extents,
-            operators=mesons.labels,
+            operators=labels,
             momenta=momenta,
         )
         self.workflow.add(
             staggered_average,
             correlators,
             place=Place("average"),
-            operators=mesons.labels,
-            channels=mesons.operators,
+            operators=labels,
+            channels=channels if any(map(any, momenta)) else mesons.operators,
             momenta=momenta,
             jackknife_bin=self.parameters.analysis.jackknife_bin,
         )

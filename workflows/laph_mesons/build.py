@@ -26,6 +26,9 @@ from stages.distillation.rehearsal import eigensolver_steps, perambulator_steps
 from stages.distillation.source_columns import first_sources, full_columns, stochastic_columns
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in
+from stages.lqcd.spectroscopy.operators import BILINEARS
+from stages.mesons.two_point import dirac_channels
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
 from workflows.shared.definition import Campaign
 from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
@@ -135,36 +138,49 @@ class LaphNodes(QuarkNodes[LaphParameters]):
     def mesons(self, fields: Node, solved: Node) -> Node:
         """Two-point functions: of each source, or of all pairs of noise vectors of a configuration."""
         operators = self.parameters.operators
+        gammas, _ = dirac_channels(operators.momenta, self.lattice.extents)
         options: dict[str, Any] = {
             "extents": self.lattice.extents,
             "displacements": operators.displacements,
             "momenta": operators.momenta,
-            "operators": operators.operators,
+            "operators": tuple(dict.fromkeys([*operators.operators, *operators_in(self.channels)])),
+            "gammas": gammas,
         }
         place = Place("mesons")
         if self.parameters.noise:
             return self.workflow.add(stochastic_mesons, solved, self.columns, fields, place=place, **options)
         return self.workflow.add(distilled_mesons, solved, fields, place=place, **options)
 
+    @cached_property
+    def channels(self) -> Channels:
+        """The bases' channels at all momenta."""
+        operators = self.parameters.operators
+        return channels_at(operators.families, operators.momenta, self.lattice.extents, BILINEARS)
+
     def averages(self, mesons: Node) -> None:
         """Correlators and effective masses of the ensemble, and the levels of all bases."""
         operators, width = self.parameters.operators, self.parameters.analysis.jackknife_bin
+        gammas, channels = dirac_channels(operators.momenta, self.lattice.extents)
         self.workflow.add(
             laph_average,
             mesons,
             place=Place("average"),
             momenta=operators.momenta,
             jackknife_bin=width,
+            gammas=gammas,
+            channels=channels,
         )
+        rows = {name: next(filter(None, members)) for name, members in self.channels.items()}
         self.workflow.add(
             laph_levels,
             mesons,
             place=Place("levels"),
             momenta=operators.momenta,
-            operators=operators.operators,
-            bases=operators.bases,
+            operators=mesons.parameters["operators"],
+            bases=self.channels if any(map(any, operators.momenta)) else operators.bases,
             t0=operators.t0,
             jackknife_bin=width,
+            levels=[f"{name} {n}" for name, ((texts, _), *_) in rows.items() for n in range(len(texts))],
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -55,29 +55,35 @@ def texts(parameters: LaphParameters, store: Store) -> dict[str, str]:
 
 
 def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterator[Section]:
-    """Effective energies of the levels of each basis at each momentum."""
-    operators = parameters.operators
-    for number, basis in enumerate(operators.bases):
+    """Effective energies of the levels of each channel at each momentum."""
+    t0, given = parameters.operators.t0, levels.attrs["parameters"]["bases"]
+    families: dict[str, Sequence[Sequence[str]]] = {**parameters.operators.families}
+    if isinstance(given, Mapping):
+        families = {name: [row for row, _ in next(filter(None, rows))] for name, rows in given.items()}
+    for number, (name, rows) in enumerate(families.items()):
         chosen = levels.isel(level=np.flatnonzero(levels.basis.values == number))
         names = [f"level {level}" for level in range(chosen.sizes["level"])]
         parts: list[Figure | Table] = []
         for at, momentum in enumerate(levels.momentum.values):
             energy, error = (chosen[name].values[at] for name in ("energy", "energy_error"))
-            rows = [
+            if np.isnan(chosen.eigenvalue.values[at]).all():
+                continue
+            lines = [
                 [t, *(mass_text(float(m), float(e)) for m, e in zip(energy[:, t], error[:, t], strict=True))]
-                for t in range(operators.t0 + 1, levels.sizes["time"] // 2 + 1)
+                for t in range(t0 + 1, levels.sizes["time"] // 2 + 1)
             ]
-            caption = f"p = {momentum_text(momentum)}, jackknife errors."
+            place = f"p = {momentum_text(momentum)}"
             parts += [
-                Figure(levels_figure(energy, error, names, operators.t0), caption),
-                Table(["t/a", *names], rows),
+                Figure(levels_figure(energy, error, names, t0), f"{name}, {place}, jackknife errors."),
+                Table(["t/a", *names], lines, f"{name}, {place}"),
             ]
+        mean = "the mean over " if len(rows) > 1 else ""
         text = (
-            f"Operators {'; '.join(', '.join(row) for row in basis)}: C(t) v = lambda(t, t0) C(t0) v with "
-            f"t0 = {operators.t0}, cosh E(t) = [lambda(t - 1) + lambda(t + 1)] / [2 lambda(t)] "
-            "(arXiv:0902.1265)."
+            f"C(t) v = lambda(t, t0) C(t0) v with t0 = {t0}, C {mean}the operators "
+            f"{'; '.join(', '.join(row) for row in rows)}; cosh E(t) = [lambda(t - 1) + lambda(t + 1)] / "
+            "[2 lambda(t)] (arXiv:0902.1265)."
         )
-        yield Section(f"Levels of {', '.join(basis[0])}", text, parts)
+        yield Section(f"Levels of {name}", text, parts)
 
 
 def modes_section(result: xarray.Dataset) -> Section:

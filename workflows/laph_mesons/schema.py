@@ -14,6 +14,7 @@ from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.eigen.lanczos import check_reachable
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.spectroscopy.gammas import CHANNELS
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
@@ -93,8 +94,8 @@ class OperatorSection(FileSection):
     """Momenta of mesons, in units of 2 pi / L."""
     bases: Bases = ((("Gamma5",),),)
     """Of generalised eigenvalue problems: pion, rho (`stages.lqcd.spectroscopy.operators.BASES`), or rows of
-    operators, whose matrices are averaged. Operators are sums of Dirac matrices with displacements, as
-    0.5 Identity[+x] - 0.5 Identity[-x].
+    operators, whose matrices are averaged at rest; at a momentum those that its little group relates.
+    Operators are sums of Dirac matrices with displacements, as 0.5 Identity[+x] - 0.5 Identity[-x].
     """
     t0: int = Field(default=1, ge=0)
     """Reference time of the generalised eigenvalue problem."""
@@ -120,6 +121,18 @@ class OperatorSection(FileSection):
     def operators(self) -> tuple[str, ...]:
         """All operators, each once."""
         return tuple(dict.fromkeys(text for basis in self.bases for row in basis for text in row))
+
+    @property
+    def families(self) -> dict[str, Basis]:
+        """Bases by name: that of a meson where the rows are its own, else the operators."""
+        known: dict[Basis, str] = {tuple((g,) for g in gammas): name for name, gammas in CHANNELS.items()}
+        known |= {rows: name for name, rows in BASES.items()}
+        named: dict[str, Basis] = {}
+        for basis in self.bases:
+            text = "; ".join(", ".join(row) for row in basis)
+            name = known.get(basis, text)
+            named[text if name in named else name] = basis
+        return named
 
     @property
     def displacements(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from stages.mesons.sources import (
     wall_sources,
     z2_wall_sources,
 )
-from stages.mesons.two_point import meson_average, meson_two_point
+from stages.mesons.two_point import dirac_channels, meson_average, meson_two_point
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
 from workflows.shared.definition import Campaign
@@ -102,17 +102,24 @@ class MesonNodes(QuarkNodes[MesonParameters]):
     def mesons(self, solved: Node) -> Node:
         """Two-point functions of each source."""
         momenta, extents = self.parameters.mesons.momenta, self.lattice.extents
+        gammas, _ = dirac_channels(momenta, extents)
         place = Place("mesons")
-        return self.workflow.add(meson_two_point, solved, place=place, extents=extents, momenta=momenta)
+        return self.workflow.add(
+            meson_two_point, solved, place=place, extents=extents, momenta=momenta, gammas=gammas
+        )
 
     def averages(self, mesons: Node) -> None:
         """Correlators and effective masses of the ensemble."""
+        momenta = self.parameters.mesons.momenta
+        gammas, channels = dirac_channels(momenta, self.lattice.extents)
         self.workflow.add(
             meson_average,
             mesons,
             place=Place("average"),
-            momenta=self.parameters.mesons.momenta,
+            momenta=momenta,
             jackknife_bin=self.parameters.analysis.jackknife_bin,
+            gammas=gammas,
+            channels=channels,
         )
 
     def planned_columns(self, first: Node) -> int:

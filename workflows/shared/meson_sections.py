@@ -17,6 +17,7 @@ from pipeline.reading.account import accounts
 from pipeline.reading.report import Figure, Section, Table, value_with_error
 from stages.loops.loop_figures import convergence_figure
 from stages.lqcd.analysis.table import correlator_table
+from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
 from workflows.shared.report_sections import Measured, choice_section, degrees_of_freedom
 
@@ -25,7 +26,10 @@ from workflows.shared.report_sections import Measured, choice_section, degrees_o
 class Words:
     """Sentences on channels: which correlators make one, and what effective masses are of."""
 
-    members: str = "Each channel is the mean of the Dirac matrices that belong to it; all sixteen"
+    members: str = (
+        "Each channel is the mean of the Dirac matrices that belong to it, at p != 0 of those that the "
+        "rotations and reflections keeping p relate; all sixteen"
+    )
     masses: str = (
         "cosh m(t) = [C(t - 1) + C(t + 1)] / [2 C(t)], which is exact for one state, forwards and backwards. "
     )
@@ -37,16 +41,18 @@ DIRAC = Words()
 def correlator_section(
     average: xarray.Dataset, store: Store, workflow: str, of: str = "", words: Words = DIRAC
 ) -> Section:
-    """C(t) of the channels at the first momentum; of: more that the text says of them."""
-    at_rest = average.isel(momentum=0)
-    names = [str(name) for name in at_rest.channel.values]
-    columns = [
-        [value_with_error(float(v), float(e)) for v, e in zip(values, errors, strict=True)]
-        for values, errors in zip(
-            at_rest.channel_correlator.values, at_rest.channel_error.values, strict=True
-        )
-    ]
-    table = Table(["t/a", *names], list(zip(range(at_rest.sizes["time"]), *columns, strict=True)))
+    """C(t) of the channels at each momentum, drawn at the first; of: more that the text says of them."""
+    tables = []
+    for number, momentum in enumerate(average.momentum.values):
+        each = average.isel(momentum=number, channel=_existing(average, number))
+        columns = [
+            [value_with_error(float(v), float(e)) for v, e in zip(values, errors, strict=True)]
+            for values, errors in zip(each.channel_correlator.values, each.channel_error.values, strict=True)
+        ]
+        rows = list(zip(range(each.sizes["time"]), *columns, strict=True))
+        names = [str(name) for name in each.channel.values]
+        tables.append(Table(["t/a", *names], rows, f"C(t) at p = {momentum_text(momentum)}"))
+    first = average.isel(momentum=0, channel=_existing(average, 0))
     sizes = open_result(store, "mesons", workflow=workflow).sizes
     freedom = degrees_of_freedom(store, workflow)
     text = (
@@ -56,21 +62,27 @@ def correlator_section(
         "renormalisation; the quark-line disconnected part is no part of these flavour-non-singlet mesons."
     )
     figure = Figure(
-        meson_figure(at_rest.channel_correlator, at_rest.channel_error, names),
+        meson_figure(first.channel_correlator, first.channel_error, list(map(str, first.channel.values))),
         f"C(t) at p = {momentum_text(average.momentum.values[0])}, jackknife errors.",
     )
-    return Section("Meson correlators", text, [figure, table])
+    return Section("Meson correlators", text, [figure, *tables])
 
 
 def mass_section(
     average: xarray.Dataset, names: Sequence[str] = ("pion", "rho"), words: Words = DIRAC
 ) -> Section:
     """Effective masses of some channels, and effective energies at the other momenta."""
-    labels = [f"{name}, p = {momentum_text(p)}" for name in names for p in average.momentum.values]
-    chosen = average.sel(channel=list(names))
-    times = average.sizes["time"]
+    known, times = list(map(str, average.channel.values)), average.sizes["time"]
+    chosen = [
+        (known.index(channel), number)
+        for name in names
+        for number in range(average.sizes["momentum"])
+        for channel in of_family(name, [known[k] for k in _existing(average, number)])
+    ]
+    labels = [f"{known[k]}, p = {momentum_text(average.momentum.values[p])}" for k, p in chosen]
     mass, error = (
-        chosen[name].values.reshape(-1, times) for name in ("effective_mass", "effective_mass_error")
+        np.array([average[name].values[place] for place in chosen])
+        for name in ("effective_mass", "effective_mass_error")
     )
     rows = [
         [t, *(mass_text(float(m), float(e)) for m, e in zip(mass[:, t], error[:, t], strict=True))]
@@ -79,6 +91,12 @@ def mass_section(
     text = f"{words.masses}It falls towards the ground state's energy as t grows."
     figure = Figure(effective_mass_figure(mass, error, labels), "Effective masses, jackknife errors.")
     return Section("Effective masses", text, [figure, Table(["t/a", *labels], rows)])
+
+
+def _existing(average: xarray.Dataset, momentum: int) -> list[int]:
+    """Numbers of the channels that there are at a momentum."""
+    values = average.channel_correlator.values[:, momentum]
+    return [number for number, each in enumerate(values) if not np.isnan(each).all()]
 
 
 def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) -> Iterator[Section]:

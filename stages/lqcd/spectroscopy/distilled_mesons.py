@@ -30,8 +30,8 @@ from stages.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.spectroscopy.elemental_table import ElementalTable
-from stages.lqcd.spectroscopy.mesons import Momentum, vertices
-from stages.lqcd.spectroscopy.operators import MesonOperator, operator_vertices
+from stages.lqcd.spectroscopy.mesons import Momentum
+from stages.lqcd.spectroscopy.operators import MesonOperator, local_vertices, operator_vertices
 
 PAIRS = SPINS**2
 
@@ -99,11 +99,13 @@ def stochastic_pairs(
 def dirac_correlators(pairs: NDArray, gammas: Sequence[str]) -> NDArray[np.complex128]:
     """C_GG(t) of Dirac matrices, complex128 ``[gamma, time]``, of pairs of one word ``[time, b, c, a, d]``.
 
+    gammas: names, or sums such as 'GammaX + GammaY'.
+
     Raises InputError for an unknown matrix.
     """
     correlators = np.empty((len(gammas), len(pairs)), complex)
     for number, name in enumerate(gammas):
-        sink, source = vertices(name)
+        sink, source = local_vertices(name)
         correlators[number] = -np.einsum("ab,cd,tbcad->t", sink, source, pairs, optimize=True)
     return correlators
 

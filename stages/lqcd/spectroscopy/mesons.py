@@ -22,9 +22,9 @@ from stages.errors import InputError
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.gamma import COLOURS, GAMMA, GAMMA5, SPINS
+from stages.lqcd.kernels.gamma import COLOURS, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.spectroscopy.gammas import DIRAC
+from stages.lqcd.spectroscopy.operators import local_vertices
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 
 Momentum = tuple[int, int, int]
@@ -41,24 +41,17 @@ def meson_correlators(
     """C_G(p, t) of one source, complex128 ``[gamma, momentum, time]`` on the host, t = 0 at the source.
 
     propagator: ``[parity, site, 12, column]`` with 12 columns, 3 * spin + colour, or with 4, spin alone
-    (`stages.lqcd.spectroscopy.quark_sources`). Raises InputError.
+    (`stages.lqcd.spectroscopy.quark_sources`). gammas: Dirac matrices by name, or sums such as
+    'GammaX + GammaY'. Raises InputError.
     """
     pairs = spin_pairs(propagator, lattice, place, momenta)
     shifted = np.roll(pairs, -place.time, axis=1)
     correlators = np.empty((len(gammas), *shifted.shape[:2]), complex)
     for number, name in enumerate(gammas):
-        sink, source = vertices(name)
+        sink, source = local_vertices(name)
         # -tr [(gamma5 G) S (Gbar gamma5) S^dag], with S = [b, c] and its conjugate [a, d]
         correlators[number] = -np.einsum("ab,cd,ptbcad->pt", sink, source, shifted, optimize=True)
     return correlators
-
-
-def vertices(name: str) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-    """gamma5 G and Gbar gamma5 of a Dirac matrix. Raises InputError for an unknown one."""
-    if name not in DIRAC:
-        raise InputError(f"a Dirac matrix is one of {', '.join(DIRAC)}, got {name!r}")
-    gamma, gamma_t = DIRAC[name], GAMMA[3]
-    return GAMMA5 @ gamma, gamma_t @ gamma.conj().T @ gamma_t @ GAMMA5
 
 
 def spin_pairs(

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from stages.errors import InputError
 from stages.lqcd.dirac.displacement import AXES, steps_of
 from stages.lqcd.kernels.gamma import SPINS
-from stages.lqcd.spectroscopy.mesons import vertices
+from stages.lqcd.spectroscopy.gammas import turned_matrix, vertices
+from stages.lqcd.spectroscopy.little_group import Algebra, Rotation
 
 TERM = re.compile(r"([+-]?)\s*(\d*\.?\d+)?\s*([A-Z]\w*)\s*(?:\[([^]]*)\])?\s*")
 
@@ -60,6 +61,16 @@ class MesonOperator:
             )
         return cls(tuple(terms))
 
+    @property
+    def text(self) -> str:
+        """Text that `parse` reads; coefficients are real."""
+        parts = []
+        for factor, gamma, word in self.terms:
+            sign = "- " if factor.real < 0 else "+ "
+            size = "" if abs(factor) == 1 else f"{abs(factor):.16g} "
+            parts.append(f"{sign}{size}{gamma}{f'[{word}]' if word else ''}")
+        return " ".join(parts).removeprefix("+ ")
+
 
 def _around(gamma: str) -> str:
     return " + ".join(f"{gamma}[{sign}{axis}]" for axis in AXES for sign in "+-")
@@ -69,7 +80,8 @@ BASES: dict[str, tuple[tuple[str, ...], ...]] = {
     "pion": (("Gamma5", _around("Gamma5")),),
     "rho": tuple((f"Gamma{axis.upper()}", f"0.5 Identity[+{axis}] - 0.5 Identity[-{axis}]") for axis in AXES),
 }
-"""Bases of correlation matrices: rows, whose levels are alike at rest, of operators as text. Those of a row
+"""Bases of correlation matrices: rows, whose levels are alike at rest, of operators as text; at a momentum,
+`stages.lqcd.spectroscopy.little_group` says which rows are averaged. Those of a row
 have the same sign under reflection of time: a level that runs backwards around the lattice adds to all
 elements of the matrix as the one that runs forwards does, and the same vectors belong to both."""
 
@@ -94,3 +106,39 @@ def operator_vertices(
             sinks[number, words.index(word)] += coefficient * sink
             sources[number, words.index(word)] += np.conj(coefficient) * source
     return sinks, sources
+
+
+def local_vertices(text: str) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Vertices of sink and source of an operator without displacements, 4 x 4. Raises InputError."""
+    if text.isidentifier():
+        return vertices(text)
+    operator = MesonOperator.parse(text)
+    if words_of([operator]) != ("",):
+        raise InputError(f"{text} is displaced: its correlators are those of a correlation matrix")
+    ((sink,),), ((source,),) = operator_vertices([operator], [""])
+    return sink, source
+
+
+def _turned(text: str, rotation: Rotation) -> dict[tuple[str, str], complex]:
+    """Coefficients of a rotated operator by Dirac matrix and displacement."""
+    terms: dict[tuple[str, str], complex] = {}
+    for factor, gamma, word in MesonOperator.parse(text).terms:
+        sign, image = turned_matrix(gamma, rotation)
+        steps = ((rotation[mu][0], step * rotation[mu][1]) for mu, step in steps_of(word))
+        path = "".join(("+" if step > 0 else "-") + AXES[mu] for mu, step in steps)
+        terms[image, path] = terms.get((image, path), 0) + sign * factor
+    return {term: factor for term, factor in terms.items() if factor}
+
+
+def _combined(factors: Sequence[int], texts: Sequence[str]) -> str:
+    parsed = [MesonOperator.parse(text) for text in texts]
+    terms = [
+        Term(factor * each.coefficient, each.gamma, each.displacement)
+        for factor, operator in zip(factors, parsed, strict=True)
+        for each in operator.terms
+    ]
+    return MesonOperator(tuple(terms)).text
+
+
+BILINEARS = Algebra(_turned, _combined, lambda text: None)
+"""Rules of these operators for `stages.lqcd.spectroscopy.little_group`."""

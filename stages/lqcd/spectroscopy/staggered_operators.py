@@ -16,6 +16,7 @@ with (-1)^t.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,8 @@ from numpy.typing import NDArray
 
 from stages.errors import InputError, suggestion
 from stages.lqcd.kernels.gamma import GAMMA
+from stages.lqcd.spectroscopy.gammas import turned_product
+from stages.lqcd.spectroscopy.little_group import Algebra, Rotation
 
 X, Y, Z, T = range(4)
 GAMMAS: dict[str, frozenset[int]] = {
@@ -111,6 +114,33 @@ class SpinTaste:
 def operators_of(multiplets: Sequence[str]) -> tuple[str, ...]:
     """Labels of all operators of multiplets, in their order."""
     return tuple(label for name in multiplets for label in MULTIPLETS[name])
+
+
+def terms_of(text: str) -> dict[str, int]:
+    """Factors by label of an operator or of a sum such as GX-G1 - 2 GY-G1."""
+    signed = re.findall(r"([+-]?) *(?:(\d+) +)?(\w+-\w+)", text)
+    return {label: int(f"{sign}{number or 1}") for sign, number, label in signed}
+
+
+def _turned(text: str, rotation: Rotation) -> dict[str, int]:
+    """Factors by label of a rotated operator: spin and taste turn together."""
+    terms = {}
+    for label, factor in terms_of(text).items():
+        parts = [turned_product(sorted(GAMMAS[name]), rotation) for name in label.split("-")]
+        spin, taste = (_NAMES[frozenset(directions)] for _, directions in parts)
+        terms[f"{spin}-{taste}"] = factor * parts[0][0] * parts[1][0]
+    return terms
+
+
+def _combined(factors: Sequence[int], texts: Sequence[str]) -> str:
+    sizes = ["" if abs(factor) == 1 else f"{abs(factor)} " for factor in factors]
+    parts = zip(factors, sizes, texts, strict=True)
+    return " ".join(f"{'-' if n < 0 else '+'} {size}{text}" for n, size, text in parts).removeprefix("+ ")
+
+
+_NAMES = {directions: name for name, directions in GAMMAS.items()}
+SPIN_TASTES = Algebra(_turned, _combined, lambda text: SpinTaste.parse(text).taste)
+"""Rules of these operators for `stages.lqcd.spectroscopy.little_group`. Different tastes do not mix."""
 
 
 @cache

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.errors import InputError
-from stages.lqcd.spectroscopy.mesons import vertices
+from stages.lqcd.spectroscopy.gammas import vertices
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, Term, operator_vertices, words_of
 
 
