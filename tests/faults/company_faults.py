@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import fault_stages
 import strikes
 from disk_faults import kill_driver, once_struck, waiting_order
-from fault_campaign import PATIENCE, Campaign
+from fault_campaign import PATIENCE, Campaign, session
+from process_faults import strike_worker
 from verdict import chunk_paths
 from zygote import Started
 
@@ -72,6 +74,53 @@ def edited_code(campaign: Campaign) -> str:
     return "has other code than the driver"
 
 
+def mixed_drivers(campaign: Campaign) -> str:
+    """A driver that would share the store is refused if its code is not that of the one at work."""
+    folder = code(campaign)
+    edit(folder)
+    order = waiting_order(campaign, "driver of other code, sharing the store")
+
+    def join() -> None:
+        other = campaign.start(share=True, path=str(folder), edited=True, warm=False)
+        assert other.wait(PATIENCE) == 2, other.errors.read_text()
+        assert "whose code is another one (fault_stages" in other.errors.read_text()
+        campaign.start(share=True)
+
+    ended = campaign.run(once_struck(campaign, order, join), share=True)
+    assert ended.status in (0, 4, None), ended
+    campaign.ended[-1].status = ended.status and 0  # 4: the rest is in work by the other one
+    deadline = time.monotonic() + PATIENCE
+    while any(map(session, campaign.leaders)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return ""
+
+
+def requeued(campaign: Campaign) -> str:
+    """A job is killed with its node and runs on another one, which takes its former life for over."""
+    campaign.options["share"], campaign.environment["SLURM_JOB_ID"] = True, "17"
+    kill_driver(campaign)
+    for lease in (campaign.store / ".drivers").iterdir():
+        lease.write_text(json.dumps({**json.loads(lease.read_text()), "host": "elsewhere"}))
+    campaign.note("SIGKILL of a node, its job requeued", "start and end")
+    campaign.environment["SLURM_RESTART_COUNT"] = "1"
+    assert campaign.run().status in (0, None)
+    campaign.options.clear()
+    campaign.environment.clear()
+    return ""
+
+
+def trapped(campaign: Campaign) -> str:
+    """Files named like modules lie in the folder of a run, one of whose workers dies and is replaced."""
+    folder = campaign.folder / "work"
+    folder.mkdir()
+    for name in ("random", "numpy", "dask", "pipeline", "stages", "sitecustomize"):
+        (folder / f"{name}.py").write_text("raise ImportError('a file of the folder')\n")
+    campaign.note("files named like modules in the folder", "start and end")
+    strike_worker(campaign)
+    campaign.run(folder=str(folder), warm=False)
+    return ""
+
+
 def code(campaign: Campaign) -> Path:
     """A copy of the stages, which workers find first."""
     folder = campaign.folder / "code"
@@ -98,5 +147,14 @@ def faked_cuda(campaign: Campaign) -> str:
     return ""
 
 
-CASES = {second_driver: 3, other_workers: 2, old_code: 2, edited_code: 3, faked_cuda: 2}
+CASES = {
+    second_driver: 3,
+    other_workers: 2,
+    old_code: 2,
+    edited_code: 3,
+    faked_cuda: 2,
+    mixed_drivers: 3,
+    requeued: 2,
+    trapped: 2,
+}
 """How often each is done in the long form."""

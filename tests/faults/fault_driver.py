@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import signal
 import sys
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import dask
 import distributed.utils
-import fault_stages
+import fault_stages  # noqa: F401 - for processes that are forked from this one
 import strikes
 
-from pipeline import InputError, Store, plan, run
+from pipeline import InputError, Share, Store, plan, run
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
@@ -42,6 +44,10 @@ def main(store_path: str, options: dict[str, Any]) -> int:
     faulthandler.register(signal.SIGUSR1)  # the suite asks a run that hangs where it is
     if path := options.get("path"):
         sys.path.insert(0, path)  # of the workers: here all is imported already
+    if options.get("edited"):
+        del sys.modules["fault_stages"]  # so that this process, too, has that of the path
+    if folder := options.get("folder"):
+        os.chdir(folder)
     if options.get("warm"):
         share_imports()
     strikes.enlist("driver")
@@ -49,8 +55,10 @@ def main(store_path: str, options: dict[str, Any]) -> int:
     cluster = cluster_of(options)
     try:
         store = Store(Path(store_path))
-        planned = plan(fault_stages.workflow(), store, backend=cluster.backend)
-        outcome = run(planned, store, cluster=cluster, limits=LIMITS, grace=2.0)
+        workflow = import_module("fault_stages").workflow()
+        planned = plan(workflow, store, backend=cluster.backend)
+        share = Share() if options.get("share") else None
+        outcome = run(planned, store, cluster=cluster, limits=LIMITS, grace=2.0, share=share)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

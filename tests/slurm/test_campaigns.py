@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -15,6 +17,7 @@ from controlled_slurm import KILL_WAIT, ControlledSlurm
 from foreign_writers import write_milc
 
 from pipeline import verify
+from pipeline.store.ledger import jobs_of
 from pipeline.store.lock import current_drivers
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
@@ -165,3 +168,68 @@ def test_a_budget_is_kept(campaign: SlurmCampaign) -> None:
     assert sum(entry["node_seconds"] for entry in campaign.ledger("ended")) <= 3600 * budget
     (stop,) = campaign.ledger("stopped")
     assert "the budget is spent" in stop["reason"]
+
+
+def small(campaign: SlurmCampaign) -> None:
+    """Two configurations, four noise vectors."""
+    text = (campaign.folder / "g2.yaml").read_text()
+    text = text.replace("configurations: 12", "configurations: 2").replace(
+        "vectors: 64, chunk: 32", "vectors: 4, chunk: 4"
+    )
+    (campaign.folder / "g2.yaml").write_text(text.replace("vectors: 32", "vectors: 4"))
+
+
+def test_files_beside_the_workflow_named_like_modules_are_not_imported(
+    campaign: SlurmCampaign, traps: Path
+) -> None:
+    assert traps == campaign.folder
+    small(campaign)
+    campaign.submit()
+    campaign.wait_for_end()
+    assert campaign.ledger("ended")[-1]["missing"] == 0, campaign.words()
+    assert ": complete" in campaign.quarkline("status", "store").stdout
+
+
+def test_status_names_a_job_that_died_at_its_import_and_a_cancelled_chain(
+    campaign: SlurmCampaign, slurm: ControlledSlurm, tmp_path: Path
+) -> None:
+    small(campaign)
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "distributed.py").write_text("raise ImportError('a broken installation')")
+    site, path = campaign.folder / "site.yaml", tmp_path / "broken"
+    written = site.read_text()
+    site.write_text(written.replace('PYTHONPATH: "', f'PYTHONPATH: "{path}:'))
+    campaign.submit()
+    campaign.wait_for_end()
+    said = campaign.quarkline("status", "store").stdout
+    assert "ended before it began to work: it was cancelled, or died at its start" in said
+    assert "a broken installation" in campaign.words()
+    site.write_text(written)
+    campaign.submit()
+    (first,) = slurm.wait_for_jobs(1, "RUNNING")
+    (second,) = slurm.wait_for_jobs(1, "PENDING")
+    assert re.search(f"job {first} at work; job {second} waits", campaign.quarkline("status", "store").stdout)
+    slurm.ask("scancel", first, second)
+    campaign.wait_for_end()
+    said = campaign.quarkline("status", "store").stdout
+    assert (
+        f"job {second} after {first} ended before it began to work" in said and "no job of it is left" in said
+    )
+
+
+def test_a_job_that_was_put_back_is_charged_what_it_took(
+    campaign: SlurmCampaign, slurm: ControlledSlurm
+) -> None:
+    """Under the walltime of ten minutes that its campaign asks for."""
+    campaign.submit("--set", "cluster.walltime=00:10:00")
+    (job,) = slurm.wait_for_jobs(1, "RUNNING")
+    campaign.wait_for_commits(1)
+    took = time.time() - campaign.ledger("began")[0]["time"]
+    slurm.ask("scontrol", "requeue", job)
+    slurm.wait_for_state(job, "PENDING")
+    while len(campaign.ledger("began")) < 2:
+        time.sleep(0.5)
+    before, now = jobs_of(campaign.ledger())[:2]
+    assert (before.job, before.state) == (now.job, now.state) or before.ended is not None
+    assert took <= before.charged(time.time() + 6000.0) < took + 60.0
+    campaign.quarkline("submit", "g2.yaml", "--stop")
