@@ -51,7 +51,7 @@ def processes_of(campaign: SlurmCampaign) -> list[psutil.Process]:
             line = process.cmdline()
         except psutil.Error:
             continue
-        if "workflows.campaign.job" in line and any(str(campaign.store.path) in word for word in line):
+        if "workflows.campaign" in line and any(str(campaign.store.path) in word for word in line):
             found.append(process)
     return found
 
@@ -202,7 +202,7 @@ def test_status_names_a_job_that_died_at_its_import_and_a_cancelled_chain(
     campaign.submit()
     campaign.wait_for_end()
     said = campaign.quarkline("status", "store").stdout
-    assert "ended before it began to work: it was cancelled, or died at its start" in said
+    assert "it died at its start: ImportError: a broken installation" in said
     assert "a broken installation" in campaign.words()
     site.write_text(written)
     campaign.submit()

@@ -118,7 +118,7 @@ def test_the_script_of_a_job(campaign: Campaign, paper: Paper) -> None:
     assert lines[1] == "#SBATCH --job-name=loops" and "#SBATCH --array=3" in lines
     assert lines[-5:-2] == ["export QUARKLINE_JOB_BEGAN=$(date +%s)", "export A='1 2'", "module load cuda"]
     assert lines[-2] == f"cd {campaign.folder}"
-    assert lines[-1].endswith(f'-m workflows.campaign.job {campaign.place} "$TASK"')
+    assert lines[-1].endswith(f'-m workflows.campaign {campaign.place} "$TASK"')
     assert script(campaign, 2).endswith(f" {campaign.place} 2\n")
     campaign.write()
     assert read_campaign(campaign.place) == campaign
@@ -133,6 +133,28 @@ def test_files_beside_the_workflow_are_not_imported(campaign: Campaign, traps: P
     done = subprocess.run(["bash", "-c", text], cwd=traps, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "is no campaign of `quarkline submit`" in done.stderr
+
+
+def test_a_job_that_cannot_import_its_package_says_so_in_the_ledger(
+    campaign: Campaign, paper: Paper, traps: Path
+) -> None:
+    """Folders that PYTHONPATH names are searched, broken packages and all; the store is read by others."""
+    site = Site(kind="slurm", cores=4, environment={"PYTHONPATH": f"{ROOT}:{traps}", "SLURM_JOB_ID": "17"})
+    (traps / "sitecustomize.py").unlink()
+    (traps / "json.py").unlink()
+    (traps / "random.py").unlink()
+    campaign = replace(campaign, name="quarkline-loops-1a2b3c", site=site)
+    campaign.write()
+    done = subprocess.run(["bash", "-c", script(campaign)], cwd=traps, capture_output=True, text=True)
+    assert done.returncode == 1 and "a file of the folder was imported" in done.stderr
+    ledger = Ledger(Store(campaign.store))
+    facts = {"campaign": campaign.name, "node_hours": None, "joules": None}
+    ledger.bring({"event": LedgerEvent.BUDGET, **facts})
+    ledger.bring({"event": LedgerEvent.SUBMITTED, "campaign": campaign.name, "job": "17", "time": 1.0})
+    (only,) = accounts(campaign).jobs
+    assert (only.job, only.state, only.commits) == ("17", "ended", 0)
+    reason = "it died at its start: RuntimeError: a file of the folder was imported"
+    assert only.reason == reason and f"job 17 ended ({reason}), and none follows it" in lines(campaign)
 
 
 def test_a_second_campaign_is_refused_until_the_first_is_stopped(campaign: Campaign, paper: Paper) -> None:

@@ -1,4 +1,4 @@
-"""A job of a campaign, `python -m workflows.campaign.job FOLDER CHAIN`: the command that its script ends in.
+"""A job of a campaign.
 
 It submits its successor before it begins its work, to follow it however it ends: neither a kill nor the loss
 of a node ends a campaign. What it computes it shares with the jobs of other chains. It ends in time for its
@@ -109,9 +109,14 @@ def _stop(ledger: Ledger, campaign: Campaign, chain: int, why: str) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def command(place: Path, chain: int) -> int:
+    """Be a job, and print mistakes as a line."""
     try:
-        sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+        return main(place, chain)
     except InputError as fault:
         print(literal_lines(f"error: {fault}"), file=sys.stderr)
-        sys.exit(2)
+        return MISTAKE
+
+
+if __name__ == "__main__":  # of scripts that an earlier version has put into the queue
+    sys.exit(command(Path(sys.argv[1]), int(sys.argv[2])))

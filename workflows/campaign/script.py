@@ -41,6 +41,6 @@ def script(campaign: Campaign, chain: int | None = None) -> str:
         f"export {BEGAN}=$(date +%s)",
         *job.prologue,
         f"cd {shlex.quote(str(campaign.folder))}",
-        f"exec {job.python} -m workflows.campaign.job {shlex.quote(str(campaign.place))} {number}",
+        f"exec {job.python} -m workflows.campaign {shlex.quote(str(campaign.place))} {number}",
     ]
     return "\n".join(lines) + "\n"
