@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from array import array
 from collections import deque
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 from pipeline.running.event_log import Event, Tally, log_of, runs, tally_of
 from pipeline.running.failures import Failure, Failures
+from pipeline.store.lease import clock
 from pipeline.store.store import Store
 from pipeline.worker.events import ENDED, ChunkState, EventKind
 
@@ -163,7 +163,7 @@ class Runs:
     def refresh(self) -> None:
         """Read on in the logs of those that are followed, and see which others there are."""
         self._names = runs(self._store)
-        recently = time.time() - FOLLOWED
+        recently = clock(self._store.path) - FOLLOWED
         for name in self._names:
             with suppress(OSError):
                 stat = log_of(self._store, name).stat()
