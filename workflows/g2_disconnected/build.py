@@ -188,8 +188,9 @@ class G2Workflow(Definition[G2Parameters]):
             "boundary": f"{links.boundary} in time, periodic in space",
             "operator": f"J_mu, the one-link vector current on {parameters.current.links} links; flavours "
             "light, strange, light - strange",
-            "definition": "C(t) = (1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), i = x, y, z, pairs of "
-            "different noise vectors",
+            "definition": "C(t) = (1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), i = x, y, z, mean over "
+            "pairs of different noise vectors; J_mu(t) = - sum_x Im tr {eta_mu U_mu(x) "
+            "[D (4 m^2 - D^2)^-1](x + mu, x)} over the slice t",
             "sign": "MILC's sign and normalisation of the loops",
             "not_included": NOT_INCLUDED,
             "noise": noise.model_dump(mode="json", exclude={"chunk", "probe_chunk"}),

@@ -31,6 +31,17 @@ THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
 """Smearing that leaves the configuration's links, made unitary, as they are."""
 
 
+DEFINITIONS = {
+    "point": "C(p, t) = Tr [exp(-i p (x - x0)) P_t0+t O G O^dag P_x0 G], x0 the one point of the source, "
+    "p = 2 pi n / L",
+    "corner_wall": "C(t) = sum_a b_a^dag G P_t0+t O G O^dag b_a, b_a one at colour a of all sites of even x, "
+    "y, z of the slice t0: a coherent sum over pairs of corners, without a factor of the volume",
+    "random_wall": "C(t) = Tr [P_t0+t O G O^dag P_t0 G] / L^3, the mean over the points of the slice t0, "
+    "estimated with noise",
+}
+"""What is measured with sources of each kind."""
+
+
 class HisqMesonNodes(Nodes[HisqMesonParameters]):
     """The nodes of the workflow `hisq_mesons`."""
 
@@ -145,15 +156,15 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
             "singlet; MILC's phases",
             "operator_links": mesons.links.model_dump(**options) if mesons.links else "the configuration's",
             "sources": parameters.sources.model_dump(**options, exclude={"chunk"}),
-            "definition": "C(p, t) = Tr [exp(-i p (x - x0)) P_t0+t O G P_t0 O^dag G] over colour and space, "
-            "G = M^-1, p in units of 2 pi / L, mean over sources; a random wall gives the mean over the "
-            "points of its slice",
-            "sign": "that of <O O^dag>: that of the state that an operator is named after is positive, its "
-            "partner of other parity has (-1)^t; t counts from the source",
+            "definition": f"{DEFINITIONS[parameters.sources.kind]}; Tr over colour and space, G = M^-1, P "
+            "projections; mean over sources",
+            "sign": "that of <O O^dag>: the state that an operator is named after is positive, its partner "
+            "of other parity has -(-1)^t; t counts from the source",
             "solver": f"{solves.solver}, {solves.precision}, residuals at most {solves.tolerance:g} of the "
             "even sites' system",
             "not_included": {
-                "normalisation": "2 G is the propagator of m + D / 2: a factor 4; 1/4 for tastes",
+                "normalisation": "none beside MILC's, whose correlators are the same numbers; with 2 G, the "
+                "propagator of m + D / 2, C has a factor 4, and 1/4 for tastes cancels it",
                 "renormalisation": "of the operators: Z factors",
                 "disconnected": "quark-line disconnected parts, which flavour-non-singlet mesons do not have",
             },

@@ -20,7 +20,7 @@ from workflows.shared.report_sections import available, gauge_section
 WORDS = Words(
     members="Each channel is the mean of the spin-taste operators that belong to it; all operators",
     masses="cosh m(t) = [S(t - 1) + S(t + 1)] / [2 S(t)] of S(t) = [C(t - 1) + 2 C(t) + C(t + 1)] / 4, in "
-    "which the partner of other parity, (-1)^t exp(-m' t), is suppressed by (1 - cosh m') / (1 + cosh m). ",
+    "which the partner of other parity, -(-1)^t exp(-m' t), is suppressed by (1 - cosh m') / (1 + cosh m). ",
 )
 
 

@@ -43,6 +43,19 @@ SOURCES: dict[str, Callable[..., Any]] = {
 }
 """Stage of each kind."""
 
+DEFINITIONS = {
+    "point": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>",
+    "smeared": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O'_G(x0, t0)^dag>, O' of smeared quark "
+    "fields",
+    "wall": "C_G(t) = sum_x <O_G(x, t0 + t) W_G(t0)^dag>, W_G = sum_y,z psibar_2(y) G psi_1(z) of equal "
+    "colours, y and z all sites of the slice",
+    "z2_wall": "C_G(t) = (1 / L^3) sum_x,y <O_G(x, t0 + t) O_G(y, t0)^dag>, the mean over points y of "
+    "the slice, estimated with noise",
+    "file": "C_G(p, t) = - sum_x exp(-i p x) tr [G S(x) gamma_t G^dag gamma_t gamma_5 S(x)^dag gamma_5], S "
+    "the solutions of the file's columns, x from the origin, t0 the first slice that is not zero",
+}
+"""What is measured with sources of each kind."""
+
 
 class MesonNodes(QuarkNodes[MesonParameters]):
     """The nodes of the workflow `mesons`."""
@@ -156,8 +169,7 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
             "operator": "O_G = psibar_2 G psi_1, point at the sink; Dirac matrices G in the DeGrand-Rossi "
             "basis",
             "sources": sources,
-            "definition": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>, p in units "
-            "of 2 pi / L, mean over sources",
+            "definition": f"{DEFINITIONS[parameters.sources.kind]}; p = 2 pi n / L; mean over sources",
             "sign": "that of <O O^dag>: the pion's is positive; t counts from the source",
         }
 

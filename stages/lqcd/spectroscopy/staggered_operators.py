@@ -11,7 +11,7 @@ which belongs to the phases of D that MILC has: eta_t = 1, eta_x = (-1)^t, eta_y
 (-1)^(t+x+y) (`stages.lqcd.gauge.phases`). These are the operators of MILC's `general_spin_taste_op`, up to a
 sign of the whole operator, which correlators do not see (Golterman, Nucl. Phys. B273 (1986) 663). Each
 couples to a second state, of spin gamma_t gamma_5 S and taste gamma_t gamma_5 T, whose correlator oscillates
-with (-1)^t.
+with -(-1)^t.
 """
 
 from __future__ import annotations
