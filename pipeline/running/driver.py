@@ -73,7 +73,7 @@ def run(
         store: where chunks are committed, or its folder; the plan was made against it.
         cluster: 'local', 'cuda', 'slurm', an address or scheduler file, or a cluster with its options.
         time_limit: seconds after which the run has ended, start and close of the cluster included (these are
-            expected to take equally long); SIGINT and SIGTERM end it likewise.
+            expected to take equally long); signals end it likewise.
         grace: seconds that running chunks get to finish when the run must stop.
         resident_bytes: bound of each worker's cache of resident results, in host memory and on its GPU; by
             default a share of either.
@@ -135,16 +135,17 @@ def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outco
     plan, store, name = run.plan, run.store, run.name
     store.create()
     with _lock(run, share) as claims, EventLog(store, name, listener) as log:
-        for message in cancel_left_jobs(store, _runs_of_others(claims)):
-            log.note(EventKind.NOTE, message=message)
-        _sweep(store, name, claims)
+        with log.guarded("a look after jobs of earlier runs"):
+            for message in cancel_left_jobs(store, _runs_of_others(claims)):
+                log.note(EventKind.NOTE, message=message)
+        _sweep(store, name, claims, log)
         sharing = Sharing(claims, Homes(plan), share.waits) if claims and share else None
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
         keep_plan(store, plan)
         with signals_to(run.stop):
             outcome = _drive(run, log, sharing)
-        _sweep(store, name, claims)
+        _sweep(store, name, claims, log)
         return outcome
 
 
@@ -164,12 +165,15 @@ def _runs_of_others(claims: Claims | None) -> set[str]:
     return {driver.run for driver in claims.others()} if claims else set()
 
 
-def _sweep(store: Store, run: str, claims: Claims | None) -> None:
+def _sweep(store: Store, run: str, claims: Claims | None, log: EventLog) -> None:
     """Remove what ended drivers left, unless another one is at work."""
-    with alone_for_a_moment(store) if claims else nullcontext(True) as alone:
+    with (
+        log.guarded("housekeeping"),
+        alone_for_a_moment(store) if claims else nullcontext(True) as alone,
+    ):
         if alone:
             store.sweep()
-            drop_old_runs(store)
+            drop_old_runs(store, run)
             remove_claims(store, run)
 
 
@@ -184,7 +188,8 @@ def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
     began, plan = time.time(), run.plan
     with without_collection():
         tasks = plan_tasks(plan)
-    _note_start(run, log)
+    with log.guarded("the log"):
+        _note_start(run, log)
     states, failures = dict[str, ChunkState](), list[Failure]()
     quarantine = Quarantine(plan, run.store, log, run.stop)
     jobs = JobList(run.store.inside(".runs", run.name))
@@ -198,14 +203,15 @@ def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
         ends = _carry_out(run, tasks, client, workforce, quarantine, log, sharing)
         states, failures = ends.by_key, ends.failures
     outcome = _outcome(run, states, failures, time.time() - began, quarantine.counts)
-    _note_end(outcome, log)
+    with log.guarded("the log"):
+        _note_end(outcome, log)
     return outcome
 
 
 def _note_start(run: _Run, log: EventLog) -> None:
     """Tell what is missing by node, and what a chunk of it is expected to take."""
     plan = run.plan
-    counts = Counter(chunk.node.name for chunk in plan.missing)
+    counts = dict(Counter(chunk.node.name for chunk in plan.missing))
     seconds = {node: plan.expected_seconds[node] for node in counts if node in plan.expected_seconds}
     memory = {chunk.node.name: chunk.node.cost.memory for chunk in plan.missing}
     expected = {"missing": counts, "seconds": seconds, "memory": memory}
@@ -234,7 +240,8 @@ def _carry_out(
     """Run all tasks on the workers, and once more what was damaged or is in doubt; how all chunks ended."""
     context, expected = _context(run, workforce), run.plan.expected_seconds
     client.log_event(PLAN_TOPIC, {"store": str(run.store.path)})
-    log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
+    with log.guarded("the dashboard"):
+        log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
 
     def session_of(tasks: Sequence[TaskPlan]) -> Session:
         return Session(client, tasks, context, log, run.stop, workforce, expected, quarantine, sharing)

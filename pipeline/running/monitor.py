@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,16 @@ class Monitor(SchedulerPlugin):
         self._store: Path | None = None
 
     async def start(self, scheduler: Any) -> None:
-        """Open the dashboard, if there is one."""
-        if self._dashboard:
+        """Open the dashboard, if there is one; a run goes on without it."""
+        if not self._dashboard:
+            return
+        try:
             from pipeline.running.dashboard.serving import application
 
             self._dashboard.serve_beside(scheduler, application(self._dashboard.token, self.campaign))
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            print(f"warning: there is no dashboard ({why}); the run goes on", file=sys.stderr)
 
     def campaign(self) -> Campaign | None:
         """The campaign that is shown; None before a run begins, InputError where its store is away."""

@@ -1,4 +1,4 @@
-"""Reasons to end a run early: an interrupt, a termination request, or its time limit."""
+"""Reasons to end a run early: an interrupt, a termination request, a lost terminal, or its time limit."""
 
 from __future__ import annotations
 
@@ -71,13 +71,23 @@ class StopRequest:
         return self._signals > 1 or (self._asked is not None and time.monotonic() - self._asked > self._grace)
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Ask for a stop; a second signal ends the wait for running chunks."""
-        self._signals += 1
+        """Ask for a stop; a second signal ends the wait for running chunks.
+
+        A terminal that is lost says so twice, by its shell and by the system: that is one request.
+        """
+        if number != signal.SIGHUP or not self._signals:
+            self._signals += 1
         self.ask(signal.Signals(number).name)
 
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""Signals that ask for a clean end; batch systems send the last two before they end a job."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+"""Signals that ask for a clean end: of a person, a batch system, a terminal that is lost."""
+
+
+def stop_signals() -> list[signal.Signals]:
+    """`SIGNALS` that this process answers: a hang-up that is ignored since its start, by nohup, stays so."""
+    ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in SIGNALS if number != signal.SIGHUP or not ignored]
 
 
 @contextmanager
@@ -86,7 +96,7 @@ def signals_to(stop: StopRequest) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, stop.on_signal) for number in SIGNALS}
+    before = {number: signal.signal(number, stop.on_signal) for number in stop_signals()}
     try:
         yield
     finally:

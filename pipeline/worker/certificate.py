@@ -97,7 +97,10 @@ def certification(backend: str) -> dict[str, Any]:
         changed = folder.stat().st_mtime_ns
     except OSError:
         changed = 0
-    identity, why = _found(backend, folder, changed)
+    try:
+        identity, why = _found(backend, folder, changed)
+    except Exception as error:  # no chunk fails for want of one
+        identity, why = None, f"certificates cannot be read ({type(error).__name__}: {error})"
     return {"certificate": identity, **({} if identity else {"uncertified": why})}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from typing import Any
 
@@ -80,7 +81,8 @@ def rate_limited(send: Send, chunk: dict[str, Any]) -> Send:
         now = time.monotonic()
         if now - last >= PROGRESS_INTERVAL or report["done"] >= report["total"]:
             last = now
-            send({**plain(report), **chunk, "event": EventKind.PROGRESS})
+            with suppress(Exception):  # news of a chunk end no chunk
+                send({**plain(report), **chunk, "event": EventKind.PROGRESS})
 
     return listener
 

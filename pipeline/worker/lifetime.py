@@ -26,8 +26,8 @@ PATIENCE = 60.0
 class Watchdog(WorkerPlugin):
     """Plugin that ends a worker's process when its driver (same host) or scheduler (elsewhere) is gone.
 
-    Also lets the driver alone decide what an interrupt from the keyboard means: the terminal sends it to the
-    workers as well.
+    Also lets the driver alone decide what an interrupt from the keyboard or the loss of the terminal means:
+    the terminal sends both to the workers as well.
     """
 
     name = "quarkline-watchdog"
@@ -40,7 +40,8 @@ class Watchdog(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Begin to watch."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in (signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
         logging.getLogger("distributed.worker").addFilter(_not_said_by_the_run)
         watch = self._watch_driver if socket.gethostname() == self._host else self._watch_scheduler
         threading.Thread(target=watch, args=(worker,), name="watchdog", daemon=True).start()

@@ -12,6 +12,9 @@ from pipeline.worker.work import Work
 from stages.compilation import Kernels
 from stages.gpus import gpus_of
 
+EXPECTED = ("memory", "device_memory", "resident", "stored")
+"""Names of the bytes that a plan expects of a chunk."""
+
 
 def parts_of(laps: Iterable[Lap]) -> list[dict[str, Any]]:
     """The stages that ran for a chunk, with their seconds and the passes that were expected of them.
@@ -54,9 +57,6 @@ def expected_of(work: Work) -> dict[str, int]:
     cost, gpus = work.node.cost, gpus_of(work.node.backend)
     held = {s.key: s.node.cost.on_each(gpus).device_memory for s in transient_inputs(work)}
     kept = {source.key for source in transient_inputs(work) if source.node.stage.resident}
-    return {
-        "memory": cost.memory,
-        "device_memory": cost.on_each(gpus).device_memory + sum(held.values()),
-        "resident": sum(held[key] for key in kept),
-        "stored": cost.stored,
-    }
+    device_memory = cost.on_each(gpus).device_memory + sum(held.values())
+    values = cost.memory, device_memory, sum(held[key] for key in kept), cost.stored
+    return dict(zip(EXPECTED, values, strict=True))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,11 +32,13 @@ from pipeline.worker.gpu_counters import joules_of, watch
 from pipeline.worker.lifetime import block_if_leaving, lost_gpu, retire, retire_if_broken
 from pipeline.worker.memory import HostPeak, device_pool, trim_heap
 from pipeline.worker.resident import drop_all
-from pipeline.worker.spent import expected_of, kernel_seconds, kernels_of, parts_of
+from pipeline.worker.spent import EXPECTED, expected_of, kernel_seconds, kernels_of, parts_of
 from pipeline.worker.stopwatch import PROCESS, first_in_process
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
 from stages.errors import DisagreementError, InputError, WrongResultError
 from stages.gpus import GPUS_PER_WORKER, gpus_per_worker, visible_gpus
+
+T = TypeVar("T")
 
 NOT_TRUSTED = "its worker is not to be trusted any more"
 
@@ -85,7 +88,7 @@ def execute(
         else:
             send({"event": EventKind.STARTED, **work.identity})
             outcome = _run(work, evaluation, context, send)
-            trim_heap()
+            _measured(work, send, "memory", trim_heap)
         distrusted = outcome.distrusted
         if outcome.state in LOST:
             lost.add(work.key)
@@ -101,9 +104,10 @@ def execute(
 def _run(work: Work, evaluation: Evaluation, context: RunContext, send: Send) -> ChunkOutcome:
     """Exceptions of the stage go into the outcome; PassingError is raised for those of the infrastructure."""
     try:
-        committed, record = _compute_and_commit(work, evaluation, context)
+        committed, record = _compute_and_commit(work, evaluation, context, send)
         state = ChunkState.DONE if committed else ChunkState.PRESENT
-        repeated, kernels = record["checks"]["repeated"], kernel_seconds(record)
+        kernels = _measured(work, send, "time", lambda: kernel_seconds(record), 0.0)
+        repeated = record["checks"]["repeated"]
         return ChunkOutcome(work.key, state, joules=record["joules"], kernels=kernels, repeated=repeated)
     except DisagreementError as error:  # the driver has it computed again, by another process
         in_doubt = isinstance(error, WrongResultError)
@@ -166,35 +170,50 @@ def _check_gpus(work: Work, context: RunContext) -> None:
         )
 
 
+def _measured(work: Work, send: Send, what: str, ask: Callable[[], T], otherwise: Any = None) -> T | Any:
+    """Measure what a chunk takes; a failure of that ends no chunk, and is told once by each process."""
+    try:
+        return ask()
+    except Exception as error:
+        if first_in_process(f"failure of {what}"):
+            text = f"{what} of chunks cannot be measured on {host()} ({_message(error)}); the run goes on"
+            send({"event": EventKind.NOTE, **work.identity, "message": text})
+        return otherwise
+
+
 def _compute_and_commit(
-    work: Work, evaluation: Evaluation, context: RunContext
+    work: Work, evaluation: Evaluation, context: RunContext, send: Send
 ) -> tuple[bool, dict[str, Any]]:
     """Whether this chunk was not there yet, and its record."""
     _check_gpus(work, context)
+    measured, backend = partial(_measured, work, send), work.node.backend
     checksum, called = context.checks.checksum, time.perf_counter()
-    watching, peak, stage = watch(work.node.backend), device_pool(work.node.backend), work.node.stage
-    meter = None if watching else energy_meter(work.node.backend)
-    started, cpu, joules, host_peak = time.time(), time.process_time(), meter() if meter else 0.0, HostPeak()
-    opening = time.perf_counter() - called if first_in_process(work.node.backend) else None
-    evaluation.stopwatch.take()
+    watching, peak, stage = measured("GPUs", lambda: watch(backend)), device_pool(backend), work.node.stage
+    meter = None if watching else measured("energy", lambda: energy_meter(backend))
+    started, cpu, joules = time.time(), time.process_time(), measured("energy", meter) if meter else None
+    host_peak = measured("memory", HostPeak)
+    opening = time.perf_counter() - called if first_in_process(backend) else None
+    measured("time", evaluation.stopwatch.take)
     if peak:
-        peak.restart()
+        measured("memory", peak.restart)
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
         sums = result_sums(result, checksum, evaluation.effort)
         check_sources(context)  # what was loaded on the way may have been edited since
         arrays = host_arrays(stage, result, work.coordinates)
         record = record_of(work, context, statistics, started)
-        record["gpus"] = gpus = watching.facts(peak.each) if watching and peak else []
-        record["joules"] = meter() - joules if meter else joules_of(gpus)
+        record["gpus"] = gpus = measured("GPUs", lambda: watching.facts(peak.each), []) if watching else []
+        drawn = measured("energy", meter) if meter and joules is not None else None
+        record["joules"] = joules_of(gpus) if drawn is None else drawn - joules
         record["device_bytes"] = peak.bytes if peak else None
         record["cpu_seconds"] = time.process_time() - cpu
-        record["host_bytes"] = host_peak.bytes()
-        laps, outside = evaluation.stopwatch.take()
-        record["parts"] = parts_of(laps)
+        record["host_bytes"] = measured("memory", host_peak.bytes) if host_peak else None
+        laps, outside = measured("time", evaluation.stopwatch.take, ([], {}))
+        record["parts"] = measured("time", lambda: parts_of(laps), [])
         record["loading_seconds"] = evaluation.loading
-        record["resident"] = evaluation.resident_bytes(work.node.backend)
-        record["expected"] = expected_of(work)
+        kept = measured("memory", lambda: evaluation.resident_bytes(backend))
+        record["resident"] = kept or {"bytes": 0, "limit": 0}
+        record["expected"] = measured("memory", lambda: expected_of(work)) or dict.fromkeys(EXPECTED, 0)
         record["worker"] = {"process": PROCESS, "opening": opening, "kernels": kernels_of(outside)}
         record["transient"] = transient = evaluation.transient_statistics(work)
         repeated = "repeated" in statistics or any("repeated" in each["statistics"] for each in transient)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from datetime import datetime
 
 import pytest
@@ -63,14 +64,19 @@ def test_sigterm_ends_a_run_cleanly_and_it_resumes(
 
 
 @pytest.mark.slow
-def test_an_interrupt_from_the_keyboard_lets_running_chunks_finish(campaign: Campaign) -> None:
-    """The terminal sends it to the workers too."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_interrupt_from_the_keyboard_or_a_lost_terminal_lets_running_chunks_finish(
+    campaign: Campaign, number: signal.Signals
+) -> None:
+    """The terminal sends it to the workers too, and that it is lost it says twice."""
     driver = campaign.start()
     campaign.wait_for_executions(3, driver)
-    os.killpg(driver.pid, signal.SIGINT)
+    for _ in range(2 if number == signal.SIGHUP else 1):
+        os.killpg(driver.pid, number)
+        time.sleep(0.1)
     output, errors = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 3, (output, errors)
-    assert "stopped by SIGINT" in output
+    assert f"stopped by {number.name}" in output
     assert not errors, "no traceback of any worker"
     events = list(read_events(Store(campaign.path), runs(Store(campaign.path))[0]))
     begun = {event["key"] for event in events if event["event"] == "started"}

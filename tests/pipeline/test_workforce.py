@@ -25,7 +25,7 @@ from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import EventLog, read_events
 from pipeline.running.limits import Limits
 from pipeline.running.session import Session
-from pipeline.running.stopping import StopRequest
+from pipeline.running.stopping import StopRequest, signals_to
 from pipeline.running.workforce import Workforce
 from pipeline.worker import lifetime
 
@@ -289,3 +289,25 @@ def test_slurm_leaves_the_interrupt_alone() -> None:
     before = signal.getsignal(signal.SIGINT)
     cluster_class("slurm")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize(
+    ("sent", "patient"), [("HUP", True), ("HUP HUP", True), ("TERM HUP", True), ("HUP TERM", False)]
+)
+def test_a_lost_terminal_asks_once_for_a_stop(sent: str, patient: bool) -> None:
+    stop, names = StopRequest(), [f"SIG{name}" for name in sent.split()]
+    with signals_to(stop):
+        for name in names:
+            signal.raise_signal(signal.Signals[name])
+    assert (stop.check(), stop.reason, not stop.patience_is_over()) == (True, names[0], patient)
+
+
+def test_a_hang_up_that_nohup_ignores_stays_ignored() -> None:
+    stop, before = StopRequest(), signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals_to(stop):
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert not stop.check()

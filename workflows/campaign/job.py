@@ -13,9 +13,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pipeline.declare.text import counted, literal_lines
 from pipeline.store.driver import own_job
+from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store
 from stages.errors import InputError
@@ -25,6 +27,7 @@ from workflows.campaign.growth import as_submitted, grown
 from workflows.campaign.script import BEGAN
 from workflows.campaign.successor import Successor
 from workflows.campaign.work import MISTAKE, Work, fault_text, work_of
+from workflows.commands.options import tell
 
 CLOSING = 0.05
 """Share of a walltime that is kept for its end."""
@@ -51,7 +54,8 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
     if why:
         return _stop(ledger, campaign, chain, why)
     identity = {"campaign": campaign.name, "job": job or str(os.getpid()), "chain": chain}
-    ledger.add(
+    _enter(
+        ledger,
         LedgerEvent.BEGAN,
         **identity,
         host=socket.gethostname(),
@@ -62,13 +66,14 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
         upgrade=upgrade,
     )
     missing = work.fault if work.missing is None else f"{counted(work.missing, 'chunk')} missing"
-    print(f"job {job} of campaign {campaign.name}, chain {chain}: {missing}")
+    tell(f"job {job} of campaign {campaign.name}, chain {chain}: {missing}")
     if upgrade:
-        print(f"its code is not that of the jobs before it ({upgrade}), with the same versions of all stages")
+        tell(f"its code is not that of the jobs before it ({upgrade}), with the same versions of all stages")
     end = began + min(float(campaign.walltime), left)
     with Successor(campaign, ledger, chain, job, accounts) as successor:
         code, reason = _carried_out(work, end - now() - _closing(campaign.walltime))
-        ledger.add(
+        _enter(
+            ledger,
             LedgerEvent.ENDED,
             **identity,
             seconds=now() - began,
@@ -83,7 +88,7 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
         else:
             more, why = grown(written, campaign, work.failures, work.commits, work.out_of_time)
             if why:
-                print(why)
+                tell(why)
                 successor.ask_for(more)
     return code
 
@@ -96,16 +101,24 @@ def _carried_out(work: Work, seconds: float) -> tuple[int, str]:
     try:
         return work.carry_out(max(1.0, seconds))
     except Exception as error:  # its successor is to know that it failed, by whatever
-        print(literal_lines(f"error: {error}"), file=sys.stderr)
+        tell(f"error: {error}", err=True)
         return MISTAKE, fault_text(error)
+
+
+def _enter(ledger: Ledger, event: LedgerEvent, **facts: Any) -> None:
+    """Write an entry, if that can be done: a job is there for its work."""
+    try:
+        ledger.add(event, **facts)
+    except StoreError as error:
+        tell(f"warning: {error}; the job goes on", err=True)
 
 
 def _stop(ledger: Ledger, campaign: Campaign, chain: int, why: str) -> int:
     """Say why a chain ends, once."""
     accounts = Accounts.of(ledger.entries(), campaign.name)
     if not accounts.stopped.keys() & {None, chain}:
-        ledger.add(LedgerEvent.STOPPED, campaign=campaign.name, chain=chain, reason=why)
-    print(f"chain {chain} of campaign {campaign.name} ends here: {why}")
+        _enter(ledger, LedgerEvent.STOPPED, campaign=campaign.name, chain=chain, reason=why)
+    tell(f"chain {chain} of campaign {campaign.name} ends here: {why}")
     return 0
 
 

@@ -11,6 +11,7 @@ from stages.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Campaign
 from workflows.campaign.script import write_script
+from workflows.commands.options import tell
 
 AGAIN = 30.0
 """Seconds between two attempts to submit it, doubled after each."""
@@ -55,7 +56,7 @@ class Successor:
         waiting = accounts.waiting() if everybody else mine
         alive = [job for job, seen in self._system.look(waiting).items() if seen.state == State.ALIVE]
         if alive and not self._system.cancel(alive):
-            print(f"jobs {', '.join(alive)} have nothing to do and cannot be cancelled: they end at once")
+            tell(f"jobs {', '.join(alive)} have nothing to do and cannot be cancelled: they end at once")
         self._id = self._id or "none"
 
     def ask_for(self, campaign: Campaign) -> None:
@@ -80,7 +81,7 @@ class Successor:
             self._id = self._system.submit(write_script(self._campaign, self._chain), after=self._job)
             self._campaign.note_submitted(self._id, self._chain, self._job)
         except (InputError, OSError, StoreError) as error:
-            print(f"the next job is not submitted yet: {error}")
+            tell(f"the next job is not submitted yet: {error}")
             return self._id is not None
-        print(f"job {self._id} follows")
+        tell(f"job {self._id} follows")
         return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster
-from pipeline.running.event_log import read_events
+from pipeline.running.event_log import tally_of
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import COMPLETE, ELSEWHERE, STOPPED
 from pipeline.store.store import Store
@@ -84,15 +84,12 @@ class Work:
 
     def joules(self) -> float | None:
         """Joules of the chunks that this job committed, as far as they were measured; None where none was."""
-        if not self.carried:
+        outcomes, store = self.carried.driven.outcomes if self.carried else (), Store(self.campaign.store)
+        try:
+            tallies = [tally_of(store, outcome.run) for outcome in outcomes if outcome.states]
+        except OSError:  # the log is away
             return None
-        store = Store(self.campaign.store)
-        measured = []
-        for outcome in self.carried.driven.outcomes:
-            for event in read_events(store, outcome.run) if outcome.states else ():
-                if event["event"] == ChunkState.DONE:
-                    joules = store.record(event["stage"], event["key"]).get("joules")
-                    measured += [float(joules)] if joules is not None else []
+        measured = [joules for tally in tallies for joules in tally.joules.values()]
         return sum(measured) if measured else None
 
 

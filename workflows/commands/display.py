@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -71,13 +72,15 @@ class RunDisplay:
         self._began = self._said = time.monotonic()
 
     def __enter__(self) -> RunDisplay:
-        self.bars.start()
+        with suppress(OSError):  # of a terminal that is gone
+            self.bars.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.bars.stop()
+        with suppress(OSError):
+            self.bars.stop()
 
     def __call__(self, event: dict[str, Any]) -> None:
         kind = event["event"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -117,6 +120,15 @@ def time_limit(text: str) -> float:
 def say(text: str, *, err: bool = False) -> None:
     """Write lines to the terminal, with names of files and configurations as they are."""
     typer.echo(literal_lines(text), err=err)
+
+
+def tell(text: str, *, err: bool = False) -> None:
+    """Write lines as far as that can be done: a terminal that is lost or a full disk ends no run."""
+    try:
+        say(text, err=err)
+    except OSError:
+        with suppress(OSError, ValueError):  # what is in the stream's buffer would fail again at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
 
 
 TimeLimitOption = Annotated[

@@ -20,7 +20,7 @@ from workflows.commands.options import (
     WorkflowFile,
     count_option,
     port,
-    say,
+    tell,
 )
 from workflows.commands.target import remarks, store_of
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from workflows.shared.definition import Project
 
 INTERRUPTED = 130
-SIGNALS = ("SIGINT", "SIGTERM")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 def run(
@@ -120,7 +120,7 @@ def carry_out(compute: Round) -> Carried:
         error = f"{fault}; all results are in {results.path}: {remedy}"
         if not compute.quiet:
             raise InputError(error)
-        say(f"error: {error}", err=True)
+        tell(f"error: {error}", err=True)
         return Carried(driven, 2)
     of = part.mark(results) if part else ""
     compute.tell(f"report{of and f' ({of})'}: {page}" if page else f"store: {results.path}")
@@ -182,7 +182,7 @@ class Round:
 
     def tell(self, text: str) -> None:
         if not self.quiet:
-            say(text)
+            tell(text)
 
 
 def _results(driven: Driven, results: Store, compute: Round) -> Part | None:

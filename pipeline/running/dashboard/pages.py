@@ -126,6 +126,10 @@ class Follower:
                 self._message = "<p>no run has begun</p>"
         except InputError as error:
             self._message = f"<p>{escape(str(error))}</p>"
+        except asyncio.CancelledError:  # the run has ended, and this server with it
+            return
+        except Exception as error:
+            self._fail(error)
 
     def show_next(self) -> None:
         """Draw the next panel whose facts are other ones than those that it shows."""
@@ -136,5 +140,12 @@ class Follower:
             facts = self._facts[number]
             if facts is not None and facts != self._shown[number]:
                 self._shown[number], self._next = facts, number + 1
-                self._panels[number].show(facts)
+                try:
+                    self._panels[number].show(facts)
+                except Exception as error:
+                    self._fail(error)
                 return
+
+    def _fail(self, error: Exception) -> None:
+        """Say on the page what is wrong with it: the run, whose terminal this is, goes on."""
+        self._message = f"<p>a part of this page fails: {escape(f'{type(error).__name__}: {error}')}</p>"

@@ -16,6 +16,7 @@ from pipeline.running.dashboard.chunk_page import patterns
 from pipeline.running.dashboard.door import Dashboard
 from pipeline.running.dashboard.facts.campaign import campaign_of
 from pipeline.running.dashboard.pages import Find, routes
+from pipeline.running.stopping import stop_signals
 from pipeline.store.store import Store
 
 KEEP_ALIVE = 37_000
@@ -40,7 +41,7 @@ def application(token: str, find: Find) -> BokehTornado:
 
 
 def serve_store(store: Store, port: int, say: Callable[[Dashboard], None]) -> None:
-    """Serve the pages of a store on 127.0.0.1 until SIGINT or SIGTERM comes.
+    """Serve the pages of a store on 127.0.0.1 until a signal to stop comes.
 
     say: called once the port is open.
 
@@ -53,7 +54,7 @@ def serve_store(store: Store, port: int, say: Callable[[Dashboard], None]) -> No
         IOLoop(make_current=True)
         loop = IOLoop.current()
         server = dashboard.serve(application(dashboard.token, lambda: campaign))
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             signal.signal(number, lambda *_: loop.add_callback_from_signal(loop.stop))
         say(dashboard)
         loop.start()
