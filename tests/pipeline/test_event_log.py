@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toy_stages as toys
 from stores import demo
 
 from pipeline import Outcome, Store, Workflow, plan, run
+from pipeline.planning.manifest import write_manifest
+from pipeline.reading.account import account
+from pipeline.reading.forecast.samples import samples
 from pipeline.reading.status import run_status
 from pipeline.running import event_log
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import EventLog, Tally, read_events, tally_of
+from pipeline.running.graph import work_of
+from pipeline.worker.events import ChunkState
+from pipeline.worker.sources import sources_of
+from pipeline.worker.task import execute
+from pipeline.worker.work import RunContext
 
 
 def events(chunks: int) -> list[dict[str, Any]]:
@@ -95,7 +104,16 @@ def test_a_run_goes_past_every_bound_of_its_log(
 
 @pytest.mark.parametrize(
     "watcher",
-    ["the display", "Tally.add", "EventLog._keep_tally", "EventLog._write"],
+    [
+        "the display",
+        "event_log.Tally.add",
+        "event_log.EventLog._keep_tally",
+        "event_log.EventLog._write",
+        "driver.drop_old_runs",
+        "driver.cancel_left_jobs",
+        "driver._note_start",
+        "driver._note_end",
+    ],
 )
 def test_nothing_that_watches_a_run_ends_it(
     store: Store,
@@ -112,7 +130,7 @@ def test_nothing_that_watches_a_run_ends_it(
     monkeypatch.setattr(event_log, "TALLY_INTERVAL", -1.0)
     shown = list[dict[str, Any]]()
     if watcher != "the display":
-        monkeypatch.setattr(f"pipeline.running.event_log.{watcher}", fail)
+        monkeypatch.setattr(f"pipeline.running.{watcher}", fail)
     listener = fail if watcher == "the display" else shown.append
     outcome = run(plan(demo("ab"), store), store, cluster=cluster, listener=listener)
     assert (outcome.exit_status, outcome.count("done")) == (0, 7)
@@ -127,3 +145,40 @@ def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> Non
     with EventLog(store, "run") as log:
         log({"event": "note", "time": 0.0, "message": Path("a"), "more": {1}})
     assert [event["message"] for event in read_events(store, "run")] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        "task.watch",
+        "task.energy_meter",
+        "task.HostPeak",
+        "task.HostPeak.bytes",
+        "task.trim_heap",
+        "task.kernel_seconds",
+        "task.expected_of",
+        "task.parts_of",
+        "task.Evaluation.resident_bytes",
+        "stopwatch.Stopwatch.take",
+        "certificate._found",
+        "events.plain",
+    ],
+)
+def test_no_measurement_of_a_chunk_ends_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, measurement: str
+) -> None:
+    """It is committed, with a record that all readers take."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the counter is gone")
+
+    monkeypatch.setattr(f"pipeline.worker.{measurement}", fail)
+    store.create()
+    planned = plan(demo("a", noise=2), store)
+    context = RunContext(store, "run", "cpu", 1 << 20, sources_of([toys.field]))
+    for chunk in planned.missing:
+        (outcome,) = execute([work_of(chunk, "cpu")], context, frozenset())
+        assert outcome.state == ChunkState.DONE, outcome
+    write_manifest(store, "demo", "cpu", planned.everything, planned.about, planned.source)
+    assert not plan(demo("a", noise=2), store).missing
+    assert len(samples([store])) == 3 and account(store, "demo")
