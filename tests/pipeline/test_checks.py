@@ -15,9 +15,11 @@ from pipeline import InputError, Place, Store, Workflow, open_result, plan, run
 from pipeline.reading.checked import checks_section
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
-from pipeline.running.event_log import Event, read_events
-from pipeline.running.quarantine import CheckCounts
+from pipeline.running.event_log import Event, EventLog, read_events
+from pipeline.running.quarantine import CheckCounts, Quarantine
+from pipeline.running.stopping import StopRequest
 from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksum
+from pipeline.worker.events import chunk_identity
 from stages.errors import DisagreementError
 
 NOISE = 24
@@ -98,6 +100,22 @@ def test_wrong_arithmetic_is_found_by_repetition_and_what_the_worker_committed_i
     off = np.flatnonzero(sums.total[0] != (6 * toys.number("a") + 15.0) * (np.arange(NOISE) + 1))
     assert not moved & {keys[noise] for noise in off}, "what was retracted is right now"
     assert not set(off) & set(chosen)
+
+
+@pytest.mark.parametrize(
+    ("places", "stopped"), [("gpu0 gpu0", ""), ("gpu0 gpu1 gpu0 gpu1", ""), ("gpu1 gpu0 gpu0 gpu0", "gpu0")]
+)
+def test_three_failed_checks_at_one_place_stop_the_run(store: Store, places: str, stopped: str) -> None:
+    store.create()
+    stop, planned = StopRequest(), plan(wrong_workflow(), store)
+    with EventLog(store, "run") as log:
+        quarantine = Quarantine(planned, store, log, stop)
+        for chunk, place in zip(planned.chunks, places.split(), strict=False):
+            about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
+            quarantine.disagreed({**about, "worker": "w", "place": place, "in_doubt": False, "error": "sums"})
+    assert stop.check() == bool(stopped) and not quarantine.hopeless
+    said = f"3 failed checks on {stopped}: do not trust that machine" if stopped else ""
+    assert stop.reason == said
 
 
 @pytest.mark.parametrize(

@@ -214,3 +214,20 @@ def test_the_word_of_slurm(
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
     assert job_has_ended(FAR) is ended
     assert job_has_ended(replace(FAR, system="")) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"run": "r"}', "\0" * 40])
+def test_a_lease_that_cannot_be_read_counts_until_it_is_silent(
+    made: Store, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """It may be one that is being written."""
+    path = made.path / ".lease"
+    path.write_text(content)
+    with pytest.raises(lease.HeldError):
+        lease.clear(path, no_witness, patience=0.0)
+    assert path.read_text() == content
+    monkeypatch.setattr(lease, "STALE", 0.2)
+    monkeypatch.setattr(lease, "BEAT", 0.02)
+    began = time.monotonic()
+    with driver_lock(made, "later"):
+        assert time.monotonic() - began >= 0.1

@@ -311,3 +311,11 @@ def test_a_hang_up_that_nohup_ignores_stays_ignored() -> None:
     finally:
         signal.signal(signal.SIGHUP, before)
     assert not stop.check()
+
+
+@pytest.mark.parametrize(
+    ("forecast", "told", "seconds"),
+    [(0.0, True, 600), (50.0, True, 600), (200.0, True, 2000), (0.0, False, 3600), (1000.0, False, 10_000)],
+)
+def test_a_silent_chunk_gets_ten_times_its_forecast(forecast: float, told: bool, seconds: float) -> None:
+    assert Limits().of_chunk(forecast, told) == seconds

@@ -10,7 +10,8 @@ from tiny_hisq_mesons import HISQ_MESONS
 from tiny_mesons import MESONS
 from tiny_project import TINY, CommandLine
 
-from pipeline import Store, status
+from pipeline import InputError, Store, status
+from pipeline.worker.checks import Checks
 
 G2 = TINY.replace("solves:", "estimator: {difference: split_even}\nsolves:")
 
@@ -51,6 +52,27 @@ def test_none_is_said(quarkline: CommandLine, cluster: str, project: Path) -> No
     answer = quarkline("run", project, "--cluster", cluster, "--check", "0", "--json")
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["checks"] == {"repeated": 0, "disagreed": 0, "retracted": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "share"), [((), 0.01), (("--check", "0.25"), 0.25), (("--check", "0"), 0)]
+)
+def test_a_run_repeats_the_share_that_was_asked_for(
+    quarkline: CommandLine,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    share: float,
+) -> None:
+    asked: list[Checks] = []
+
+    def run(*_: object, checks: Checks, **__: object) -> None:
+        asked.append(checks)
+        raise InputError("that is enough")
+
+    monkeypatch.setattr("pipeline.run", run)
+    assert "that is enough" in quarkline("run", project, *options).err
+    assert [each.fraction for each in asked] == [share]
 
 
 @pytest.mark.parametrize("share", ["2", "-1", "often", "nan"])
