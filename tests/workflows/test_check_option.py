@@ -59,7 +59,6 @@ def test_none_is_said(quarkline: CommandLine, cluster: str, project: Path) -> No
 )
 def test_a_run_repeats_the_share_that_was_asked_for(
     quarkline: CommandLine,
-    project: Path,
     monkeypatch: pytest.MonkeyPatch,
     options: tuple[str, ...],
     share: float,
@@ -71,7 +70,8 @@ def test_a_run_repeats_the_share_that_was_asked_for(
         raise InputError("that is enough")
 
     monkeypatch.setattr("pipeline.run", run)
-    assert "that is enough" in quarkline("run", project, *options).err
+    Path("g2.yaml").write_text(TINY)
+    assert "that is enough" in quarkline("run", "g2.yaml", *options).err
     assert [each.fraction for each in asked] == [share]
 
 
