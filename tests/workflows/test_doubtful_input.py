@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray
+from lexicographic import gauge_to_lexicographic, gauge_to_parity
+from tiny_hisq_mesons import HISQ_MESONS
 from tiny_laph import LAPH
 from tiny_mesons import MESONS
 from tiny_project import TINY, CommandLine, edit, refused
 
+from stages.lqcd.gauge.fixing import planes_plaquette
 from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.lattice.formats import read_gauge, write_ildg
+from stages.lqcd.gauge.reunitarise import polar_su3
+from stages.lqcd.lattice.formats import read_gauge, write_ildg, write_milc, write_nersc
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
-from workflows.shared.report_sections import equal_fields
+from workflows.shared.ensemble_doubts import parted
+from workflows.shared.report_sections import equal_fields, several_ensembles
 
 pytestmark = pytest.mark.usefixtures("plain_figures")
-TEXTS = {"g2": TINY, "mesons": MESONS, "laph": LAPH}
+SMALL = Lattice((4, 4, 4, 4))
+WALL = (
+    "kind: point, times: [0, 3]}\nmesons: {operators: [pion5, rhoi, rhois], momenta: [[0, 0, 0], [1, 0, 0]]}",
+    "kind: corner_wall, times: [0, 3]}",
+)
+TEXTS = {"g2": TINY, "mesons": MESONS, "laph": LAPH, "hisq": HISQ_MESONS}
 
 
 @pytest.mark.parametrize(
@@ -140,6 +154,146 @@ def test_refused(
             "mass: -1.1",
             "`quark` (line 4): mass = -1.1 (kappa 0.172414) lies beyond the critical mass of common",
         ),
+        (
+            "mesons",
+            "kappa: 0.11, csw: 1.2",
+            "kappa: 0.16",
+            "`quark` (line 4): kappa = 0.16 (mass -0.875) without `csw`, so that the action has no",
+        ),
+        (
+            "mesons",
+            "kappa: 0.11",
+            "kappa: 0.16",
+            "`quark` (line 4): kappa = 0.16 (mass -0.875) lies beyond the critical mass of common ensembles",
+        ),
+        (
+            "mesons",
+            "kind: point",
+            "kind: smeared, smearing: {width: 20.0, steps: 5}",
+            "`sources.smearing` (line 5): width 20 in 5 steps lets short waves grow, which at least 1.5 "
+            "width^2 = 600 steps damp",
+        ),
+        ("mesons", "csw: 1.2", "csw: -1.2", "`quark.csw` (line 4): -1.2 is outside 0 to 3: it is 1 at tree"),
+        ("mesons", "csw: 1.2", "csw: 1.2, xi0: 0.3", "`quark.xi0` (line 4): 0.3 is outside 1 to 10: anis"),
+        ("mesons", "csw: 1.2", "csw: 1.2, nu: 9.0", "`quark.nu` (line 4): 9 is outside 0.5 to 2: it is"),
+        (
+            "mesons",
+            "csw: 1.2",
+            "csw: 1.2, stout: {rho: 0.1, steps: 60}",
+            "`quark.stout.steps` (line 4): 60 is outside 1 to 20",
+        ),
+        (
+            "mesons",
+            "tolerance: 1.0e-6",
+            "tolerance: 0.5",
+            "`solves.tolerance` (line 6): 0.5 is outside 1e-13 ",
+        ),
+        (
+            "laph",
+            "tolerance: 1.0e-7",
+            "tolerance: 0.5",
+            "`solves.tolerance` (line 8): 0.5 is outside 1e-13 to",
+        ),
+        (
+            "hisq",
+            "tolerance: 1.0e-8",
+            "tolerance: 0.5",
+            "`solves.tolerance` (line 7): 0.5 is outside 1e-13 to",
+        ),
+        (
+            "hisq",
+            "1.0e-8",
+            "2.0e-14",
+            "`solves.tolerance` (line 7): 2e-14 is outside 1e-13 to 0.001: loose ones",
+        ),
+        ("g2", "tolerance: 1.0e-3", "tolerance: 0.5", "`solves.sloppy.tolerance` (line 15): 0.5 is outside "),
+        (
+            "g2",
+            "tolerance: 1.0e-3}\n  fine: {tolerance: 1.0e-10, vectors: 2}",
+            "tolerance: 1.0e-20}",
+            "`solves.sloppy.tolerance` (line 15): 1e-20 is outside 1e-13 to 0.1",
+        ),
+        (
+            "g2",
+            "fine: {tolerance: 1.0e-10",
+            "fine: {tolerance: 2.0e-14",
+            "`solves.fine.tolerance` (line 16): ",
+        ),
+        (
+            "g2",
+            "tolerance: 1.0e-3}\n  fine: {tolerance: 1.0e-10, vectors: 2}",
+            "tolerance: 1.0e-2}",
+            "`solves.sloppy.tolerance` (line 15): 0.01 leaves a bias, which no `fine` solves take off",
+        ),
+        ("g2", "strange: 0.3", "strange: 5", "`masses.strange` (line 5): 5 is outside 1e-05 to 1: heavier"),
+        ("g2", "light: 0.1", "light: 1.0e-9", "`masses.light` (line 5): 1e-09 is outside 1e-05 to 1"),
+        (
+            "g2",
+            "action: hisq",
+            "action: asqtad, u0: 1.7",
+            "`links.u0` (line 4): 1.7 is outside 0.5 to 1: it is",
+        ),
+        ("g2", "beta: 6.0", "beta: 60", "`ensemble.heatbath.beta` (line 3): 60 is outside 5 to 8: quenched"),
+        (
+            "g2",
+            "sweeps: 3",
+            "sweeps: 1",
+            "`ensemble.heatbath.sweeps` (line 3): 1 is outside 3 to 100000: a chain",
+        ),
+        (
+            "g2",
+            "action: hisq",
+            "action: hisq, naik_epsilon: -30.8",
+            "`links.naik_epsilon` (line 4): -30.8 is out",
+        ),
+        (
+            "hisq",
+            "mass: 0.3",
+            "mass: 5",
+            "`quark.mass` (line 4): 5 is outside 1e-05 to 1: heavier quarks do not",
+        ),
+        (
+            "hisq",
+            "mass: 0.3",
+            "mass: 0.3, naik_epsilon: -30.8",
+            "`quark.naik_epsilon` (line 4): -30.8 is outside ",
+        ),
+        (
+            "laph",
+            "steps: 2",
+            "steps: 500",
+            "`smearing.steps` (line 5): 500 is outside 0 to 100: so many leave",
+        ),
+        (
+            "laph",
+            "steps: 2",
+            "steps: 0",
+            "`smearing` (line 5): 0 steps of rho = 0.1 smear nothing: is that m",
+        ),
+        (
+            "laph",
+            "kind: stout, steps: 2, rho: 0.1",
+            "kind: hyp, steps: 2, alpha: [1.5, 0.3]",
+            "`smearing` (line 5): alpha = [1.5, 0.3] takes away from the link itself: at most 1 each",
+        ),
+        (
+            "laph",
+            "slices: 2",
+            "slices: 2, tolerance: 5.0e-3",
+            "`distillation.tolerance` (line 6): 0.005 is out",
+        ),
+        (
+            "hisq",
+            *WALL,
+            "`sources.kind` (line 5): takes a fixed gauge, and the heat bath's fields have none",
+        ),
+        (
+            "mesons",
+            "kind: point, times: [0, 2]}\nsolves: {solver: cgnr, tolerance: 1.0e-6}\n"
+            "mesons: {momenta: [[0, 0, 0], [1, 0, 0]]}",
+            "kind: wall, times: [0, 2]}\nsolves: {solver: cgnr, tolerance: 1.0e-6}",
+            "`sources.kind` (line 5): takes a fixed gauge, and the heat bath's fields have none",
+        ),
     ],
 )
 def test_warned_about_by_plan(
@@ -169,6 +323,125 @@ def test_warned_about_by_run_and_report(quarkline: CommandLine, tmp_path: Path, 
         assert "Warnings" in text and "(line 5): 0.5 is heavier than strange" in text
     content = json.loads(quarkline("run", file, "--cluster", cluster, "--json").out)
     assert "0.5 is heavier than strange" in content["warnings"][0]
+
+
+def of_files(text: str, folder: Path, fields: dict[str, np.ndarray], write: Callable[..., None]) -> Path:
+    """A workflow file on configurations of these names in a folder."""
+    (folder / "confs").mkdir(exist_ok=True)
+    for name, links in fields.items():
+        write(folder / "confs" / name, links, SMALL)
+    heatbath = next(line for line in text.splitlines() if "heatbath" in line)
+    file = folder / "file.yaml"
+    file.write_text(text.replace(heatbath, '  files: "confs/*"'))
+    return file
+
+
+def ildg(path: Path, links: np.ndarray, lattice: Lattice) -> None:
+    write_ildg(path, links, lattice, 64)
+
+
+def nersc(path: Path, links: np.ndarray, lattice: Lattice) -> None:
+    write_nersc(path, links, lattice, 64, rows=2)
+
+
+@pytest.mark.parametrize("write", [ildg, nersc, write_milc])
+def test_files_of_several_ensembles(
+    quarkline: CommandLine, tmp_path: Path, write: Callable[..., None]
+) -> None:
+    """By what headers state, or by some planes; and one ensemble is not doubted."""
+    fields = {f"a.{seed}": thermalised(SMALL, 6.0, seed, "a", 8, 2) for seed in (70, 71)}
+    file = of_files(TINY, tmp_path, fields, write)
+    assert "warning" not in quarkline("plan", file).out
+    fields["b.1"] = thermalised(SMALL, 16.0, 72, "b", 8, 2)
+    answer = quarkline("plan", of_files(TINY, tmp_path, fields, write))
+    assert answer.code == 0
+    assert re.search(
+        r"warning: .*`ensemble.files` \(line 3\): plaquettes lie apart, 0.\d+ to 0.\d+ and 0.8\d+ to 0.8\d+ "
+        r"\(b.1\), and those of one ensemble differ by about 0.\d+ here: are all 3 of one\?",
+        answer.out,
+    )
+
+
+def test_damaged_files_are_no_doubt_of_a_plan(quarkline: CommandLine, tmp_path: Path) -> None:
+    fields = {f"a.{seed}": thermalised(SMALL, 6.0, seed, "a", 3, 1) for seed in (70, 71)}
+    fields["a.71"][:] = np.nan
+    answer = quarkline("plan", of_files(TINY, tmp_path, fields, ildg))
+    assert answer.code == 0 and "warning" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("beta", "count"),
+    [(5.7, 5), *(pytest.param(beta, 24, marks=pytest.mark.slow) for beta in (5.5, 5.7, 6.0))],
+)
+def test_chains_of_a_small_lattice_are_one_ensemble(beta: float, count: int) -> None:
+    values = {
+        str(seed): plaquette(thermalised(SMALL, beta, seed, "c", 12, 2), SMALL).total for seed in range(count)
+    }
+    assert not parted(values, dict.fromkeys(values, 6 * SMALL.volume))
+    assert not parted({k: values[k] for k in ("0", "1", "2")}, dict.fromkeys(values, 6 * SMALL.volume))
+    other = values | {"b": 0.75, "c": 0.77}
+    text = parted(other, dict.fromkeys(other, 6 * SMALL.volume))
+    assert "(b, c), and those of one ensemble differ by about 0.01 here: are all" in text
+
+
+@pytest.mark.parametrize("mu", range(4))
+def test_plaquette_of_planes(mu: int) -> None:
+    """Of a whole lattice the mean of all; of planes the mean in x and y."""
+    links = in_gauge(0)
+    field = gauge_to_lexicographic(links, SMALL)
+    field[..., mu, :, :] *= np.exp(0.4j * np.arange(4)).reshape(4, 1, 1, 1, 1, 1)
+    total = plaquette(gauge_to_parity(field, SMALL), SMALL).total
+    assert planes_plaquette(field, whole=True) == pytest.approx(total, rel=1e-12)
+    turned = field[..., [0, 1, 1, 1], :, :]
+    assert planes_plaquette(turned, whole=False) == planes_plaquette(field, whole=False)
+
+
+def test_ensembles_lie_apart_by_volume() -> None:
+    values = {"a": 0.592, "b": 0.594, "c": 0.604}
+    assert not parted(values, dict.fromkeys(values, 6 * 8**4))
+    assert "0.6040 to 0.6040 (c)" in parted(values, dict.fromkeys(values, 6 * 16**4))
+
+
+def test_ensembles_by_measured_plaquettes_in_the_report() -> None:
+    observed = xarray.Dataset(
+        {"plaquette": (("config", "plane"), [[p, p, p] for p in (0.592, 0.874, 0.594)])},
+        {"config": ["a", "b", "c"]},
+        {"lattice": "8x8x8x8 (x, y, z, t)"},
+    )
+    text = several_ensembles(observed)
+    assert text.startswith("Warning: plaquettes lie apart, 0.5920 to 0.5940 and 0.8740 to 0.8740 (b), and")
+    assert not several_ensembles(observed.isel(config=[0, 2]))
+
+
+@pytest.mark.parametrize("write", [ildg, nersc, write_milc])
+def test_walls_need_a_gauge_that_is_fixed(
+    quarkline: CommandLine, tmp_path: Path, write: Callable[..., None]
+) -> None:
+    """Measured: a field in Coulomb gauge or in Landau gauge is not doubted, another one is."""
+    text = HISQ_MESONS.replace(*WALL)
+    answer = quarkline("plan", of_files(text, tmp_path, {"a.1": in_gauge(0)}, write))
+    assert re.search(r"\(line 5\): takes a fixed gauge, and a.1 has none: the residual .* is \d", answer.out)
+    for directions in (3, 4):
+        answer = quarkline("plan", of_files(text, tmp_path, {"a.1": in_gauge(directions)}, write))
+        assert answer.code == 0 and "warning" not in answer.out
+
+
+@cache
+def in_gauge(directions: int) -> np.ndarray:
+    """A field in Coulomb gauge (3 directions), Landau gauge (4), or none: Re tr g K at its maxima."""
+    field = gauge_to_lexicographic(thermalised(SMALL, 6.0, 70, "a", 8, 2), SMALL)  # [t, z, y, x, mu, 3, 3]
+    parity = np.indices(field.shape[:4]).sum(axis=0) % 2
+    for sweep in range(600 if directions else 0):
+        staples = sum(
+            field[..., mu, :, :] + np.roll(field[..., mu, :, :], 1, axis=3 - mu).conj().swapaxes(-1, -2)
+            for mu in range(directions)
+        )
+        step = polar_su3(staples.conj().swapaxes(-1, -2))
+        g = np.where((parity == sweep % 2)[..., None, None], step, np.eye(3))
+        for mu in range(4):
+            ahead = np.roll(g, -1, axis=3 - mu).conj().swapaxes(-1, -2)
+            field[..., mu, :, :] = g @ field[..., mu, :, :] @ ahead
+    return gauge_to_parity(field, SMALL)
 
 
 @pytest.mark.parametrize("command", ["plan", "run", "report"])

@@ -137,7 +137,7 @@ FILES = {
     "good.ildg\n  exclude: ['*.ildg']": "`ensemble.exclude` (line 4): '*.ildg' is the label of no "
     "configuration: did you mean 'good.ildg'?",
     "good.ildg\n  labels: [a]": "unknown key `labels` in `ensemble` (line 4); known: heatbath, files, "
-    "exclude",
+    "exclude, wrong_headers",
 }
 
 

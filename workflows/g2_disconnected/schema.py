@@ -26,7 +26,15 @@ from workflows.g2_disconnected.target_schema import (
     with_places_for_counts,
 )
 from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
-from workflows.shared.sections import AnalysisSection, Seed, WorkflowParameters
+from workflows.shared.sections import (
+    NAIK_EPSILON,
+    STAGGERED_MASS,
+    TOLERANCE,
+    AnalysisSection,
+    Seed,
+    Usual,
+    WorkflowParameters,
+)
 from workflows.shared.solver_precision import precision_faults
 
 PREFIX = re.compile(r"[A-Za-z]\w*")
@@ -48,9 +56,9 @@ class LinksSection(FileSection):
     """Fermion action: HISQ, asqtad, or naive staggered quarks on thin links."""
     boundary: Literal["periodic", "antiperiodic"]
     """Boundary condition of the quarks in time."""
-    naik_epsilon: float = 0.0
+    naik_epsilon: Annotated[float, NAIK_EPSILON] = 0.0
     """Of hisq: epsilon of the Naik term, a correction for heavy quarks."""
-    u0: Annotated[float, Field(gt=0)] | None = None
+    u0: Annotated[float | None, Field(gt=0), Usual(0.5, 1.0, "it is a root of a plaquette")] = None
     """Of asqtad, which needs it: the tadpole factor, the fourth root of the ensemble's mean plaquette."""
 
     def misplaced_options(self) -> Iterator[Problem]:
@@ -64,7 +72,7 @@ class LinksSection(FileSection):
                 yield ("links", "action"), f"the {self.action} action needs `{option}`: add it to `links`"
 
 
-Mass = Annotated[float, Field(strict=True)]
+Mass = Annotated[float, Field(strict=True), STAGGERED_MASS]
 
 
 class MassesSection(FileSection):
@@ -100,17 +108,20 @@ class DeflationSection(FileSection):
     """Precision in which the vectors are stored."""
 
 
+SLOPPY = Usual(1e-13, 0.1, "looser solves find next to nothing of the quark, and rounding ends tighter ones")
+
+
 class SloppySection(FileSection):
     """The solves of all noise vectors."""
 
-    tolerance: float = Field(gt=0, lt=1)
+    tolerance: Annotated[float, SLOPPY] = Field(gt=0, lt=1)
     """|b - A x| / |b| of the solves of all noise vectors."""
 
 
 class FineSection(FileSection):
     """The few solves that correct the sloppy ones' bias: the first `vectors` noise vectors."""
 
-    tolerance: float = Field(ge=1e-14, lt=1)
+    tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the solves that remove the sloppy ones' bias."""
     vectors: int = Field(ge=2)
     """Noise vectors that are solved for again, the first ones."""
@@ -146,7 +157,7 @@ class CurrentSection(FileSection):
 class BootstrapSection(FileSection):
     """Resampling of configurations with replacement."""
 
-    samples: int = Field(ge=10)
+    samples: Annotated[int, Usual(100, 1_000_000, "errors of few are uncertain themselves")] = Field(ge=10)
     """Number of resampled ensembles."""
     seed: Seed
     """Of the resampling."""
@@ -232,7 +243,13 @@ class G2Parameters(WorkflowParameters):
 
     def doubts(self) -> Iterator[Problem]:
         """Masses and tolerances that may be meant, and rarely are."""
-        light, strange = self.masses.light, self.masses.strange
+        yield from super().doubts()
+        light, strange, solves = self.masses.light, self.masses.strange, self.solves
+        if not solves.fine and TOLERANCE.most < solves.sloppy.tolerance <= SLOPPY.most:
+            yield (
+                ("solves", "sloppy", "tolerance"),
+                f"{solves.sloppy.tolerance:g} leaves a bias, which no `fine` solves take off",
+            )
         if light > strange:
             text = f"{light:g} is heavier than strange, {strange:g}: are the two exchanged?"
             yield ("masses", "light"), text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from pipeline.planning.workflow import LARGEST
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, Location, ParameterFile, Problem
+from workflows.shared.sections import Usual
 
 PILOT = 8
 """Noise vectors of a pilot, unless the file says how many."""
@@ -28,7 +29,9 @@ class TargetSection(FileSection):
     """Error of one spatial J_i(t) of one configuration."""
     correlator: float | None = Field(default=None, gt=0)
     """Error of C(t) of one configuration, for t in `window`."""
-    stochastic_to_gauge: float | None = Field(default=None, gt=0)
+    stochastic_to_gauge: Annotated[float | None, Usual(0.01, 1.0, "below 0.1 noise no longer matters")] = (
+        Field(default=None, gt=0)
+    )
     """Error of C(t) as a fraction of its gauge noise, over `window`."""
     window: tuple[int, ...] | None = Field(default=None, strict=False, min_length=2, max_length=2)
     """First and last t; of a ratio 1 to T/2 unless given."""

@@ -11,10 +11,10 @@ from stages.errors import InputError, suggestion
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
-from workflows.parameter_file import FileSection, Problem
+from workflows.parameter_file import FileSection, Location, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases, repeated
-from workflows.shared.sections import WorkflowParameters
+from workflows.shared.sections import NAIK_EPSILON, STAGGERED_MASS, TOLERANCE, WorkflowParameters
 from workflows.shared.solver_precision import precision_faults
 
 THREE_HOPS = 3
@@ -25,9 +25,9 @@ Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 class HisqSection(FileSection):
     """A HISQ quark, as MILC defines it."""
 
-    mass: float = Field(gt=0)
+    mass: Annotated[float, STAGGERED_MASS] = Field(gt=0)
     """m of M = 2 m + D, lattice units."""
-    naik_epsilon: float = 0.0
+    naik_epsilon: Annotated[float, NAIK_EPSILON] = 0.0
     """Epsilon of the Naik term, a correction for heavy quarks."""
     boundary: Literal["periodic", "antiperiodic"]
     """Boundary condition in time."""
@@ -97,7 +97,7 @@ class StaggeredSolves(FileSection):
     precision: Literal["double", "double-single", "double-half"] = "double-single"
     """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
     batched_cg."""
-    tolerance: float = Field(ge=1e-14, lt=1)
+    tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even sites' system."""
     max_iterations: int = Field(default=20_000, ge=1)
     """A solve that has not converged by then fails."""
@@ -117,8 +117,14 @@ class HisqMesonParameters(WorkflowParameters):
     solves: StaggeredSolves
     """Solution of the linear systems."""
 
+    @property
+    def needs_fixed_gauge(self) -> Location | None:
+        """The kind of sources, if they are corner walls."""
+        return ("sources", "kind") if self.sources.kind == "corner_wall" else None
+
     def doubts(self) -> Iterator[Problem]:
-        """Smearing that roughens."""
+        """Smearing that roughens, and unusual numbers."""
+        yield from super().doubts()
         if self.mesons.links:
             yield from self.mesons.links.doubts("mesons", "links")
 

@@ -19,7 +19,7 @@ from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples, aliases, repeated
-from workflows.shared.sections import Seed
+from workflows.shared.sections import Seed, Usual
 from workflows.shared.solver_precision import precision_faults
 
 Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -33,7 +33,9 @@ class DistillationSection(FileSection):
 
     vectors: int = Field(ge=1)
     """Lowest eigenvectors of the Laplacian on each time slice."""
-    tolerance: float = Field(default=1e-8, ge=1e-13, le=1e-2)
+    tolerance: Annotated[
+        float, Usual(1e-13, 1e-4, "the space of looser vectors is another one in each run")
+    ] = Field(default=1e-8, ge=1e-13, le=1e-2)
     """Of residuals of the squared operator, relative to 36, its largest possible eigenvalue."""
     precision: Literal["double", "single"] = "double"
     """Precision in which the vectors are stored."""

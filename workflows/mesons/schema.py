@@ -10,8 +10,9 @@ from pydantic import Field
 from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
+from stages.lqcd.spectroscopy.smearing import least_steps
 from workflows.mesons.sources import file_misfits
-from workflows.parameter_file import FileSection, Problem
+from workflows.parameter_file import FileSection, Location, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import (
     QuarkParameters,
@@ -84,9 +85,20 @@ class MesonParameters(QuarkParameters):
     keep_propagators: bool = False
     """Commit propagators to the store, too; otherwise they live as long as their contractions."""
 
+    @property
+    def needs_fixed_gauge(self) -> Location | None:
+        """The kind of sources, if they are walls."""
+        return ("sources", "kind") if self.sources.kind == "wall" else None
+
     def doubts(self) -> Iterator[Problem]:
         """Smearing that roughens, and what is odd about the quark."""
         smearing = self.sources.smearing
+        if smearing and smearing.steps < (stable := least_steps(smearing.width)):
+            yield (
+                ("sources", "smearing"),
+                f"width {smearing.width:g} in {smearing.steps} steps lets short waves grow, which at least "
+                f"1.5 width^2 = {stable:g} steps damp",
+            )
         if smearing and smearing.links:
             yield from smearing.links.doubts("sources", "smearing", "links")
         yield from super().doubts()

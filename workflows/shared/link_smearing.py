@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from stages.ensemble.smeared_links import check_weights
 from stages.errors import InputError
 from workflows.parameter_file import FileSection, Problem
+from workflows.shared.sections import Usual
 
 STABLE = {"stout": 1 / 6, "ape": 2 / 3}
 """The largest weight in space that damps all waves: those of momentum p, p^2 up to 12, by 1 - rho p^2, or by
@@ -25,7 +26,7 @@ class LinkSmearingSection(FileSection):
 
     kind: Literal["stout", "ape", "hyp"]
     """Stout with `rho`, APE with `alpha`, or HYP with two `alpha`."""
-    steps: int = Field(ge=0)
+    steps: Annotated[int, Usual(0, 100, "so many leave little of the gauge field")] = Field(ge=0)
     """How often the links are smeared."""
     rho: Annotated[float, Field(ge=0)] | None = None
     """Weight of stout smearing."""
@@ -53,6 +54,11 @@ class LinkSmearingSection(FileSection):
     def doubts(self, *location: str) -> Iterator[Problem]:
         """A weight that roughens; location: of the section in the file."""
         name, weight = ("rho", self.rho) if self.kind == "stout" else ("alpha", self.alpha)
+        weights = weight if isinstance(weight, tuple) else (weight or 0.0,)
+        if any(weights) != bool(self.steps):
+            yield location, f"{self.steps} steps of {name} = {weight} smear nothing: is that meant?"
+        if self.kind == "hyp" and max(weights) > 1:
+            yield location, f"alpha = {list(weights)} takes away from the link itself: at most 1 each"
         if isinstance(weight, float) and weight > STABLE.get(self.kind, weight):
             yield (
                 location,

@@ -14,7 +14,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels
 from stages.lqcd.solvers.named import MULTIGRID
 from workflows.parameter_file import FileSection, Problem
-from workflows.shared.sections import Extents, Seed, WorkflowParameters
+from workflows.shared.sections import TOLERANCE, Extents, Seed, Usual, WorkflowParameters
 
 LARGEST_MOMENTUM = 1_000_000
 """Of a momentum's numbers, by size: plane waves of larger ones have lost digits."""
@@ -49,6 +49,11 @@ def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice, *location: str) 
                 )
 
 
+CLOVER = Usual(0.0, 3.0, "it is 1 at tree level, and about 2 at most")
+CLOVER_SHIFT = 0.2
+"""Part of the critical mass of common ensembles that each unit of csw takes off, at least."""
+
+
 class WallNoiseSection(FileSection):
     """The noise of walls."""
 
@@ -63,7 +68,7 @@ class StoutSection(FileSection):
 
     rho: float = Field(gt=0)
     """Weight of the staples."""
-    steps: int = Field(ge=1)
+    steps: Annotated[int, Usual(1, 20, "so many wash out the quark's own momenta")] = Field(ge=1)
     """How often the links are smeared."""
     spatial: bool = False
     """Whether links in time are neither smeared nor used."""
@@ -81,15 +86,17 @@ class QuarkSection(FileSection):
     """Hopping parameter, 1 / (2 mass + 8); give it or the mass."""
     mass: float | None = None
     """m = 1 / (2 kappa) - 4, lattice units; usually negative for light quarks."""
-    csw: float | None = None
+    csw: Annotated[float | None, CLOVER] = None
     """Clover coefficient of all planes; none is Wilson's action."""
-    csw_r: float | None = None
+    csw_r: Annotated[float | None, CLOVER] = None
     """Clover coefficient of spatial planes, instead of csw."""
-    csw_t: float | None = None
+    csw_t: Annotated[float | None, CLOVER] = None
     """Clover coefficient of temporal planes, instead of csw."""
-    xi0: float = Field(default=1.0, gt=0)
+    xi0: Annotated[float, Usual(1.0, 10.0, "anisotropic lattices are finer in time")] = Field(
+        default=1.0, gt=0
+    )
     """Bare anisotropy."""
-    nu: float = Field(default=1.0, gt=0)
+    nu: Annotated[float, Usual(0.5, 2.0, "it is tuned near 1")] = Field(default=1.0, gt=0)
     """Chroma's nu: spatial hops have the weight nu / xi0."""
     stout: StoutSection | None = None
     """Smearing of the quark's links; none unless given."""
@@ -151,7 +158,7 @@ class QuarkSolves(FileSection):
     precision: Literal["double", "double-single", "double-half"] = "double-single"
     """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
     all but block_cgrq: with auto, that one is measured beside them in double-single."""
-    tolerance: float = Field(ge=1e-14, lt=1)
+    tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even-odd system."""
     max_iterations: int = Field(default=20_000, ge=1)
     """A solve that has not converged by then fails."""
@@ -208,19 +215,27 @@ class QuarkParameters(WorkflowParameters):
 
     def doubts(self) -> Iterator[Problem]:
         """A mass that may be meant, and rarely is; smearing that roughens; a setup for CPUs alone."""
+        yield from super().doubts()
         stout = self.quark.stout
         if stout and stout.rho > stout.stable:
             yield (
                 ("quark", "stout"),
                 f"rho = {stout.rho} lets short waves grow, which at most {stout.stable:.4g} damps",
             )
-        if self.quark.bare_mass < -self.quark.hopping / 4:
+        clover = self.quark.clover
+        shift = 1 - CLOVER_SHIFT * (min(clover) if isinstance(clover, tuple) else clover)
+        if self.quark.bare_mass < -self.quark.hopping / 4 * shift:
             yield (
                 ("quark",),
                 f"{self.quark.shown_mass} lies beyond the critical mass of common ensembles (kappa 0.125 "
                 "free, about 0.17 at beta 5.7): solves may not converge, or give no pion",
             )
-
+        elif self.quark.bare_mass < 0 and (self.quark.csw, self.quark.csw_r) == (None, None):
+            yield (
+                ("quark",),
+                f"{self.quark.shown_mass} without `csw`, so that the action has no clover term, and common "
+                "ensembles do; where that is meant, write csw: 0",
+            )
         for number, level in enumerate(self.multigrid.levels or ()):
             if level.vectors > MOST_ON_GPU:
                 yield (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import xarray
@@ -16,6 +17,7 @@ from pipeline.reading.result import IncompleteError
 from stages.loops.loop_figures import plaquette_figure
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from stages.lqcd.solvers.trial import CONVERGED, reason_of
+from workflows.shared.ensemble_doubts import parted
 
 ONE_FIELD = 1e-8
 """Difference of mean plaquettes and link traces below which configurations are taken as one: more than
@@ -48,7 +50,17 @@ def gauge_section(store: Store, workflow: str) -> Section:
     ]
     columns = ["configuration", "plaquette", "spatial", "temporal", "link trace", "|U^dag U - 1|"]
     figure = Figure(plaquette_figure(observed.plaquette, labels), "Plaquettes, normalised to 1.")
-    return Section("Gauge configurations", equal_fields(observed), [figure, Table(columns, rows)])
+    text = " ".join(filter(None, (equal_fields(observed), several_ensembles(observed))))
+    return Section("Gauge configurations", text, [figure, Table(columns, rows)])
+
+
+def several_ensembles(observed: xarray.Dataset) -> str:
+    """A warning of configurations whose plaquettes do not belong together, or nothing."""
+    lattice = observed.attrs["lattice"].split()[0]
+    extents = [int(extent) for extent in lattice.split("x")]
+    means = dict(zip(map(str, observed.config.values), observed.plaquette.values[:, 0].tolist(), strict=True))
+    text = parted(means, dict.fromkeys(means, 6 * prod(extents)))
+    return f"Warning: {text}." if text else ""
 
 
 def equal_fields(observed: xarray.Dataset) -> str:

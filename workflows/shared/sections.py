@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -12,8 +13,46 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 from pipeline.declare.text import counted
 from pipeline.planning.workflow import LARGEST
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
+from workflows.parameter_file import FileSection, Location, ParameterFile, Problem, validated
 from workflows.shared.cluster_section import ClusterSection
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The range of a number that is not doubted; what lies outside is legal, and rarely meant.
+
+    Given as `Annotated[float, Usual(...)]` at a key of any section; `doubts` of the parameters finds it.
+    """
+
+    least: float
+    most: float
+    why: str
+    """What is odd about others, after the value."""
+
+
+TOLERANCE = Usual(1e-13, 1e-3, "loose ones leave wrong propagators, and rounding ends tighter ones")
+"""Of solves that results are made of."""
+STAGGERED_MASS = Usual(
+    1e-5, 1.0, "heavier quarks do not fit on the lattice, and no ensemble has lighter ones"
+)
+NAIK_EPSILON = Usual(-1.0, 0.5, "it is about -0.7 m^2: 0 of light quarks, -0.36 of charm at m = 0.8")
+
+
+def unusual(section: FileSection, location: Location = ()) -> Iterator[Problem]:
+    """Numbers outside the range that their key declares as usual, in a section and those within it."""
+    for name, field in type(section).model_fields.items():
+        value, here = getattr(section, name), (*location, name)
+        if isinstance(value, int | float):
+            for usual in (each for each in field.metadata if isinstance(each, Usual)):
+                if not usual.least <= value <= usual.most:
+                    yield here, f"{value:g} is outside {usual.least:g} to {usual.most:g}: {usual.why}"
+        items = (
+            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple) else ()
+        )
+        for key, each in ((None, value), *items):
+            if isinstance(each, FileSection):
+                yield from unusual(each, here if key is None else (*here, key))
+
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
@@ -26,13 +65,15 @@ class HeatbathSection(FileSection):
 
     extents: Extents
     """Sites along x, y, z and t: four even numbers."""
-    beta: float = Field(gt=0)
+    beta: Annotated[float, Usual(5.0, 8.0, "quenched lattices of the Wilson action are made there")] = Field(
+        gt=0
+    )
     """Coupling beta = 6 / g^2 of the Wilson gauge action."""
     configurations: int = Field(ge=1, le=LARGEST)
     """Number of configurations; raise it later, and only the new ones are computed."""
-    sweeps: int = Field(ge=1)
+    sweeps: Annotated[int, Usual(3, 100_000, "a chain from a hot start takes some tens")] = Field(ge=1)
     """Heat-bath sweeps from a hot start to each configuration."""
-    overrelaxation: int = Field(ge=0)
+    overrelaxation: Annotated[int, Usual(0, 50, "a few are common")] = Field(ge=0)
     """Over-relaxation steps after each heat-bath sweep."""
     seed: Seed
     """Of the random numbers; a configuration is made of it and its number alone."""
@@ -139,9 +180,14 @@ class WorkflowParameters(FileSection):
         """Problems with the lattice."""
         return ()
 
-    def doubts(self) -> Iterable[Problem]:
+    def doubts(self) -> Iterator[Problem]:
         """Input that may be meant, and rarely is: a plan, a run and its report warn about it."""
-        return ()
+        yield from unusual(self)
+
+    @property
+    def needs_fixed_gauge(self) -> Location | None:
+        """Place of a value that needs configurations in a fixed gauge, if there is one."""
+        return None
 
     @property
     def solver_is_open(self) -> bool:

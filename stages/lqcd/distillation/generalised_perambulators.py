@@ -102,8 +102,9 @@ def generalised_perambulators(
     def solutions(time: int) -> Iterator[Array]:
         columns = FullColumns((time,), ends.sources.time_extent, k)
         for part in parts:
-            b = distillation_sources(vectors, M.lattice, columns, part, library(M))
-            yield solved(M, b, method, statistics, part.start)
+            yield solved(
+                M, distillation_sources(vectors, M.lattice, columns, part, library(M)), method, statistics
+            )
             progress(len(statistics.residual), len(ends.times) * len(parts))
 
     sources, gammas = ends.sources.source_times, [GAMMA5 @ gamma for gamma in DIRAC.values()]

@@ -20,7 +20,7 @@ def gaussian_smeared(
     source: ``[parity, site, 12, column]``, zero on other slices. links: ``[mu, parity, site, 3, 3]`` without
     boundary signs; the Laplacian is sum_{j = x, y, z} [U_j(x) chi(x+j) + U_j(x-j)^dag chi(x-j)] - 6 chi(x).
     The modes of the Laplacian's eigenvalue -l are damped by 1 - width^2 l / (4 n) at each step; with fewer
-    than 1.5 width^2 steps the highest, l = 12, grow instead. Raises InputError.
+    than `least_steps` the highest, l = 12, grow instead. Raises InputError.
     """
     if steps < 1 or not width > 0:
         raise InputError(
@@ -34,3 +34,8 @@ def gaussian_smeared(
     smeared = copied(source)
     assign(smeared[:, sites], field)
     return smeared
+
+
+def least_steps(width: float) -> float:
+    """Steps from which on all modes are damped: |1 - 12 width^2 / (4 n)| <= 1 for n >= 1.5 width^2."""
+    return 1.5 * width**2

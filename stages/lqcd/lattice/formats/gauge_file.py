@@ -42,7 +42,7 @@ class Check:
 
     @property
     def verified(self) -> str:
-        """What is verified, for people: `plaquette (6 digits)`."""
+        """Words for people on a check that holds: `plaquette (6 digits)`."""
         if self.digits is None:
             return self.name
         return f"{self.name} ({self.digits} digit{'s' * (self.digits > 1)})"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,7 +249,8 @@ def expect_length(message: Message, lattice: Lattice, site_bytes: int) -> None:
 
 
 def _message(path: Path, data: lime.Record, texts: dict[str, str]) -> Message:
-    return Message(path, data, **{name: texts.get(kind, "") for kind, name in TEXTS.items()})
+    named: dict[str, Any] = {name: texts.get(kind, "") for kind, name in TEXTS.items()}
+    return Message(path, data, **named)
 
 
 def _checksum(path: Path, xml: str) -> tuple[int, int]:

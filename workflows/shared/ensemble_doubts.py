@@ -1,0 +1,107 @@
+"""Doubts about configurations, by what is measured on a few planes of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from math import sqrt
+from pathlib import Path
+
+from stages.errors import InputError
+from stages.lqcd.gauge.fixing import gauge_residual, planes_plaquette
+from stages.lqcd.lattice.formats.sample import first_planes, stated_plaquette
+from stages.lqcd.lattice.geometry import Lattice
+from workflows.parameter_file import Location, Problem
+from workflows.shared.ensemble import Configurations
+
+SPREAD = 0.3
+"""Variance of a mean plaquette times the number of plaquettes, at most.
+
+It is the slope of the plaquette in beta, exactly so of the Wilson action: 0.12 at beta 6, 0.3 at 5.6.
+"""
+APART = 6.0
+"""Standard deviations that ensembles are apart."""
+SITES = 4096
+"""Sites of a plaquette's estimate, in whole planes; lattices up to twice as large are read whole."""
+MOST_FILES = 100
+"""Files that are looked into for their plaquettes, evenly over the list."""
+FIXED = 1e-3
+"""Largest residual of a field whose gauge is fixed."""
+FILES: Location = ("ensemble", "files")
+
+
+def ensemble_doubts(ensemble: Configurations, gauge: Location | None) -> Iterator[Problem]:
+    """Files of several ensembles; fields in no fixed gauge, where the value at `gauge` in the file needs one.
+
+    Files that cannot be read are passed over: a run tells of them.
+    """
+    paths = _some(list(ensemble.files.values()), MOST_FILES)
+    if text := parted(*_plaquettes(paths, ensemble.lattice)):
+        yield FILES, text
+    if gauge:
+        yield from ((gauge, text) for text in _unfixed(ensemble))
+
+
+def parted(values: Mapping[str, float], counts: Mapping[str, int]) -> str:
+    """A warning of mean plaquettes by label that fluctuations cannot join, or nothing.
+
+    counts: plaquettes that each is the mean of. Ensembles are parted by a gap: one has none, however many its
+    configurations are.
+    """
+    order = sorted(values, key=lambda label: values[label])
+    gaps = []
+    for number, (low, high) in enumerate(pairwise(order)):
+        deviation = sqrt(SPREAD * (1 / counts[low] + 1 / counts[high]) / 2)
+        gaps.append(((values[high] - values[low]) / (APART * deviation), number, deviation))
+    if not gaps or max(gaps)[0] < 1:
+        return ""
+    _, number, deviation = max(gaps)
+    parts = [order[: number + 1], order[number + 1 :]]
+    small, large = sorted(parts, key=len)
+    shown = f"{', '.join(small[:3])}{' and more' if len(small) > 3 else ''}"
+    first, second = (f"{values[part[0]]:.4f} to {values[part[-1]]:.4f}" for part in parts)
+    return (
+        f"plaquettes lie apart, {first} and {second} ({shown}), and those of one ensemble differ by about "
+        f"{deviation:.1g} here: are all {len(small) + len(large)} of one? A workflow averages over all"
+    )
+
+
+def _plaquettes(paths: Sequence[Path], lattice: Lattice) -> tuple[dict[str, float], dict[str, int]]:
+    """Mean plaquettes by label, as headers state them or of some planes, and of how many plaquettes."""
+    values, counts = {}, {}
+    x, y, z, t = lattice.extents
+    whole = lattice.volume <= 2 * SITES
+    planes, slices = (z, t) if whole else (min(z, -(-SITES // (x * y))), 1)
+    for path in paths:
+        try:
+            value, count = stated_plaquette(path), 6 * lattice.volume
+            if value is None and (links := first_planes(path, planes, slices)) is not None:
+                value, count = planes_plaquette(links, whole=whole), count if whole else planes * x * y
+        except InputError:
+            continue
+        if value is not None and abs(value) <= 1:
+            values[path.name], counts[path.name] = value, count
+    return values, counts
+
+
+def _unfixed(ensemble: Configurations) -> Iterator[str]:
+    if not ensemble.files:
+        yield "takes a fixed gauge, and the heat bath's fields have none: its noise is that of the gauge"
+    for path in _some(list(ensemble.files.values()), 3):
+        try:
+            links = first_planes(path, 4, 2)
+        except InputError:
+            continue
+        if links is not None and (residual := gauge_residual(links)) > FIXED:
+            yield (
+                f"takes a fixed gauge, and {path.name} has none: the residual of Coulomb and Landau gauge is "
+                f"{residual:.2g} (fixed: below {FIXED:g}). Fix the gauge, or take another kind"
+            )
+            return
+
+
+def _some(paths: Sequence[Path], most: int) -> list[Path]:
+    """At most so many, evenly over the list, the first and the last among them."""
+    if len(paths) <= most:
+        return list(paths)
+    return [paths[round(k * (len(paths) - 1) / (most - 1))] for k in range(most)]
