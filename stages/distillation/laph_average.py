@@ -73,8 +73,8 @@ def laph_average(
 
 @stage(
     version="1",
-    keyed=Keyed(without=("levels",)),
-    labels={"level": FromParameter("levels"), "direction": ("x", "y", "z")},
+    keyed=Keyed(without=("level_names",)),
+    labels={"level": FromParameter("level_names"), "direction": ("x", "y", "z")},
     cost=levels_cost,
 )
 def laph_levels(
@@ -86,14 +86,14 @@ def laph_levels(
     bases: Bases,
     t0: int,
     jackknife_bin: int = 1,
-    levels: Sequence[str] = (),
+    level_names: Sequence[str] = (),
 ) -> LaphLevels:
     """Generalised eigenvalues of each basis at each momentum, lowest energy first.
 
     The method is that of `stages.lqcd.analysis.gevp`.
 
     momenta, operators: those of the mesons. bases: of some of the operators, for mesons at rest, else
-    `stages.lqcd.spectroscopy.little_group.channels_at` of these by name. levels: their names, for who reads
+    `stages.lqcd.spectroscopy.little_group.channels_at` of these by name. level_names: labels of the levels in
     the result. Raises InputError where a correlation matrix is not positive definite at t0, where no bin is
     left, and for several rows of a basis at rest with another momentum. Errors of one bin are NaN.
     """

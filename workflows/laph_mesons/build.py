@@ -180,7 +180,7 @@ class LaphNodes(QuarkNodes[LaphParameters]):
             bases=self.channels if any(map(any, operators.momenta)) else operators.bases,
             t0=operators.t0,
             jackknife_bin=width,
-            levels=[f"{name} {n}" for name, ((texts, _), *_) in rows.items() for n in range(len(texts))],
+            level_names=[f"{name} {n}" for name, ((texts, _), *_) in rows.items() for n in range(len(texts))],
         )
 
 
