@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.durable import delete
 from pipeline.store.errors import StoreError
 from pipeline.store.lock import shared_lock
+from pipeline.transfer.host import _PUBLISH, _STATE
 from pipeline.transfer.receive import Terms, receive
 
 OWN = [
@@ -244,6 +247,30 @@ def test_reports_and_files_of_results_replace_links(victim: Path, tmp_path: Path
         "index.html.partial",
         f".mean.h5.{os.getpid()}",
     }
+
+
+def test_shell_scripts_of_a_transfer_follow_no_links(made: Store, victim: Path, tmp_path: Path) -> None:
+    """They work on the other machine, for `push` and `pull`; the store itself may be reached by a link."""
+
+    def script(text: str, *arguments: str, names: str = "") -> subprocess.CompletedProcess[str]:
+        words = ["sh", "-c", text, "sh", str(tmp_path / "here"), *arguments]
+        return subprocess.run(words, input=names, capture_output=True, text=True, check=False)
+
+    (tmp_path / "here").symlink_to(made.path)
+    assert json.loads(script(_STATE).stdout) == {"format": 2}
+    for name in (".incoming", ".workflows", ".ledger.jsonl"):
+        link(made.path / name, victim)
+        done = script(_STATE)
+        assert done.returncode == 8 and f"{name} is a link" in done.stderr and not done.stdout
+        os.unlink(made.path / name)
+    (made.path / ".incoming" / "push").mkdir(parents=True)
+    for stage, shelf in (("linked", ""), ("real", "/0ab")):
+        (made.path / ".incoming" / "push" / "chunk").write_text("new")
+        link(made.path / f"{stage}{shelf}", victim)
+        done = script(_PUBLISH, ".incoming/push", names=f"chunk {stage}/0ab/key.zarr.zip\n")
+        assert done.returncode == 8 and f"{stage}{shelf} is a link" in done.stderr
+    assert script(_PUBLISH, ".incoming/push", names="chunk new/0ab/key.zarr.zip\n").returncode == 0
+    assert (made.path / "new" / "0ab" / "key.zarr.zip").read_text() == "new"
 
 
 def test_deleting_takes_the_link_and_not_its_target(victim: Path, tmp_path: Path) -> None:
