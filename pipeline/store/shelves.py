@@ -70,7 +70,7 @@ def inside(store: Path, *names: str) -> Path:
     path = store
     for name in names:
         path = path / name
-        if path.is_symlink():
+        if os.path.islink(path):
             raise linked(path)
     return path
 

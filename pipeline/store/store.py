@@ -132,7 +132,12 @@ class Store:
 
     def location(self, stage: str, key: str) -> Path:
         """The file or folder of a chunk; where there is none, the file that a small one would be."""
-        return self.inside(*place_of(self.path / stage, key).relative_to(self.path).parts)
+        folder = self.path / stage
+        place = place_of(folder, key)
+        for path in (folder, place.parent, place):
+            if os.path.islink(path):
+                raise linked(path)
+        return place
 
     @property
     def checkpoints(self) -> Path:
