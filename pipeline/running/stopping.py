@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 
 from pipeline.declare.duration import duration_text
@@ -88,6 +89,14 @@ def stop_signals() -> list[signal.Signals]:
     """`SIGNALS` that this process answers: a hang-up that is ignored since its start, by nohup, stays so."""
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [number for number in SIGNALS if number != signal.SIGHUP or not ignored]
+
+
+def start_tracker() -> None:
+    """Start the process in which Python's multiprocessing tracks resources: one that ignores a hang-up."""
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        resource_tracker.ensure_running()
+        signal.signal(signal.SIGHUP, before or signal.SIG_DFL)
 
 
 @contextmanager

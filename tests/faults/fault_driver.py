@@ -17,6 +17,7 @@ import fault_stages  # noqa: F401 - for processes that are forked from this one
 import strikes
 
 from pipeline import InputError, Share, Store, plan, run
+from pipeline.running import event_log
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
@@ -50,6 +51,8 @@ def main(store_path: str, options: dict[str, Any]) -> int:
         os.chdir(folder)
     if options.get("warm"):
         share_imports()
+    if options.get("long"):
+        event_log.LOG_BYTES, event_log.TALLY_BYTES, event_log.TALLY_INTERVAL = 10_000, 0, -1.0
     strikes.enlist("driver")
     strikes.passing("start", "driver")
     cluster = cluster_of(options)

@@ -73,14 +73,23 @@ def poison(campaign: Campaign) -> str:
 
 
 def signals(campaign: Campaign) -> str:
-    """A batch system's SIGTERM, at any place: a clean end with exit code 3."""
-    place = campaign.choice.choice((*AT_WORK, "notes"))
-    campaign.order(
-        "SIGTERM of the driver", "end", place, after=campaign.choice.randrange(10), target="driver"
-    )
+    """A batch system's SIGTERM or the loss of a terminal, at any place: a clean end with exit code 3."""
+    place, after = campaign.choice.choice((*AT_WORK, "notes")), campaign.choice.randrange(10)
+    act, name = campaign.choice.choice((("end", "SIGTERM"), ("hang", "SIGHUP")))
+    campaign.order(f"{name} of the driver", act, place, after=after, target="driver")
     campaign.run()
-    return "stopped by SIGTERM"
+    return f"stopped by {name}"
 
 
-CASES = {storm: 22, everybody: 5, long_stop: 2, poison: 3, signals: 4}
+def long_log(campaign: Campaign) -> str:
+    """The log passes its bounds from its first line on; a worker is killed, then the driver."""
+    campaign.options["long"] = True
+    campaign.note("a log beyond its bounds", "start and end")
+    strike_worker(campaign)
+    strike_driver(campaign)
+    campaign.run()
+    return ""
+
+
+CASES = {storm: 22, everybody: 5, long_stop: 2, poison: 3, signals: 6, long_log: 3}
 """How often each is done in the long form."""

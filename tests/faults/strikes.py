@@ -28,7 +28,7 @@ FOLDER = "QUARKLINE_FAULT_ORDERS"
 WAIT = 30.0
 """Seconds that a process waits for the suite's leave to go on."""
 
-_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "end": signal.SIGTERM}
+_SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "end": signal.SIGTERM, "hang": signal.SIGHUP}
 
 _guard = threading.local()
 _role = "worker"
@@ -41,7 +41,7 @@ class Order:
     Args:
         name: of the order, unique in its folder.
         kind: of the fault, in the table of outcomes.
-        act: 'kill', 'stop', 'end' (SIGTERM), 'error' or 'wait'; others are for whoever passes.
+        act: 'kill', 'stop', 'end' (SIGTERM), 'hang' (SIGHUP), 'error' or 'wait'; others are for who passes.
         place: where it strikes: 'start', 'compute', 'draft', 'write', 'flush', 'commit', 'published', 'read',
             'notes' (the driver's own files), 'lock' or 'end'.
         store: path of the store whose work is struck.

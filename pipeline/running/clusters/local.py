@@ -24,6 +24,7 @@ from pipeline.running.clusters import Demand, StartInterruptedError
 from pipeline.running.clusters.guard import remedy_of_failed_start
 from pipeline.running.dashboard import HOST, Dashboard
 from pipeline.running.monitor import Monitor
+from pipeline.running.stopping import start_tracker
 from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
 from stages.errors import InputError
@@ -132,6 +133,7 @@ def started(
     """
     with closing(dashboard):
         _open_handles(options["n_workers"])
+        start_tracker()
         common = {
             "host": HOST,
             "scheduler_kwargs": scheduler_options(dashboard),
