@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pipeline.declare.text import counted
 from pipeline.store.errors import DamagedChunkError
@@ -18,6 +19,8 @@ from pipeline.store.store import Store
 from stages.errors import InputError
 
 READERS = 4
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,50 @@ def verify(
         for damage in damaged if remove else ():
             store.remove(damage.stage, damage.key)
     return Verification(len(chunks), tuple(damaged), remove, tuple(unreadable), unsealed)
+
+
+def with_sound_chunks(store: Store, attempt: Callable[[], Result], tell: Callable[[str], None]) -> Result:
+    """What `attempt` returns, which is repeated after damaged chunks that it read were moved aside.
+
+    Raises:
+        DamagedChunkError: one that is damaged a second time, or cannot be moved.
+    """
+    again: set[str] = set()
+    while True:
+        try:
+            return attempt()
+        except DamagedChunkError as error:
+            if error.key in again:
+                raise
+            again.add(error.key)
+            for line in set_aside(store, error):
+                tell(f"{line}, and computed again")
+
+
+def set_aside(store: Store, found: DamagedChunkError) -> list[str]:
+    """Move a chunk that was found damaged, and others of its stage whose records are, to `.damaged/`.
+
+    Returns a line on each, for people. Raises `found` again where they cannot be moved.
+    """
+    lines = []
+    for key in [found.key, *sorted(store.keys(found.stage) - {found.key})]:
+        error = found
+        if key != found.key:
+            try:
+                store.record(found.stage, key)
+                continue
+            except DamagedChunkError as another:
+                error = another
+            except InputError:
+                continue
+        why = str(error.__cause__ or error)
+        try:
+            grave = store.set_aside(found.stage, key, why)
+        except InputError:
+            raise found from None
+        moved = f", moved to {grave}" if grave else ""
+        lines.append(f"chunk {found.stage}/{key[:12]} of store {store.path} is damaged ({why}){moved}")
+    return lines
 
 
 def _read(store: Store, stage: str, key: str) -> bool | tuple[Damage, InputError]:

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
+from gzip import BadGzipFile
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -322,12 +323,16 @@ class Store:
             yield
         except InputError:
             raise
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # of whatever kind: content that was changed makes codecs raise anything
             gone = isinstance(error, (FileNotFoundError, NotADirectoryError, IsADirectoryError))
             name = f"chunk {stage}/{key[:12]} of store {self.path}"
-            if isinstance(error, OSError) and not (gone and self.exists()):
+            passing = isinstance(error, (OSError, MemoryError, RuntimeError)) and not isinstance(
+                error, BadGzipFile
+            )
+            if passing and not (gone and self.exists()):
+                why = getattr(error, "strerror", None) or error or "too little memory"
                 raise UnreadableChunkError(
-                    f"{name} cannot be read ({error.strerror or error}): nothing is said about its content; "
+                    f"{name} cannot be read ({why}): nothing is said about its content; "
                     "see to the file system or its permissions, and run the same command again"
                 ) from error
             raise DamagedChunkError(

@@ -275,6 +275,28 @@ def test_garbage_of_stores_of_earlier_versions_is_asked_for(
     assert found.losses == {f"one as run on {date.today()}": 3} and found.others == ("one",)
 
 
+@pytest.mark.parametrize("depth", [2, 9])
+def test_damage_that_is_found_one_after_the_other(
+    compute: Callable[[Workflow], Outcome], store: Store, depth: int
+) -> None:
+    """Each stage of a chain is damaged, and seen only when what is made of it is computed again."""
+    w = fields("deep", "ab")
+    node = w.nodes["field"]
+    for number in range(depth):
+        node = w.add(toys.fragile, node, place=Place(f"step{number}"))
+    compute(w)
+    chunks = plan(w, store).chunks
+    store.remove(chunks[-1].node.stage.name, chunks[-1].key)
+    for chunk in chunks[:-1]:
+        place = store.location(chunk.node.stage.name, chunk.key)
+        place.write_bytes(place.read_bytes()[:-17])
+    outcome = compute(w)
+    assert outcome.exit_status == 0 and not outcome.failures, outcome.table()
+    assert not plan(w, store).missing
+    found = {damage.key for damage in verify(store).damaged}
+    assert found == {chunk.key for chunk in chunks if "a" in chunk.coordinates["config"]}
+
+
 def test_old_logs_of_runs_are_dropped(store: Store) -> None:
     store.create()
     for k in range(RUNS_KEPT + 3):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
+import zipfile
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,7 +18,7 @@ import xarray
 import zarr
 from tiny_project import TINY, CommandLine, edit, missing
 
-from pipeline import At, open_result
+from pipeline import At, Store, open_result, plan, verify
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.staggered_operator import asqtad_operator
 from stages.loops.correlator import FLAVOURS
@@ -169,9 +172,98 @@ def test_unreadable_chunk_is_one_message(quarkline: CommandLine, project: Path) 
     for victim in (project.parent / "store").glob("current_loops/*/*.zarr.zip"):
         victim.write_text("{")
     answer = quarkline("export", project, "--result", "loops_light")
-    assert answer.code == 2 and "Traceback" not in answer.err
-    assert "is damaged (its file is not whole: File is not a zip file)" in answer.err
-    assert f"`quarkline verify --remove {project.parent / 'store'}` drops it" in answer.err
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert "is damaged (its file is not whole: File is not a zip file), moved to" in answer.err
+    assert f"and 11 more of that stage: `quarkline run {project}` computes what is damaged" in answer.err
+    assert len(list(project.parent.glob("store/.damaged/current_loops/*.zarr.zip-????????"))) == 12
+    assert sum(missing(quarkline, project).values()) == 12
+
+
+def cut(place: Path, other: Path) -> None:
+    place.write_bytes(place.read_bytes()[:-17])
+
+
+def empty(place: Path, other: Path) -> None:
+    place.write_bytes(b"")
+
+
+def flip(place: Path, other: Path) -> None:
+    content = bytearray(place.read_bytes())
+    content[len(content) // 3] ^= 4
+    place.write_bytes(content)
+
+
+def remove(place: Path, other: Path) -> None:
+    place.unlink()
+
+
+def garble(place: Path, other: Path) -> None:
+    """A ZIP file that is whole, with a record that is none."""
+    with zipfile.ZipFile(place) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(place, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content if name != "zarr.json" else b"{]")
+
+
+def misplace(place: Path, other: Path) -> None:
+    """Another chunk's content: the key in its record is wrong."""
+    shutil.copyfile(other, place)
+
+
+def fold(place: Path, other: Path) -> None:
+    """A folder in the place of a file."""
+    place.unlink()
+    place.mkdir()
+
+
+DAMAGES = (cut, flip, garble, misplace, empty, remove, fold)
+
+
+@pytest.mark.parametrize(
+    "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(1, len(DAMAGES)))]
+)
+def test_what_only_the_report_reads_is_computed_again(
+    quarkline: CommandLine, project: Path, cluster: str, first: int
+) -> None:
+    """One chunk of every stage, each damaged in another way, is computed again by one command, only these."""
+    store = Store(project.parent / "store")
+    before, spoiled = chunk_times(project.parent), set()
+    for number, stage in enumerate(store.stages()):
+        key = min(store.keys(stage))
+        others = {path for path in before if key not in path}
+        DAMAGES[(first + number) % len(DAMAGES)](store.location(stage, key), Path(min(others)))
+        spoiled.add(key)
+    assert len(spoiled) >= 5
+    answer = quarkline("run", project, "--cluster", cluster)
+    assert answer.code == 0 and "Traceback" not in answer.err, answer
+    assert verify(store).damaged == () and plan(load_project(project).workflow, store).missing == ()
+    after = chunk_times(project.parent)
+    assert after.keys() == before.keys()
+    changed = {path for path in before if after[path] != before[path]}
+    assert changed == {path for path in before if any(key in path for key in spoiled)}
+    answer = quarkline("run", project, "--cluster", cluster)
+    assert answer.code == 0 and chunk_times(project.parent) == after
+    assert quarkline("export", project).code == 0
+    page = project.parent / "report" / "index.html"
+    assert page.stat().st_mtime_ns > max(after.values())
+
+
+def test_a_chunk_that_is_damaged_again_and_again_ends_the_run(
+    quarkline: CommandLine, project: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(project.parent / "store")
+    (key,) = store.keys("ensemble_average")
+
+    def damage(*_: Any) -> Path:
+        cut(store.location("ensemble_average", key), Path())
+        store.record("ensemble_average", key)
+        raise AssertionError
+
+    monkeypatch.setattr("workflows.commands.report.publish", damage)
+    answer = quarkline("run", project, "--cluster", cluster)
+    assert answer.code == 2 and f"chunk ensemble_average/{key[:12]}" in answer.err, answer
+    assert len(list(project.parent.glob("store/.damaged/*/*.zarr.zip-????????"))) == 1
 
 
 def test_status_counts_chunks(quarkline: CommandLine, project: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tiny_project import TINY, CommandLine, edit, refused, run_to_its_end
 
-from pipeline import Store, open_result
+from pipeline import Store, open_result, verify
 
 pytestmark = pytest.mark.usefixtures("plain_figures")
 
@@ -100,6 +100,22 @@ def test_interrupted_round_is_resumed(quarkline: CommandLine, targeted: Path, cl
     assert chunks(targeted.parent) == everything
     again = open_result(targeted.parent / "store", "allocation").load()
     assert again.vectors.equals(last.vectors) and np.array_equal(again.error, last.error)
+
+
+def test_damage_in_what_decides_on_a_round_is_computed_again(
+    quarkline: CommandLine, targeted: Path, cluster: str
+) -> None:
+    """Decisions are read before there is a run; commands that only look say so, and remove nothing."""
+    everything = chunks(targeted.parent)
+    store = Store(targeted.parent / "store")
+    for key in store.keys("trace_allocation"):
+        place = store.location("trace_allocation", key)
+        place.write_bytes(place.read_bytes()[:-17])
+    answer = quarkline("gc", targeted)
+    assert answer.code == 2 and "is damaged" in answer.err and chunks(targeted.parent) == everything
+    answer = quarkline("run", targeted, "--cluster", cluster)
+    assert answer.code == 0 and "Traceback" not in answer.err, answer
+    assert chunks(targeted.parent) == everything and not verify(store).damaged
 
 
 def test_garbage_collection_keeps_every_round(quarkline: CommandLine, targeted: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.plan import Plan
+from pipeline.reading.verification import with_sound_chunks
 from pipeline.running.clusters import Cluster
 from pipeline.running.event_log import tally_of
 from pipeline.running.failures import Failure
@@ -98,7 +99,8 @@ def work_of(campaign: Campaign) -> Work:
     store = Store(campaign.store)
     try:
         project = load_project(campaign.workflow)
-        *_, last = visited(project, store, campaign.site.backend)
+        rounds = with_sound_chunks(store, lambda: list(visited(project, store, campaign.site.backend)), print)
+        last = rounds[-1]
         code = code_of(chunk.node.stage.function for chunk in last.plan.everything)
         return Work(campaign, project, len(last.plan.missing), code, _new_versions(store, last.plan))
     except Exception as error:  # of whatever the file names: a job says why it does nothing, and is followed

@@ -67,11 +67,12 @@ def export(
     Example: quarkline export my.yaml --to gvar --to csv --result average
     """
     from workflows.catalogue import load_project
-    from workflows.commands.report import results_of
+    from workflows.commands.report import results_of, sound_chunks
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
-    part = results_of(project, results, workflow)
+    with sound_chunks(results, workflow):
+        part = results_of(project, results, workflow)
     kinds, averages = _kinds(to, format), result or [AVERAGE]
     names = [
         (name, kind)
@@ -79,7 +80,8 @@ def export(
         if kind not in SAMPLED or name in averages
     ]
     folder = output or part.project.report
-    written, missed = _write(names, folder, part.project.workflow.name, results, json)
+    with sound_chunks(results, workflow):
+        written, missed = _write(names, folder, part.project.workflow.name, results, json)
     missing = len(part.whole.missing)
     if json:
         from workflows.outputs.campaigns import ExportOutput

@@ -32,8 +32,9 @@ def report(workflow: WorkflowFile, store: StoreOption = None, json: JsonOption =
 
     project = load_project(workflow)
     results = store_of(project, workflow, store)
-    part = results_of(project, results, workflow)
-    page = publish(part, results)
+    with sound_chunks(results, workflow):
+        part = results_of(project, results, workflow)
+        page = publish(part, results)
     if json:
         from workflows.outputs.campaigns import ReportOutput
 
@@ -41,6 +42,25 @@ def report(workflow: WorkflowFile, store: StoreOption = None, json: JsonOption =
     else:
         say(f"report: {page}")
     raise typer.Exit(int(bool(part.whole.missing)))
+
+
+@contextmanager
+def sound_chunks(store: Store, file: Path) -> Iterator[None]:
+    """Move chunks aside that are found damaged while the block reads them.
+
+    Raises:
+        InputError: there are some; names them and the command that computes them again.
+    """
+    from pipeline import InputError
+    from pipeline.reading.verification import set_aside
+    from pipeline.store.errors import DamagedChunkError
+
+    try:
+        yield
+    except DamagedChunkError as error:
+        first, *others = set_aside(store, error)
+        more = f", and {len(others)} more of that stage" if others else ""
+        raise InputError(f"{first}{more}: `quarkline run {file}` computes what is damaged again") from error
 
 
 def results_of(project: Project, store: Store, file: Path) -> Part:

@@ -100,9 +100,18 @@ def run(
 def carry_out(compute: Round) -> Carried:
     """Compute round after round, then write the report of what there is.
 
+    What decisions or the report read and find damaged is computed again, each chunk once.
+
     Raises:
         InputError: the report cannot be written, and nobody reads JSON.
     """
+    from pipeline.reading.verification import with_sound_chunks
+
+    return with_sound_chunks(compute.results, lambda: _carried_out(compute), compute.tell)
+
+
+def _carried_out(compute: Round) -> Carried:
+    """Compute and report once. Raises DamagedChunkError, InputError."""
     from pipeline import InputError
     from workflows.rounds import drive
 
@@ -213,12 +222,15 @@ def _results(driven: Driven, results: Store, compute: Round) -> Part | None:
 def _publish(part: Part | None, results: Store) -> tuple[Path | None, str]:
     """Write the report of what there is; its page, or why it could not be written."""
     from pipeline import InputError
+    from pipeline.store.errors import DamagedChunkError
     from workflows.commands.report import publish
 
     if part is None:
         return None, ""
     try:
         return publish(part, results), ""
+    except DamagedChunkError:
+        raise
     except InputError as error:
         return None, str(error)
 
