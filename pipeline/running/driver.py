@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from distributed import Client
-from distributed.system import MEMORY_LIMIT
 
 from pipeline.declare.collection import without_collection
 from pipeline.planning.history import keep_plan
@@ -45,9 +44,10 @@ from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
 from pipeline.worker.sources import code_of, sources_of
 from pipeline.worker.work import RunContext
 from stages.errors import InputError
+from stages.host_memory import MEMORY_LIMIT
 
 REPAIRS = 5
-"""Times that a run computes damaged chunks again which it finds on its way."""
+"""Times that a run computes damaged chunks again without that it finds others on its way."""
 
 RESIDENT_SHARE = 0.25
 """Of the machine's memory, shared by its workers, for resident results that lie in it."""
@@ -295,27 +295,30 @@ def _repair(
 
     Returns the session with all states of the run.
 
-    A few times, for what was damaged together may be found one after the other.
+    What was damaged together may be found one after the other: it ends after a few times without news.
     """
     stored = {(chunk.node.stage.name, chunk.key) for chunk in run.plan.chunks}
     ends = session.ends
     states, failures, damaged = dict(ends.by_key), list(ends.failures), ends.damaged & stored
     failed_checks: set[str] = set()
-    for repair in range(REPAIRS + 1):
+    known, repairs = set[str](), 0
+    while True:
         in_doubt = quarantine.settle()
         states |= dict.fromkeys(in_doubt, ChunkState.UNFINISHED)
         for key in quarantine.hopeless.keys() - failed_checks:
             failed_checks.add(key)
             states[key] = ChunkState.FAILED
             failures.append(quarantine.hopeless[key])
-        if not (damaged or in_doubt) or run.stop.check() or repair == REPAIRS:
+        repairs = 0 if any(key not in known for _, key in damaged) else repairs + 1
+        if not (damaged or in_doubt) or run.stop.check() or repairs > REPAIRS:
             break
         for stage, key in sorted(damaged):
             _set_aside(run.store, stage, key, log)
         keys = {key for _, key in damaged} | in_doubt
+        known |= keys
         blocked = {key for key, state in states.items() if state == ChunkState.BLOCKED}
         blocked -= quarantine.below(quarantine.hopeless)
-        session = session_of(plan_tasks(run.plan.again(keys | blocked, keys)))
+        session = session_of(plan_tasks(run.plan.again(keys | blocked, known)))
         session.drive()
         states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.ends.by_key}
         failures += session.ends.failures

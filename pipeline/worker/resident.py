@@ -9,9 +9,8 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
-from distributed.system import MEMORY_LIMIT
-
 from stages.gpus import gpus_per_worker
+from stages.host_memory import MEMORY_LIMIT
 
 DEVICE_SHARE = 0.5
 HOST_SHARE = 0.4

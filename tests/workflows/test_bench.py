@@ -147,7 +147,7 @@ def test_fields_larger_than_the_memory_at_hand_are_not_made(
     quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "HOST_COPY_BYTES", 1 << 16)
-    monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: SimpleNamespace(available=90_000_000))
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=90_000_000))
     answer = quarkline("bench", "--lattice", "16", "16", "16", "16", "--rhs", "64", "--only", "blas")
     assert answer.code == 2 and "blas does not fit into memory on 16x16x16x16 with 64" in answer.err
     assert "(0.1 GB are needed next, 0.1 GB are free)" in answer.err

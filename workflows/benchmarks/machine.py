@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeVar
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-import psutil
 
 from pipeline.worker.energy import Meter, energy_meter
 from stages.errors import InputError
+from stages.host_memory import available_memory
 from stages.lqcd.kernels.dispatch import Array
 
 T = TypeVar("T")
@@ -239,6 +239,6 @@ def _require_memory(size: int) -> None:
 
     A field and what a kernel makes of it are two of its size.
     """
-    free = psutil.virtual_memory().available
+    free = available_memory()
     if size > free:
         raise MemoryError(f"{size / 1e9:.1f} GB are needed next, {free / 1e9:.1f} GB are free")

@@ -17,7 +17,6 @@ import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 from distributed.security import Security
-from distributed.system import MEMORY_LIMIT
 
 from pipeline.declare.text import counted
 from pipeline.running.clusters import Demand, StartInterruptedError
@@ -29,6 +28,7 @@ from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
 from stages.errors import InputError
 from stages.gpus import GPUS_PER_WORKER
+from stages.host_memory import MEMORY_LIMIT
 
 ALLOWED_DEATHS = 2
 """Workers that may die under a task before it is set aside."""

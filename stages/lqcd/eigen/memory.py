@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import psutil
 
 from stages.errors import InputError
+from stages.host_memory import available_memory
 from stages.lqcd.kernels.dispatch import implementation_of
 
 WORK = 128 << 20
@@ -39,7 +39,7 @@ def available_bytes(xp: Any) -> int:
     Of several GPUs that share fields, as many times what the fullest has.
     """
     if xp is np:
-        return int(psutil.virtual_memory().available)
+        return available_memory()
     return int(implementation_of("fields.available_bytes", "cuda")())
 
 
