@@ -98,7 +98,7 @@ def verify(
 
 
 def with_sound_chunks(store: Store, attempt: Callable[[], Result], tell: Callable[[str], None]) -> Result:
-    """What `attempt` returns, which is repeated after damaged chunks that it read were moved aside.
+    """Result of `attempt`, which is repeated after damaged chunks that it read were moved aside.
 
     Raises:
         DamagedChunkError: one that is damaged a second time, or cannot be moved.
