@@ -59,7 +59,8 @@ def test_workers_do_not_import_what_lies_in_the_folder(traps: Path, monkeypatch:
     monkeypatch.chdir(traps)
     with Local(workers=1).open(DEMAND) as client:
         assert client.submit(os.getcwd).result(60) == str(traps)
-    line = command(Site(), "host", "tls://127.0.0.1:1", {"ca_file": "a", "cert": "b", "key": "c"})
+    site = Site(prologue=(f"export PYTHONPATH=:{os.environ.get('PYTHONPATH', '')}::",))
+    line = command(site, "host", "tls://127.0.0.1:1", {"ca_file": "a", "cert": "b", "key": "c"})
     assert f"; {sys.executable} -m distributed.cli.dask_worker" in line
     done = subprocess.run(["bash", "-c", f"{line} --help"], capture_output=True, text=True)
     assert done.returncode == 0 and "Usage:" in done.stdout, done.stderr
@@ -123,7 +124,7 @@ def test_slurm_jobs_know_their_threads() -> None:
     options = JobQueue(site).options()
     assert "export NUMBA_NUM_THREADS=16" in options["job_script_prologue"]
     assert "export MALLOC_MMAP_MAX_=0" in options["job_script_prologue"]
-    assert options["job_script_prologue"][-1] == "module load cuda"
+    assert options["job_script_prologue"][-2] == "module load cuda"
     assert options["job_extra_directives"] == ["--gpus=1"]
     assert options["worker_extra_args"][:4] == ["--nthreads", "1", "--resources", "device=1"]
 

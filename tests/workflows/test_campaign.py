@@ -116,7 +116,7 @@ def test_the_script_of_a_job(campaign: Campaign, paper: Paper) -> None:
     text = script(replace(campaign, chains=3))
     lines = text.splitlines()
     assert lines[1] == "#SBATCH --job-name=loops" and "#SBATCH --array=3" in lines
-    assert lines[-5:-2] == ["export QUARKLINE_JOB_BEGAN=$(date +%s)", "export A='1 2'", "module load cuda"]
+    assert lines[-6:-3] == ["export QUARKLINE_JOB_BEGAN=$(date +%s)", "export A='1 2'", "module load cuda"]
     assert lines[-2] == f"cd {campaign.folder}"
     assert lines[-1].endswith(f'-m workflows.campaign {campaign.place} "$TASK"')
     assert script(campaign, 2).endswith(f" {campaign.place} 2\n")
@@ -128,7 +128,8 @@ def test_the_script_of_a_job(campaign: Campaign, paper: Paper) -> None:
 
 def test_files_beside_the_workflow_are_not_imported(campaign: Campaign, traps: Path) -> None:
     """A job gets as far as reading its campaign, which is none."""
-    site = Site(kind="slurm", cores=4, environment={"PYTHONPATH": str(ROOT)})
+    path = f"export PYTHONPATH={ROOT}:$PYTHONPATH"  # which ends in a colon where nothing is set
+    site = Site(kind="slurm", cores=4, prologue=("unset PYTHONPATH", path))
     text = script(replace(campaign, folder=traps, site=site))
     done = subprocess.run(["bash", "-c", text], cwd=traps, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr

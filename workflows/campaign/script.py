@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from pipeline.running.clusters.local import SAFE_PATH
+from pipeline.running.clusters.local import NO_EMPTY_PATH, SAFE_PATH
 from pipeline.store.durable import write_atomically
 from workflows.campaign.definition import Campaign
 
@@ -40,6 +40,7 @@ def script(campaign: Campaign, chain: int | None = None) -> str:
         *(f"export {name}={value}" for name, value in SAFE_PATH.items()),
         f"export {BEGAN}=$(date +%s)",
         *job.prologue,
+        NO_EMPTY_PATH,
         f"cd {shlex.quote(str(campaign.folder))}",
         f"exec {job.python} -m workflows.campaign {shlex.quote(str(campaign.place))} {number}",
     ]

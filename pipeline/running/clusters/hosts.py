@@ -22,7 +22,7 @@ from distributed.security import Security
 
 from pipeline.running.clusters import Demand, Devices, Remote
 from pipeline.running.clusters.certificates import write_certificates
-from pipeline.running.clusters.local import SETTINGS, scheduler_options, unless_stopped
+from pipeline.running.clusters.local import NO_EMPTY_PATH, SETTINGS, scheduler_options, unless_stopped
 from pipeline.running.clusters.site import Site
 from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, workers_of_gpus
 from pipeline.running.dashboard import Dashboard
@@ -113,7 +113,9 @@ def command(site: Site, name: str, scheduler: str, files: dict[str, str]) -> str
     several = site.gpus and site.each > 1
     alone = f"{worker} --name {name}"
     start = workers_of_gpus(worker, name, site.each, site.gpus_per_worker) if several else alone
-    return "; ".join([f"cd {shlex.quote(os.getcwd())}", *exports(site), *(site.prologue or ()), start])
+    return "; ".join(
+        [f"cd {shlex.quote(os.getcwd())}", *exports(site), *(site.prologue or ()), NO_EMPTY_PATH, start]
+    )
 
 
 class _Host(ProcessInterface):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from distributed import Client
 from pipeline.running.clusters import Demand, Devices, Remote
 from pipeline.running.clusters.batch import Wish, batch_system, clock
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.local import scheduler_options, unless_stopped
+from pipeline.running.clusters.local import NO_EMPTY_PATH, scheduler_options, unless_stopped
 from pipeline.running.clusters.recorded_jobs import recorded
 from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports
@@ -133,7 +133,7 @@ class JobQueue(Remote):
             "processes": 1 if settled.gpus else settled.each,
             "security": True,
             "scheduler_options": {**(configured("scheduler-options") or {}), **own},
-            "job_script_prologue": [*exports(settled), *(settled.prologue or ())],
+            "job_script_prologue": [*exports(settled), *(settled.prologue or ()), NO_EMPTY_PATH],
             "worker_extra_args": [*(configured("worker-extra-args") or ()), *WORKER_ARGUMENTS],
         }
 

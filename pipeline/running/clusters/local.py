@@ -64,6 +64,10 @@ SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Environment of workers and jobs: a `random.py` or `stages.py` in the folder where they start is not
 imported in the place of Python's or of this package's."""
 
+NO_EMPTY_PATH = """export PYTHONPATH="$(printf %s "${PYTHONPATH-}" | sed 's/::*/:/g; s/^://; s/:$//')\""""
+"""Line of a shell for after a prologue: `export PYTHONPATH=/mine:$PYTHONPATH`, where nothing was set before,
+leaves an empty entry, by which Python means the folder where it starts."""
+
 HANDLES, HANDLES_OF_A_WORKER = 24, 12
 """Files that a driver has open, measured: on its own, and for each worker that it owns."""
 
