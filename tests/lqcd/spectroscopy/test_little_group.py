@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from pipeline import At
-from stages.distillation.distilled_two_point import LaphMesons
+from stages.distillation.distilled_two_point import LaphMesons, distilled_mesons
 from stages.distillation.laph_average import laph_levels
+from stages.distillation.operator_elementals import Elementals
+from stages.distillation.perambulator import Perambulator
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.errors import InputError
@@ -339,7 +342,55 @@ def test_staggered_channels_of_equivalent_momenta_are_equal(
     assert len(diagonal) == 1 + (family == "rhois")
 
 
-# Levels
+# Correlation matrices and levels
+
+
+def distilled(phases: NDArray, operators: tuple[str, ...], words: tuple[str, ...]) -> NDArray:
+    """The matrix ``[momentum, A, B, time]`` of a field, in the space of all sites of one colour."""
+    S = np.linalg.inv(wilson_matrix(phases, 0.3, 0).reshape(512, 512)).reshape(2, 64, 4, 2, 64, 4)
+    site = np.arange(64)
+    place = np.indices((4, 4, 4)).reshape(3, 64)[::-1]
+    waves = np.exp(2j * np.pi * np.array(FEW) @ place / 4)
+    values = np.empty((2, len(FEW), len(words), 64, 64), complex)
+    for t, (number, word) in product(range(2), enumerate(words)):
+        D = np.eye(64, dtype=complex)
+        for mu, step in steps_of(word):
+            hop = np.zeros_like(D)
+            hop[site, np.roll(site.reshape(4, 4, 4), -1, 2 - mu).ravel()] = phases[mu, t, ..., 0].ravel()
+            D = hop if step > 0 else hop.conj().T
+        values[t, :, number] = waves[:, :, None] * D
+    tau, nothing = S[:, :, :, 0].transpose(0, 2, 1, 4, 3), np.zeros((1, 4, 64))
+    made = distilled_mesons(
+        Perambulator(tau[None], np.zeros(1, int), nothing, nothing),
+        Elementals(values, np.array(FEW)),
+        at=At(config="a", source=("t0",)),
+        extents=LATTICE.extents,
+        displacements=words,
+        momenta=FEW,
+        operators=operators,
+    )
+    return made.matrix[0]
+
+
+@pytest.mark.slow
+def test_correlation_matrices_of_equivalent_momenta_are_equal() -> None:
+    """Of the vector and the derivative of `rho`, two operators a row, averaged over all rotations."""
+    channels = channels_at({"rho": BASES["rho"]}, FEW, LATTICE.extents, BILINEARS)
+    operators, words = operators_in(channels), ("", "+x", "-x", "+y", "-y", "+z", "-z")
+    field = diagonal_links(LATTICE, 19)
+    C = np.mean([distilled(rotated(field, turn), operators, words) for turn in TURNS], axis=0)
+    for star in ((FEW[0],), *STARS):
+        here = [FEW.index(momentum) for momentum in star[:2]]
+        found = {}
+        for name, rows in channels.items():
+            for momentum in here if rows[here[0]] else []:
+                for texts, weight in rows[momentum]:
+                    row = [operators.index(text) for text in texts]
+                    matrix = len(rows[momentum]) * weight * C[momentum][np.ix_(row, row)]
+                    expected = found.setdefault(name, matrix)
+                    np.testing.assert_allclose(matrix, expected, atol=1e-12 * np.abs(expected).max())
+        first, *others = found.values()
+        assert all(np.abs(first - each).max() > 1e-4 * np.abs(first).max() for each in others)
 
 
 def test_levels_of_moving_channels() -> None:
