@@ -173,6 +173,12 @@ def test_refused(
             "`sources.smearing` (line 5): width 20 in 5 steps lets short waves grow, which at least 1.5 "
             "width^2 = 600 steps damp",
         ),
+        (
+            "mesons",
+            "kind: point",
+            "kind: smeared, smearing: {width: 0.1, steps: 5}",
+            "`sources.smearing.width` (line 5): 0.1 is outside 0.3 to 30: narrower is a point",
+        ),
         ("mesons", "csw: 1.2", "csw: -1.2", "`quark.csw` (line 4): -1.2 is outside 0 to 3: it is 1 at tree"),
         ("mesons", "csw: 1.2", "csw: 1.2, xi0: 0.3", "`quark.xi0` (line 4): 0.3 is outside 1 to 10: anis"),
         ("mesons", "csw: 1.2", "csw: 1.2, nu: 9.0", "`quark.nu` (line 4): 9 is outside 0.5 to 2: it is"),

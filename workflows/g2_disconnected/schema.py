@@ -243,7 +243,6 @@ class G2Parameters(WorkflowParameters):
 
     def doubts(self) -> Iterator[Problem]:
         """Masses and tolerances that may be meant, and rarely are."""
-        yield from super().doubts()
         light, strange, solves = self.masses.light, self.masses.strange, self.solves
         if not solves.fine and TOLERANCE.most < solves.sloppy.tolerance <= SLOPPY.most:
             yield (

@@ -123,8 +123,7 @@ class HisqMesonParameters(WorkflowParameters):
         return ("sources", "kind") if self.sources.kind == "corner_wall" else None
 
     def doubts(self) -> Iterator[Problem]:
-        """Smearing that roughens, and unusual numbers."""
-        yield from super().doubts()
+        """Smearing that roughens."""
         if self.mesons.links:
             yield from self.mesons.links.doubts("mesons", "links")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ from workflows.shared.quark_sections import (
     aliases,
     repeated,
 )
+from workflows.shared.sections import Usual
 from workflows.shared.solver_precision import precision_faults
 
 WALLS = ("wall", "z2_wall")
@@ -30,7 +31,7 @@ WALLS = ("wall", "z2_wall")
 class SourceSmearingSection(FileSection):
     """Gaussian smearing on the source's time slice (`stages.lqcd.spectroscopy.smearing`)."""
 
-    width: float = Field(gt=0)
+    width: Annotated[float, Usual(0.3, 30.0, "narrower is a point, wider fills a lattice")] = Field(gt=0)
     """Width of the Gaussian, in sites."""
     steps: int = Field(ge=1)
     """Steps that approximate it."""

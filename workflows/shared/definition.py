@@ -23,7 +23,7 @@ from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile
 from workflows.shared.ensemble import Configurations, add_configuration, configurations, described, errors_of
 from workflows.shared.ensemble_doubts import ensemble_doubts
-from workflows.shared.sections import WorkflowParameters
+from workflows.shared.sections import WorkflowParameters, unusual
 from workflows.shared.variants import changed
 
 if TYPE_CHECKING:
@@ -229,7 +229,8 @@ class Definition(ABC, Generic[Parameters]):
         if parameters.ensemble.files:  # what is generated has been checked with the parameters
             file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
         source = Source(file.text, str(file.path.absolute()), str(Path.cwd()))
-        doubts = [*parameters.doubts(), *ensemble_doubts(ensemble, parameters.needs_fixed_gauge)]
+        doubts = [*unusual(parameters), *parameters.doubts()]
+        doubts += ensemble_doubts(ensemble, parameters.needs_fixed_gauge)
         return Campaign(parameters, ensemble, file.warnings(doubts), source=source)
 
     def project(self, campaign: Campaign[Parameters]) -> Project:

@@ -22,7 +22,7 @@ It is the slope of the plaquette in beta, exactly so of the Wilson action: 0.12 
 APART = 6.0
 """Standard deviations that ensembles are apart."""
 SITES = 4096
-"""Sites of a plaquette's estimate, in whole planes; lattices up to twice as large are read whole."""
+"""Sites of a plaquette's estimate, in whole planes; smaller lattices are read whole."""
 MOST_FILES = 100
 """Files that are looked into for their plaquettes, evenly over the list."""
 FIXED = 1e-3
@@ -70,7 +70,7 @@ def _plaquettes(paths: Sequence[Path], lattice: Lattice) -> tuple[dict[str, floa
     """Mean plaquettes by label, as headers state them or of some planes, and of how many plaquettes."""
     values, counts = {}, {}
     x, y, z, t = lattice.extents
-    whole = lattice.volume <= 2 * SITES
+    whole = lattice.volume <= SITES
     planes, slices = (z, t) if whole else (min(z, -(-SITES // (x * y))), 1)
     for path in paths:
         try:

@@ -215,7 +215,6 @@ class QuarkParameters(WorkflowParameters):
 
     def doubts(self) -> Iterator[Problem]:
         """A mass that may be meant, and rarely is; smearing that roughens; a setup for CPUs alone."""
-        yield from super().doubts()
         stout = self.quark.stout
         if stout and stout.rho > stout.stable:
             yield (

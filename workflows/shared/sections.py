@@ -21,7 +21,7 @@ from workflows.shared.cluster_section import ClusterSection
 class Usual:
     """The range of a number that is not doubted; what lies outside is legal, and rarely meant.
 
-    Given as `Annotated[float, Usual(...)]` at a key of any section; `doubts` of the parameters finds it.
+    Given as `Annotated[float, Usual(...)]` at a key of any section.
     """
 
     least: float
@@ -180,9 +180,12 @@ class WorkflowParameters(FileSection):
         """Problems with the lattice."""
         return ()
 
-    def doubts(self) -> Iterator[Problem]:
-        """Input that may be meant, and rarely is: a plan, a run and its report warn about it."""
-        yield from unusual(self)
+    def doubts(self) -> Iterable[Problem]:
+        """Input that may be meant, and rarely is, beside `unusual` numbers.
+
+        A plan, a run and its report warn about it.
+        """
+        return ()
 
     @property
     def needs_fixed_gauge(self) -> Location | None:
