@@ -36,7 +36,7 @@ class MultigridSetup(NamedTuple):
 
 
 @stage(
-    version="3", over=("config",), resources=Resources(device=1), labels={"field": FIELDS}, cost=setup_cost
+    version="4", over=("config",), resources=Resources(device=1), labels={"field": FIELDS}, cost=setup_cost
 )
 def multigrid_setup(
     operator: WilsonOperator, *, at: At, levels: Sequence[Mapping[str, Any]], seed: int

@@ -38,11 +38,16 @@ class FittedSmoother:
     """The steps x += omega_j (b - A x), the same for every right-hand side; at least two."""
 
     omegas: tuple[complex, ...]
-    _coefficients: dict[int, Array] = field(default_factory=dict, repr=False, compare=False)
+    _coefficients: dict[int, list[Array]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def steps(self) -> int:
         return len(self.omegas)
+
+    @cached_property
+    def runs(self) -> list[NDArray[np.complex128]]:
+        """Coefficients c_k of q(z) = sum_k c_k z^k of each run of at most `MOST_STEPS` steps."""
+        return [_powers_of(run) for run in np.array_split(self.omegas, -(-self.steps // MOST_STEPS))]
 
     def relax(self, A: LinearOperator, r: Array) -> Smoothed:
         """Smoothed y of A y = r, and the residual that is left; r is kept."""
@@ -79,25 +84,27 @@ class FittedSmoother:
         A.update(y, source, (1, -last, last), between, x)
 
     def _powers(self, like: Array) -> Array:
-        return field_like(like, (self.steps + 1, *like.shape))
+        """Room for v_0, v_1, ... of the longest run."""
+        return field_like(like, (len(self.runs[0]) + 1, *like.shape))
 
     def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
         """Add q(A) v_0 to y, and v_0 becomes p(A) v_0; v_k: room for the powers."""
-        for j in range(self.steps):
-            A.apply(v[j], v[j + 1])
         n = y.shape[-1]
         if n not in self._coefficients:  # no copy from the host in a graph
-            c = np.repeat(self.coefficients[:, None], n, axis=1)
-            self._coefficients[n] = to_device_like(c, y)
-        lane_blas.lane_polynomial(y, v, self._coefficients[n])
+            columns = [np.repeat(c[:, None], n, axis=1) for c in self.runs]
+            self._coefficients[n] = [to_device_like(c, y) for c in columns]
+        for c in self._coefficients[n]:
+            for j in range(len(c)):
+                A.apply(v[j], v[j + 1])
+            lane_blas.lane_polynomial(y, v[: len(c) + 1], c)
 
-    @cached_property
-    def coefficients(self) -> NDArray[np.complex128]:
-        """c_k of q(z) = sum_k c_k z^k."""
-        p = np.ones(1, complex)
-        for omega in self.omegas:
-            p = np.convolve(p, [1, -omega])
-        return -p[1:]
+
+def _powers_of(omegas: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """c_k of sum_k c_k z^k = (1 - prod_j (1 - omega_j z)) / z."""
+    p = np.ones(1, complex)
+    for omega in omegas:
+        p = np.convolve(p, [1, -omega])
+    return -p[1:]
 
 
 def _in_16_bits(A: LinearOperator) -> bool:

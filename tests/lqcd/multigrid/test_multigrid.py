@@ -19,6 +19,7 @@ from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import multigrid as multigrid_module
+from stages.lqcd.multigrid import near_null
 from stages.lqcd.multigrid.coarse_operator import galerkin
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.grid import aggregates
@@ -216,12 +217,28 @@ def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
 
 
 def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = iter([float("nan"), 0.2])
-    monkeypatch.setattr("stages.lqcd.multigrid.multigrid.measured_rate", lambda *_: next(rates))
+    rates = {77: float("nan"), 78: 0.2}
+    monkeypatch.setattr(multigrid_module, "measured_rate", lambda _, __, seed: rates[seed])
     level = LevelParameters(aggregate=(2, 2, 2, 2), vectors=2, refinements=0)
     hierarchy = Multigrid((level,), seed=77).setup(wilson())
     assert [attempt.seed for attempt in hierarchy.attempts] == [77, 78]
     assert hierarchy.rate == 0.2 and np.isnan(hierarchy.attempts[0].rate)
+
+
+@pytest.mark.parametrize("refinements", [0, 1, 2, 3])
+def test_vectors_are_refined_as_often_as_asked(wilson: Any, monkeypatch: Any, refinements: int) -> None:
+    """The finest level's, which the grid below serves, and those of the grid below when they stay."""
+    refined = Counter[int]()
+
+    def counted(system: Any, vectors: Any, cycle: Any) -> Any:
+        refined[vectors.shape[-1]] += 1
+        return near_null.refined(system, vectors, cycle)
+
+    monkeypatch.setattr(multigrid_module, "refined", counted)
+    finest = LevelParameters(aggregate=(2, 2, 2, 2), vectors=4, refinements=refinements)
+    below = LevelParameters(aggregate=(1, 1, 1, 2), vectors=3, refinements=3 - refinements)
+    Multigrid((finest, below)).setup(wilson())
+    assert refined == Counter({4: refinements, 3: 3 - refinements})
 
 
 def test_bad_parameters(wilson: Any) -> None:
