@@ -36,6 +36,21 @@ def test_as_many_states_as_operators_is_exact(t0: int) -> None:
     np.testing.assert_allclose(overlaps, np.diag(np.exp(energies * t0 / 2)), atol=1e-9)
 
 
+def test_both_triangles_of_a_noisy_matrix_count_alike() -> None:
+    """An anti-Hermitian part, which only noise has, changes nothing; each triangle has half the numbers."""
+    C, rng = correlator(amplitudes(3, 4), ENERGIES, 12), np.random.default_rng(9)
+    noise = 1e-3 * rng.normal(size=(5, *C.shape, 2)).view(complex)[..., 0]
+    noise *= np.exp(-0.3 * np.arange(12))
+    noise[..., [0, 1, 2], [0, 1, 2], :] = 0
+    adjoint = noise.conj().swapaxes(1, 2)
+    averaged, lower = levels_of(C + (noise + adjoint) / 2, 1), levels_of(C + noise, 1)
+    np.testing.assert_allclose(lower.values, averaged.values, rtol=1e-12)
+    np.testing.assert_allclose(levels_of(C + adjoint, 1).values, averaged.values, rtol=1e-12)
+    found = spectrum(C + noise[0], jackknife_samples(C + noise), 1)
+    expected = spectrum(C + adjoint[0], jackknife_samples(C + adjoint), 1)
+    np.testing.assert_allclose(found.eigenvalue_error, expected.eigenvalue_error, rtol=1e-8)
+
+
 def test_periodic_lattice_has_the_energy_of_the_cosh() -> None:
     """One operator and one state, forwards and backwards."""
     t = np.arange(16)
