@@ -102,9 +102,8 @@ def generalised_perambulators(
     def solutions(time: int) -> Iterator[Array]:
         columns = FullColumns((time,), ends.sources.time_extent, k)
         for part in parts:
-            yield solved(
-                M, distillation_sources(vectors, M.lattice, columns, part, library(M)), method, statistics
-            )
+            b = distillation_sources(vectors, M.lattice, columns, part, library(M))
+            yield solved(M, b, method, statistics, part.start)
             progress(len(statistics.residual), len(ends.times) * len(parts))
 
     sources, gammas = ends.sources.source_times, [GAMMA5 @ gamma for gamma in DIRAC.values()]

@@ -43,7 +43,8 @@ def projected_solutions(
     result = np.empty((lattice.time_extent, SPINS, vectors.shape[-1], len(columns)), complex)
     parts = column_blocks(len(columns), block)
     for number, part in enumerate(parts, start=1):
-        x = solved(M, distillation_sources(vectors, lattice, columns, part, xp), method, statistics)
+        sources = distillation_sources(vectors, lattice, columns, part, xp)
+        x = solved(M, sources, method, statistics, part.start)
         result[..., part.start : part.stop] = as_numpy(sink_projections(vectors, x, xp, device_bytes()))
         progress(number, len(parts))
     return result, statistics

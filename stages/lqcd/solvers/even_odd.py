@@ -15,7 +15,7 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import assign, contiguous, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.reliable_updates import Progress as Iterations
-from stages.lqcd.solvers.solution import Solution, SolveStatistics, column_blocks
+from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatistics, column_blocks
 
 Progress = Callable[[int, int], None]
 """Called with (blocks of right-hand sides done, blocks in all)."""
@@ -116,13 +116,19 @@ def propagate(
     x = field_like(sources)
     for number, part in enumerate(parts, start=1):
         columns = slice(part.start, part.stop)
-        assign(x[..., columns], solved(M, contiguous(sources[..., columns]), method, statistics))
+        assign(x[..., columns], solved(M, contiguous(sources[..., columns]), method, statistics, part.start))
         progress(number, len(parts))
     return x, statistics
 
 
-def solved(M: ByParity, b: Array, method: Method, statistics: SolveStatistics) -> Array:
-    """Solution of M x = b for one block, entered into `statistics`. Raises what the method raises."""
-    solution = method.solve(M, b)
+def solved(M: ByParity, b: Array, method: Method, statistics: SolveStatistics, first: int = 0) -> Array:
+    """Solution of M x = b for one block, entered into `statistics`. Raises what the method raises.
+
+    first: number of its first right-hand side among those of the measurement.
+    """
+    try:
+        solution = method.solve(M, b)
+    except NotConverged as failure:
+        raise NotConverged(failure.solution, failure.tolerance, first) from None
     statistics.add(solution, full_residual(M, solution.x, b))
     return solution.x

@@ -6,16 +6,20 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stages.errors import InputError, NoRoomError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import block_blas, stream
+from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import copied
 from stages.lqcd.solvers.corrections import Deflate
 from stages.lqcd.solvers.parts import solved_in_parts
 from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence, Vector
 from stages.lqcd.solvers.reliable_solver import ReliableUpdates
 from stages.lqcd.solvers.reliable_updates import Progress, ReliableIteration
-from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
+from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus, without
 from stages.lqcd.solvers.workspace import Workspace
 
 
@@ -59,7 +63,8 @@ class KrylovSolver(ReliableUpdates):
         each right-hand side that of the least true residual, or zero where that is above |b|. deflate: an
         approximate y of A y = r for low modes, of the true residual r at the start and after each replacement
         (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent;
-        more than a GPU takes at once, 64, are solved in equal parts (`stages.lqcd.solvers.parts`).
+        more than a GPU takes at once, 64, are solved in equal parts (`stages.lqcd.solvers.parts`). One whose
+        norm, or that of its first residual, is not finite is left out, the others are solved: NOT_FINITE.
         Raises InputError if the method cannot take A, or if b or x0 does not fit it; NoRoomError where memory
         is short.
         """
@@ -90,8 +95,12 @@ def iterated(
     def solve(b: Array, x0: Array | None, progress: Progress | None) -> Solution:
         started = time.perf_counter()
         iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
+        refused = np.flatnonzero(~np.isfinite(iteration.norms))
+        if refused.size:
+            b, x0 = _cleared(b, refused), None if x0 is None else _cleared(x0, refused)
+            iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
         status = iteration.run(begin)
-        return iteration.solution(status, time.perf_counter() - started)
+        return without(iteration.solution(status, time.perf_counter() - started), refused)
 
     with stream.narrowing(WIDTHS if solver.narrows else (), A.xp):
         try:
@@ -104,3 +113,10 @@ def iterated(
     if solution.status is not SolveStatus.CONVERGED and on_failure == "raise":
         raise NotConverged(solution, solver.tolerance)
     return solution
+
+
+def _cleared(field: Array, columns: NDArray[np.intp]) -> Array:
+    """A copy whose columns of these numbers are zero."""
+    copy = copied(field)
+    lane_blas.lane_clear(copy, columns)
+    return copy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -51,9 +51,10 @@ class Solution:
     """Solution of A x = b for N right-hand sides.
 
     x has the shape and dtype of b. residual: |b - A x| / |b| per right-hand side, float64 ``[N]``, recomputed
-    in the precision of b (0 where b is zero). history: the same as the iteration estimated it, ``[iterations
-    + 1, N]``, with the value of a right-hand side that is left out repeated. matvecs: applications of A to
-    one right-hand side, all columns of all blocks counted, in either precision. seconds: wall time.
+    in the precision of b (0 where b is zero; NaN, and x is zero, where b is not finite). history: the same as
+    the iteration estimated it, ``[iterations + 1, N]``, with the value of a right-hand side that is left out
+    repeated. matvecs: applications of A to one right-hand side, all columns of all blocks counted, in either
+    precision. seconds: wall time.
     """
 
     x: Array
@@ -67,24 +68,47 @@ class Solution:
 
 
 class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
-    """A solve that missed its tolerance; `solution` holds x, no worse than zero, and says why."""
+    """A solve that missed its tolerance; `solution` holds x, no worse than zero, and says why.
 
-    def __init__(self, solution: Solution, tolerance: float) -> None:
-        residual = solution.residual
+    first: number of its first right-hand side among those of a measurement.
+    """
+
+    def __init__(self, solution: Solution, tolerance: float, first: int = 0) -> None:
+        residual, refused = solution.residual, first + np.flatnonzero(np.isnan(solution.residual))
         missed = int(np.sum(~(residual <= tolerance)))
+        largest = np.max(residual, initial=0, where=~np.isnan(residual))
         super().__init__(
             f"{missed} of {residual.size} right-hand sides missed the tolerance {tolerance:g} "
-            f"(largest residual {np.max(residual, initial=0):.2g} after {solution.iterations} iterations): "
-            f"{solution.status.value}{_within_reach(solution)}"
+            f"(largest residual {largest:.2g} after {solution.iterations} iterations): "
+            f"{_refusal(refused)}{solution.status.value}{_within_reach(solution)}"
         )
-        self.solution = solution
+        self.solution, self.tolerance = solution, tolerance
+
+
+def _refusal(columns: NDArray[np.intp]) -> str:
+    """The right-hand sides that were left out, by number."""
+    if not columns.size:
+        return ""
+    named = "right-hand side {} is" if columns.size == 1 else "right-hand sides {} are"
+    return f"{named.format(', '.join(map(str, columns)))} not finite (counted from 0); "
+
+
+def without(solution: Solution, columns: NDArray[np.intp]) -> Solution:
+    """The solution of a block in which these columns were zero because they are not finite."""
+    if not columns.size:
+        return solution
+    residual, status = solution.residual.copy(), solution.status
+    residual[columns] = np.nan
+    if status is SolveStatus.CONVERGED:
+        status = SolveStatus.NOT_FINITE
+    return replace(solution, residual=residual, status=status)
 
 
 def _within_reach(solution: Solution) -> str:
     """The tolerance that a solve which stagnated can reach."""
     if solution.status is not SolveStatus.STAGNATED:
         return ""
-    reached = 2 * np.max(solution.residual)
+    reached = 2 * np.nanmax(solution.residual)
     return f"; this precision reaches about {reached:.1g} here" if reached < 1 else ""
 
 

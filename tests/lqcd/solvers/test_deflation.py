@@ -320,3 +320,16 @@ def test_with_compiled_kernels(deflation, staggered, random_block, name, backend
         assert (found.residual <= 1e-10).all()
         assert abs(found.iterations - expected.iterations) <= 0.3 * expected.iterations
         np.testing.assert_allclose(as_numpy(found.x), expected.x, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_right_hand_side_that_is_not_finite_costs_no_other(deflation, dslash, random_block, name):
+    A = NormalOperator(dslash, MASS)
+    b = random_block(43, *A.shape, 4)
+    expected = DeflatedSolver(SOLVERS[name], deflation()).solve(A, b).x
+    b[3, 1, 1] = np.inf
+    solution = DeflatedSolver(SOLVERS[name], deflation()).solve(A, b, on_failure="return")
+    assert solution.status is SolveStatus.NOT_FINITE
+    assert np.flatnonzero(~(solution.residual <= 1e-10)).tolist() == [1]
+    others = [0, 2, 3]
+    assert abs(solution.x - expected)[..., others].max() < 1e-7 * abs(expected).max()

@@ -10,7 +10,7 @@ from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.even_odd import EvenOdd, full_residual
+from stages.lqcd.solvers.even_odd import EvenOdd, full_residual, propagate
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
@@ -102,6 +102,13 @@ def test_gauge_covariance(thin_links, random_block, solver, action):
     b = random_block(19, *plain.shape, 2)
     x = solve(plain, solver, b).x
     np.testing.assert_allclose(solve(transformed, solver, g @ b).x, g @ x, atol=1e-9)
+
+
+def test_a_source_that_is_not_finite_is_named_by_its_number_in_all_blocks(operator, random_block):
+    b = random_block(21, *operator.shape, 7)
+    b[ODD, 5, 1, 4] = np.nan
+    with pytest.raises(NotConverged, match=r"^1 of 3 .*right-hand side 4 is not finite"):
+        propagate(operator, b, EvenOdd(BatchedCG(1e-8), StaggeredSchur), 3)
 
 
 def solve(operator, solver, b, **options):

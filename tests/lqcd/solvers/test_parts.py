@@ -100,3 +100,15 @@ def test_wide_blocks_on_a_gpu(staggered, random_block, method):
     difference = np.linalg.norm(b - plain.apply(as_numpy(solution.x)), axis=(0, 1))
     assert (difference <= 1.1e-9 * np.linalg.norm(b, axis=(0, 1))).all()
     assert (solution.residual <= 1e-9).all()
+
+
+@pytest.mark.usefixtures("at_most_five")
+def test_columns_that_are_not_finite_have_their_numbers_in_all_parts(dense, random_block):
+    A = dense(41, np.linspace(1, 2, 60))
+    b, reports = random_block(42, *A.shape, 12), []
+    b[4, 1, [1, 10]] = np.nan
+    with pytest.raises(NotConverged, match=r"^2 of 12 .* sides 1, 10 are not finite") as e:
+        BatchedCG(1e-9).solve(A, b, progress=lambda iteration, row: reports.append(row.copy()))
+    solution = e.value.solution
+    assert solution.status is SolveStatus.NOT_FINITE and np.isfinite(reports).all()
+    assert np.flatnonzero(~(solution.residual <= 1e-9)).tolist() == [1, 10]

@@ -63,13 +63,53 @@ def test_negative_definite_operator(method, dense, random_block):
         method(1e-8).solve(A, random_block(16, *A.shape, 2))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_right_hand_side_that_is_not_finite(method, staggered, random_block, bad):
+REFUSED = (
+    r"^1 of 4 .*\): right-hand side 2 is not finite \(counted from 0\); .*NaN or infinite: check the gauge"
+)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("inner", [None, "single"])
+def test_right_hand_side_that_is_not_finite(method, staggered, random_block, inner, bad):
+    """It costs no other: these have the bits that they have beside zeros."""
     A = staggered("hisq", 0.1)
-    b = random_block(17, *A.shape, 3)
+    b = random_block(17, *A.shape, 4)
     b[5, 1, 2] = bad
-    with pytest.raises(NotConverged, match="NaN or infinite: check the gauge links"):
-        method(1e-8).solve(A, b)
+    with pytest.raises(NotConverged, match=REFUSED) as e:
+        method(1e-8, inner=inner).solve(A, b, x0=0.1 * b)
+    assert e.value.solution.status is SolveStatus.NOT_FINITE
+    b[..., 2] = 0
+    expected = method(1e-8, inner=inner).solve(A, b, x0=0.1 * b)
+    np.testing.assert_array_equal(e.value.solution.x, expected.x)
+    np.testing.assert_array_equal(
+        e.value.solution.residual, [*expected.residual[:2], np.nan, expected.residual[3]]
+    )
+    assert expected.residual.max() <= 1e-8
+
+
+@pytest.mark.parametrize("value", [np.nan, 1e153, 1e300])
+def test_first_guess_that_is_not_finite(method, dense, random_block, value):
+    """A norm that overflows only after the operator was applied counts, too."""
+    A = dense(31, np.linspace(1, 200, 60))
+    b, x0 = random_block(32, *A.shape, 4), random_block(33, *A.shape, 4)
+    x0[..., 2] = value
+    with pytest.raises(NotConverged, match=REFUSED) as e:
+        method(1e-8).solve(A, b, x0)
+    assert (e.value.solution.residual[[0, 1, 3]] <= 1e-8).all()
+
+
+def test_right_hand_sides_that_are_not_finite_are_named_beside_other_failures(method, dense, random_block):
+    A = dense(34, np.linspace(0.01, 2, 60))
+    b = random_block(35, *A.shape, 4)
+    b[3, 1, [0, 3]] = np.inf
+    with pytest.raises(
+        NotConverged,
+        match=r"^4 of 4 .*largest residual [0-9.e-]+ .*0, 3 are not finite .*raise max_iterations",
+    ) as e:
+        method(1e-8, max_iterations=2).solve(A, b)
+    assert e.value.solution.status is SolveStatus.ITERATION_LIMIT
+    with pytest.raises(NotConverged, match=r"right-hand sides 0, 1 are not finite .*NaN or infinite"):
+        method(1e-8).solve(A, np.full_like(b[..., :2], np.nan))
 
 
 def test_operator_that_is_not_finite(method, dense, random_block):

@@ -204,8 +204,13 @@ def test_right_hand_side_that_is_not_finite(solver, wilson, random_block):
     A = wilson(HEAVY)
     b = random_block(17, *A.shape, 3)
     b[5, 1, 2] = np.nan
-    with pytest.raises(NotConverged, match="NaN or infinite: check the gauge links"):
+    with pytest.raises(NotConverged, match=r"1 of 3 .*side 2 is not finite.*NaN or infinite: check the") as e:
         solver(1e-8).solve(A, b)
+    residual = e.value.solution.residual
+    assert e.value.solution.status is SolveStatus.NOT_FINITE and (residual[:2] <= 1e-8).all()
+    assert np.isnan(residual[2]) and not e.value.solution.x[..., 2].any()
+    left = norms(b[..., :2] - A.apply(np.ascontiguousarray(e.value.solution.x[..., :2])))
+    assert (left <= 1e-8 * norms(b[..., :2])).all()
 
 
 def test_divergence_is_noticed(random_block):
