@@ -17,6 +17,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import check_levels, default_levels, multigrid_of
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.solution import NotConverged
 from stages.mesons.multigrid_setup import (
     MultigridSetup,
     multigrid_hierarchy,
@@ -100,6 +101,19 @@ def test_a_propagator_by_multigrid(gauge: GaugeLinks, operator: WilsonOperator, 
     assert max(ats[0].statistics["iterations"]) < 0.7 * max(ats[1].statistics["iterations"])
     with pytest.raises(InputError, match="multigrid needs a hierarchy"):
         propagator(operator, sources, at=At(**where), solve=Solve("multigrid", 1e-10))
+
+
+def test_a_source_that_is_not_finite_ends_its_chunk_by_its_number(
+    gauge: GaugeLinks, operator: WilsonOperator
+) -> None:
+    """Among all columns of the chunk, whatever block it is in: here the second of three."""
+    where = {**AT, "source": "x1y0z2t3"}
+    sources = point_sources(gauge, at=At(**where))
+    sources.fields[0, 5, 3, 0, 7] = np.inf
+    with pytest.raises(
+        NotConverged, match=r"^1 of 4 .*: right-hand side 7 is not finite \(counted from 0\); "
+    ):
+        propagator(operator, sources, at=At(**where), solve=Solve("bicgstab", 1e-8, block=4))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ small systems fill a large device. Thick restarts and filters are those of `stag
     4  values and true residuals of the wanted ones;
        2 until all of them are below the tolerance in all systems
     5  where as many eigenvalues of a system coincide as a block has columns,
+       or the window was raised, whose filter damps less now:
        a fresh random X orthogonal to V; 2 until it changes nothing
 
 After the first cycle the filter is chosen again from what was found, if the first choice was a bad one; and
@@ -101,7 +102,7 @@ class _Run:
         self.spectrum = estimate_spectrum(A, xp, method.seed, self.restart_columns * systems)
         self.scale = self.spectrum.scale
         choice = WindowChoice(None, None, self.restart_columns * systems, method.block, GROWTH_OF_MANY)
-        self.filter = choice.first(self.spectrum)
+        self.filter, self.raised = choice.first(self.spectrum), False
         self.repeated = RepeatedFilter(A)
         self.restarts, self.matvecs = 0, self.spectrum.steps
         self.history: History = []  # of cycles that left something to do, since the filter was chosen
@@ -141,7 +142,7 @@ class _Run:
                     return EigenStatus.WINDOW
                 continue
             values = np.sort(self.values)
-            if self._distinct(values) or (
+            if (self._distinct(values) and not self.raised) or (
                 confirmed is not None and np.abs(values - confirmed).max() <= TIE * self.limit
             ):
                 return EigenStatus.CONVERGED
@@ -210,7 +211,8 @@ class _Run:
         choice = WindowChoice(
             (edge, self.filter.high), None, self.restart_columns, self.method.block, GROWTH_OF_MANY
         )
-        self.filter = choice.first(self.spectrum)
+        before, self.filter = self.filter.low, choice.first(self.spectrum)
+        self.raised |= self.filter.low > before
         self.history.clear()
         self.space.mix()
 

@@ -11,7 +11,8 @@ filters whose window follows the spectrum found). In blocks: one pass over links
     4  for the wanted ones lambda = v^H A v and |A v - lambda v|;
        leading ones below the tolerance are locked
     5  until all are locked: 2, with the same X
-    6  if as many eigenvalues coincide as a block has columns:
+    6  if as many eigenvalues coincide as a block has columns,
+       or the window was raised, whose filter damps less now:
        a fresh random block; 2 until `confirmation` decides
     7  eigenvectors of V^H A V, and their residuals
 
@@ -305,7 +306,7 @@ class _Run:
         if space.locked < self.wanted:
             return False
         cluster = largest_cluster(np.sort(self.state.values), TIE * self.limit)
-        if self.state.confirmed or cluster < self.block:
+        if self.state.confirmed or (cluster < self.block and not self.state.raised):
             return True
         if not self.state.confirming:
             self.state.confirming, self.state.fresh, self.state.fresh_steps = True, space.used, 0
@@ -359,6 +360,7 @@ class _Run:
         count = self.restart_columns - self.state.space.locked
         moved = self.choice.moved(self.state.filter, np.sort(known), ritz, count)
         if moved is not None:
+            self.state.raised |= moved.low > self.state.filter.low
             self.state.filter, self.state.moves = moved, self.state.moves + 1
             self.state.space.combine(slice(self.state.space.locked, self.state.space.used))
 

@@ -22,8 +22,9 @@ class RunState:
     """All that a run changes.
 
     scale: the largest eigenvalue in modulus. fingerprint: that of the operator. values, residuals: of the
-    wanted pairs. history: (restart, converged, largest residual) of each cycle. moves: windows moved. fresh,
-    fresh_steps, confirming, confirmed: of the search for missed eigenvalues. seconds: of runs before this.
+    wanted pairs. history: (restart, converged, largest residual) of each cycle. moves: windows moved; raised:
+    whether one began higher than before. fresh, fresh_steps, confirming, confirmed: of the search for missed
+    eigenvalues. seconds: of runs before this.
     """
 
     space: Subspace
@@ -36,6 +37,7 @@ class RunState:
     restarts: int = 0
     matvecs: int = 0
     moves: int = 0
+    raised: bool = False
     fresh: int = 0
     fresh_steps: int = 0
     confirming: bool = False
@@ -65,6 +67,7 @@ class RunState:
             "counts": np.array([*counts, *flags, *of_space]),
             "filter": np.array(list(asdict(self.filter).values())),
             "numbers": np.array([self.scale, seconds]),
+            "raised": np.array(self.raised),
             "values": self.values.copy(),
             "residuals": self.residuals.copy(),
             "history": np.array(self.history, float).reshape(-1, 3),
@@ -110,6 +113,7 @@ def restored(
         restarts,
         matvecs,
         moves,
+        bool(arrays.get("raised", moves)),  # a checkpoint of before does not say
         fresh,
         fresh_steps,
         bool(confirming),

@@ -9,6 +9,7 @@ import pytest
 
 from stages.errors import InputError
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
+from stages.lqcd.eigen.batched_subspace import BatchedSubspace
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
@@ -122,6 +123,25 @@ def test_spectra_that_no_filter_serves():
     A = blocks([np.linspace(0.01, 1, 300), np.linspace(35, 36, 300)])
     with pytest.raises(EigenpairsNotConverged, match=r"10 of 20 .* solve such systems"):
         lanczos(10, 4, tolerance=1e-10).solve(A, 2)
+
+
+@pytest.mark.parametrize("index", [0, 9])
+def test_a_wanted_value_that_is_lost_when_the_window_is_raised_is_found(index, monkeypatch):
+    """Where the next block has no part of its vector no iteration brings one: a fresh block does."""
+    spectra = np.array([np.linspace(0.1, 10, 300), np.linspace(1.5, 10, 300)])
+    A, mix, lost = Blocks(np.array([np.diag(each) for each in spectra], complex)), BatchedSubspace.mix, []
+
+    def mixed(space):
+        mix(space)
+        if not lost:
+            space.X[1, index] = 0
+            space._complete()
+            lost.append(index)
+
+    monkeypatch.setattr(BatchedSubspace, "mix", mixed)
+    found = lanczos(10, 4, tolerance=1e-10).solve(A, 2)
+    assert lost
+    np.testing.assert_allclose(np.sort(found.values), spectra[:, :10], rtol=0, atol=1e-8)
 
 
 def test_single_precision():

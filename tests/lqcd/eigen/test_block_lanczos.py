@@ -13,11 +13,13 @@ from stages.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
+from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels import basis, block_blas
 from stages.lqcd.kernels.dispatch import array_module, as_numpy, to_device_like
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.orthonormal import orthonormalise
 
 
 class Checkpoint:
@@ -163,6 +165,55 @@ def test_a_window_below_wanted_eigenvalues_is_corrected():
     pairs = BlockLanczos(12, 4, window=(0.15, 10.5), degree=20).solve(A)
     np.testing.assert_allclose(pairs.values, spectrum[:12], rtol=1e-10)
     assert pairs.window[0] > spectrum[11] and pairs.extras["moved_windows"] > 0
+
+
+@pytest.mark.parametrize("index", [3, 5])
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_wanted_value_that_is_lost_when_the_window_is_raised_is_found(index, killed, monkeypatch):
+    """Where the next block has no part of its vector no iteration brings one: a fresh block does.
+
+    Also in a run that goes on from a checkpoint.
+    """
+    spectrum, combine, lost = np.sort(np.random.default_rng(71).uniform(0, 1, 150)), Subspace.combine, []
+
+    def combined(space, columns):
+        combine(space, columns)
+        if not lost:
+            space.X.reshape(150, -1)[index] = 0
+            orthonormalise(space.X)
+            lost.append(index)
+
+    monkeypatch.setattr(Subspace, "combine", combined)
+    A, edge = DenseOperator(np.diag(spectrum)), spectrum[2:4].mean()
+    method, checkpoint = BlockLanczos(6, 4, window=(edge, 1.05)), Checkpoint()
+    while killed and not lost:
+        checkpoint.saves = 1
+        with pytest.raises(KeyboardInterrupt):
+            method.solve(A, checkpoint=checkpoint)
+    checkpoint.saves = None
+    pairs = method.solve(A, checkpoint=checkpoint)
+    assert lost and pairs.extras["moved_windows"] > 0
+    np.testing.assert_allclose(pairs.values, spectrum[:6], rtol=0, atol=1e-11)
+
+
+EDGES = (0.012, 0.014, 0.016, 0.018, 0.020, 0.024)
+
+
+@pytest.mark.parametrize(
+    "wanted", [pytest.param(8, marks=pytest.mark.slow), 10, pytest.param(12, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(
+    "edge", [each if each == 0.020 else pytest.param(each, marks=pytest.mark.slow) for each in EDGES]
+)
+@pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (5, 6))])
+def test_windows_that_begin_among_the_wanted_values(edge, wanted, seed):
+    """600 values in (0, 1), of which the wanted ones end at about 0.0133 to 0.02."""
+    spectrum = np.sort(np.random.default_rng(seed).uniform(0, 1, 600))
+    pairs = BlockLanczos(wanted, 8, window=(edge, 1.01)).solve(
+        DenseOperator(np.diag(spectrum)), on_failure="return"
+    )
+    if pairs.status is EigenStatus.CONVERGED:
+        np.testing.assert_allclose(pairs.values, spectrum[:wanted], rtol=0, atol=1e-11)
 
 
 def test_a_window_that_amplifies_the_upper_end_is_refused_with_the_numbers():

@@ -33,6 +33,7 @@ from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.minimal_residual import MinimalResidual
+from stages.lqcd.solvers.solution import SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -223,6 +224,18 @@ def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch
     hierarchy = Multigrid((level,), seed=77).setup(wilson())
     assert [attempt.seed for attempt in hierarchy.attempts] == [77, 78]
     assert hierarchy.rate == 0.2 and np.isnan(hierarchy.attempts[0].rate)
+
+
+def test_right_hand_side_that_is_not_finite_costs_no_other(wilson: Any, draw: Any) -> None:
+    level = LevelParameters(aggregate=(2, 2, 2, 2), vectors=4, refinements=1)
+    hierarchy = Multigrid((level,)).setup(wilson())
+    b = draw(*hierarchy.M.shape, 3)
+    b[1, 7, 2, 1] = np.inf
+    S = hierarchy.system
+    for inner in ("single", "half"):
+        solution = hierarchy.solver(inner=inner).solve(S, S.prepare(b)[0], on_failure="return")
+        assert solution.status is SolveStatus.NOT_FINITE
+        assert np.flatnonzero(~(solution.residual <= 1e-10)).tolist() == [1]
 
 
 @pytest.mark.parametrize("refinements", [0, 1, 2, 3])
