@@ -239,7 +239,7 @@ def _carry_out(
 ) -> ChunkStates:
     """Run all tasks on the workers, and once more what was damaged or is in doubt; how all chunks ended."""
     context, expected = _context(run, workforce), run.plan.expected_seconds
-    client.log_event(PLAN_TOPIC, {"store": str(run.store.path)})
+    client.log_event(PLAN_TOPIC, {"store": os.fsencode(run.store.path)})
     with log.guarded("the dashboard"):
         log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
 

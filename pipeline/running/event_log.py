@@ -230,6 +230,8 @@ def read_events(store: Store, run: str, first: int = 0) -> Iterator[Event]:
         lines.seek(first)
         for line in lines:
             try:
-                yield json.loads(line)
+                event = json.loads(line)
             except ValueError:
                 continue
+            if isinstance(event, dict) and "event" in event:
+                yield event

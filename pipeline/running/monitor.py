@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,4 +44,4 @@ class Monitor(SchedulerPlugin):
     def log_event(self, topic: str, msg: Any) -> None:
         """Take the beginning of a run from Dask's event log."""
         if topic == PLAN_TOPIC:
-            self._store = Path(msg["store"])
+            self._store = Path(os.fsdecode(msg["store"]))

@@ -113,7 +113,16 @@ def sender(topic: str) -> Send:
             "event": str(event["event"]),
             "time": time.time(),
             "worker": name,
-        }  # plain text for msgpack
-        worker.log_event(topic, {**event, **about})
+        }
+        worker.log_event(topic, sendable({**event, **about}))
 
     return send
+
+
+def sendable(value: Any) -> Any:
+    """A value that travels: bytes of file names that are no text are spelled, as they end a connection."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {sendable(name): sendable(each) for name, each in value.items()}
+    return [sendable(each) for each in value] if isinstance(value, (list, tuple)) else value

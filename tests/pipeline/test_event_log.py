@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,21 @@ def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> Non
     with EventLog(store, "run") as log:
         log({"event": "note", "time": 0.0, "message": Path("a"), "more": {1}})
     assert [event["message"] for event in read_events(store, "run")] == ["a"]
+
+
+def test_names_that_are_no_text_travel(
+    tmp_path: Path, cluster: Address, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a store and of configurations: bytes of file names that are not UTF-8."""
+    store, odd = Store(tmp_path / os.fsdecode(b"st\xff")), os.fsdecode(b"b\xff")
+    w = Workflow("odd")
+    field = w.add(toys.field, place=Place(over={"config": ["a", odd]}))
+    w.add(toys.fragile, field, bad=(odd,))
+    with RunDisplay() as display:
+        outcome = run(plan(w, store), store, cluster=cluster, listener=display)
+    assert (outcome.exit_status, outcome.count("done"), outcome.count("failed")) == (1, 3, 1)
+    assert "is bad" in outcome.table() and "failed: fragile config=b\\udcff" in capsys.readouterr().err
+    assert run_status(store, outcome.run).counts == {"done": 3, "failed": 1}
 
 
 @pytest.mark.parametrize(
