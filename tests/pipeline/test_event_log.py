@@ -12,7 +12,7 @@ import pytest
 import toy_stages as toys
 from stores import demo
 
-from pipeline import Outcome, Store, Workflow, plan, run
+from pipeline import Outcome, Place, Share, Store, Workflow, plan, run
 from pipeline.planning.manifest import write_manifest
 from pipeline.reading.account import account
 from pipeline.reading.forecast.samples import samples
@@ -21,10 +21,12 @@ from pipeline.running import event_log
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import EventLog, Tally, read_events, tally_of
 from pipeline.running.graph import work_of
-from pipeline.worker.events import ChunkState
+from pipeline.running.limits import Limits
+from pipeline.worker.events import ChunkState, EventKind
 from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
 from pipeline.worker.work import RunContext
+from workflows.commands.display import RunDisplay
 
 
 def events(chunks: int) -> list[dict[str, Any]]:
@@ -101,6 +103,58 @@ def test_a_run_goes_past_every_bound_of_its_log(
         "run-ended",
     ]
     assert run_status(store, outcome.run).counts == {"done": 10}
+
+
+LOWERED = {
+    "pipeline.running.event_log": {"RUNS_KEPT": 2, "LOG_BYTES": 0, "FAILURES_KEPT": 1, "TALLY_BYTES": 0}
+    | {"TALLY_INTERVAL": -1.0, "LATELY": 1},
+    "pipeline.running.session": {"OUTSTANDING": 4, "WAVE": 2, "QUEUED": 1, "INTERVAL": 0.2, "TICK": 0.05},
+    "pipeline.running.workforce": {"REVIVAL": 0.0, "WAITING": 0.01},
+    "pipeline.running.graph": {"SHORTEST_TASK": 0.0},
+    "pipeline.running.sharing": {"LOOK": 0.0},
+    "pipeline.store.lease": {"BEAT": 0.02, "STALE": 0.2},
+    "pipeline.store.claims": {"KNOWN": 0.0},
+    "pipeline.store.files": {"SETTLED": 0.0},
+    "workflows.commands.display": {"MINUTE": 0.0, "TOLD": 1},
+}
+"""Thresholds of size and time that a long run passes in its driver."""
+
+
+@pytest.mark.parametrize("share", [None, Share()])
+def test_a_run_passes_all_thresholds(
+    store: Store,
+    cluster: Address,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    share: Share | None,
+) -> None:
+    """Long names, more failures than are kept, a clock that was wrong before, chunks found damaged."""
+    for module, values in LOWERED.items():
+        for name, value in values.items():
+            monkeypatch.setattr(f"{module}.{name}", value)
+    configs = [letter * 200 for letter in "abcd"]
+    w = Workflow("long")
+    field = w.add(toys.field, place=Place(name="field" * 60, over={"config": configs}))
+    assert run(plan(w, store), store, cluster=cluster).exit_status == 0
+    for number in range(4):
+        with EventLog(store, f"20990101-00000{number}-abcd") as log:
+            log.note(EventKind.RUN_STARTED, run="later", workflow="long", missing={}, seconds={})
+    damaged = store.location("field", next(iter(store.keys("field"))))
+    w.add(toys.fragile, field, bad=tuple(configs[:2]))
+    w.add(toys.loops, field, place=Place(over={"noise": range(3)}, chunk={"noise": 1}), mass=0.5)
+    planned = plan(w, store)
+    damaged.write_bytes(damaged.read_bytes()[:-17])
+    with RunDisplay() as display:
+        limits = Limits(saying=0.0)
+        outcome = run(planned, store, cluster=cluster, listener=display, share=share, limits=limits)
+    said = capsys.readouterr().err
+    assert "the run goes on" not in said and "is damaged: moved to" in said
+    assert (outcome.exit_status, len(outcome.failures)) == (1, 2)
+    assert outcome.states["loops"] == {"done": 12}
+    assert outcome.states["fragile"] == {"done": 2, "failed": 2}
+    found = run_status(store, outcome.run)
+    assert found.counts["done"] == 15 and "1 chunk more, see the log" in found.failures[-1]
+    assert [chunk.node.name for chunk in plan(w, store).missing] == ["fragile"] * 2
 
 
 @pytest.mark.parametrize(
