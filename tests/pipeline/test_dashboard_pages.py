@@ -6,6 +6,7 @@ import asyncio
 import re
 import urllib.request
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,6 +116,62 @@ def test_pages_say_that_no_run_has_begun_and_that_a_store_is_away() -> None:
         return follower._notice.text
 
     assert asyncio.run(away()) == "<p>no &lt;store&gt;</p>"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Executor shutdown has been called"), KeyError("<stage>")])
+def test_a_page_that_fails_says_so_on_the_page(error: Exception) -> None:
+    """Bokeh's tracebacks would appear in the terminal of the run."""
+
+    async def failing() -> list[str]:
+        def find() -> Campaign:
+            raise error
+
+        def show(facts: object) -> None:
+            raise error
+
+        def read(campaign: object) -> int:
+            return 1
+
+        told = []
+        panel = SimpleNamespace(read=read, show=show)
+        reading = SimpleNamespace(look=lambda reads: [each(None) for each in reads])
+        for each in (find, lambda: reading):
+            follower = Follower([panel], Div(), each)  # type: ignore[arg-type, list-item]
+            await follower.look()
+            follower.show_next()
+            follower.show_next()
+            told.append(follower._notice.text)
+        return told
+
+    for text in asyncio.run(failing()):
+        assert (
+            text.startswith(f"<p>a part of this page fails: {type(error).__name__}") and "<stage" not in text
+        )
+
+
+def test_a_page_that_is_open_at_the_end_of_a_run_says_nothing() -> None:
+    async def ending() -> None:
+        def find() -> Campaign:
+            raise asyncio.CancelledError
+
+        await Follower([], Div(), find).look()
+
+    asyncio.run(ending())
+
+
+def test_a_run_goes_on_without_its_dashboard(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ImportError("no module named bokeh")
+
+    monkeypatch.setattr("pipeline.running.dashboard.serving.application", fail)
+    w = Workflow("w")
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
+    assert run(plan(w, store), store, cluster=Local(workers=1)).exit_status == 0
+    said = capfd.readouterr().err
+    assert said.count("warning: there is no dashboard (ImportError: no module named bokeh)") == 1
+    assert "Traceback" not in said
 
 
 def test_records_cells_and_logs_have_addresses_below_the_secret(finished: Store) -> None:
