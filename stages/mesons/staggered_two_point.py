@@ -88,14 +88,17 @@ def staggered_two_point(
         blocks = iter(range(columns, solved.shape[-1], columns))
         first = {label: next(blocks) if sign is None else 0 for label, sign in signs.items()}
         quark = contiguous(solved[..., :columns])
+        pairs: dict[tuple[str, str], np.ndarray] = {}
         for k, terms in enumerate(parts):
             for (sink, left), (label, right) in product(terms.items(), repeat=2):
-                antiquark = contiguous(solved[..., first[label] : first[label] + columns])
-                correlator = staggered_correlator(
-                    quark, antiquark, parsed[sink], links.links if links else None, lattice, place, momenta
-                )
-                sign = signs[label]
-                measured[number, k] += left * right * (1 if sign is None else sign) * correlator
+                if (sink, label) not in pairs:
+                    antiquark = contiguous(solved[..., first[label] : first[label] + columns])
+                    thin, sign = links.links if links else None, signs[label]
+                    correlator = staggered_correlator(
+                        quark, antiquark, parsed[sink], thin, lattice, place, momenta
+                    )
+                    pairs[sink, label] = correlator if sign is None else sign * correlator
+                measured[number, k] += left * right * pairs[sink, label]
     return StaggeredCorrelators(
         measured,
         np.asarray(propagators.residual),

@@ -450,6 +450,11 @@ def test_loops_and_their_correlator(tmp_path: Path) -> None:
         "(-2 i)^2 = -4: with the continuum-normalised m + D/2 a loop of the current is -2 i J"
     )
     np.testing.assert_allclose(loops, -2j * J[:3], atol=1e-12)
+    assert about["not_included"]["charges"].startswith(
+        "(1/3)^2, for each of light (u + d), strange, and light -"
+    )
+    u, d, s = 2 / 3, -1 / 3, -1 / 3
+    np.testing.assert_allclose([u + d, s], [1 / 3, -1 / 3])  # of light, of strange: J_l - J_s, times 1/3
     parity = np.indices((4, 2, 2, 4)).sum(axis=0).ravel() % 2
     for p in (0, 1):
         np.testing.assert_allclose(found.condensate[p], 2 / volume * density[parity == p].sum(), atol=1e-8)
