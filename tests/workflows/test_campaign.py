@@ -459,6 +459,10 @@ def test_status_names_a_spent_budget_a_killed_chain_and_jobs_that_wait(
         LedgerEvent.STOPPED, **facts, reason="the budget is spent: 0 s are left"
     )
     assert "chain 0 ended: the budget is spent: 0 s are left; no job of it is left" in lines(campaign)
+    named = {"campaign": campaign.name, "time": "late", "nodes": {}, "code": 3}
+    for hostile in ({"event": []}, {"event": "stopped", "chain": []}, {"event": "began", "job": [7]}):
+        Ledger(Store(campaign.store)).bring({**named, **hostile})
+    assert "chain 0 ended: the budget is spent" in lines(campaign)
     (campaign.place / "campaign.json").write_text("{")
     assert "is damaged, or of another version" in lines(campaign)
 

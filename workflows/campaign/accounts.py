@@ -46,6 +46,7 @@ class Accounts:
             entry.get("chain"): str(entry.get("reason"))
             for entry in entries
             if entry["event"] == LedgerEvent.STOPPED
+            and isinstance(entry.get("chain"), int | None)
             and entry.get("campaign") == campaign
             and ORIGIN not in entry
         }
