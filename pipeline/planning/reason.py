@@ -97,18 +97,18 @@ class Reasons:
 
     @cached_property
     def _former(self) -> dict[str, str]:
-        """Names that renamed nodes had last time: old and new have keys in common."""
+        """Names that renamed nodes had last time: with keys in common, or the only ones of their stage."""
         known = self._manifest.nodes if self._manifest else {}
-        before = {
-            key: name
-            for name, record in known.items()
-            if name not in self._chunks
-            for key in record.chunks.in_order()
-        }
-        renamed = {
-            name: [before[c.key] for c in chunks if c.key in before] for name, chunks in self._chunks.items()
-        }
-        return {name: former[0] for name, former in renamed.items() if former and name not in known}
+        gone = {name: record for name, record in known.items() if name not in self._chunks}
+        keys = {key: name for name, record in gone.items() for key in record.chunks.in_order()}
+        former = {}
+        for name, chunks in self._chunks.items() if gone else ():
+            stage = chunks[0].node.stage.name
+            alike = [old for old, record in gone.items() if record.content["stage"] == stage]
+            same = [keys[chunk.key] for chunk in chunks if chunk.key in keys] or alike
+            if name not in known and same and (same is not alike or len(alike) == 1):
+                former[name] = same[0]
+        return former
 
     def _node_change(self, node: Node, before: NodeRecord) -> Reason | None:
         if node.name not in self._changes:

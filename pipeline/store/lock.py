@@ -144,7 +144,7 @@ def _refuse_other_code(store: Store, driver: Driver, witness: Witness) -> None:
         except HeldError:
             which = differing or "an older version, which does not say what code it has"
             raise InputError(
-                f"store {store.path} is shared by {other or f'run {path.name}'}, whose code is another one "
+                f"store {store.path} is shared by {other or f'run {path.name}'}, whose code differs "
                 f"({which}): drivers that share a store compute with the same code: start them from one "
                 "installation, or wait until that one ends"
             ) from None

@@ -83,7 +83,7 @@ def mixed_drivers(campaign: Campaign) -> str:
     def join() -> None:
         other = campaign.start(share=True, path=str(folder), edited=True, warm=False)
         assert other.wait(PATIENCE) == 2, other.errors.read_text()
-        assert "whose code is another one (fault_stages" in other.errors.read_text()
+        assert "whose code differs (fault_stages" in other.errors.read_text()
         campaign.start(share=True)
 
     ended = campaign.run(once_struck(campaign, order, join), share=True)

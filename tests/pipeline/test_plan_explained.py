@@ -168,7 +168,11 @@ def test_a_new_name_of_an_input_is_no_reason(store: Store, compute: Compute) -> 
         "loops_light": {"changed parameter: mass 0.5 -> 0.25"},
         "mean": {"upstream changed: loops_light"},
     }
-    assert reasons(renamed("operator", scale=2.0), store)["mean"] == {"upstream changed: loops_light"}
+    assert reasons(renamed("operator", scale=2.0), store) == {
+        "operator": {"changed parameter: scale 1.0 -> 2.0"},
+        "loops_light": {"upstream changed: operator"},
+        "mean": {"upstream changed: operator"},
+    }
 
 
 @pytest.mark.parametrize("listed", [False, True])
