@@ -47,8 +47,8 @@ class Reason:
 
 
 NEW = Reason(ReasonKind.NEW)
-LONGEST = 120
-"""Characters of a parameter's value in a reason."""
+LONGEST, MOST = 60, 4
+"""Characters of a parameter's value in a reason, and parameters in one."""
 UNFINISHED = Reason(ReasonKind.UNFINISHED)
 
 
@@ -244,7 +244,9 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Reason | None:
         return Reason(ReasonKind.CHANGED_VERSION, f"{old['version']} -> {new['version']}")
     parameters = _differences(old["parameters"], new["parameters"])
     if parameters:
-        return Reason(ReasonKind.CHANGED_PARAMETER, ", ".join(parameters))
+        shown = [each for each in parameters if each in sorted(parameters, key=len)[:MOST]]
+        more = [f"{len(parameters) - len(shown)} more"] if len(parameters) > len(shown) else []
+        return Reason(ReasonKind.CHANGED_PARAMETER, ", ".join([*shown, *more]))
     if old["backend"] != new["backend"]:
         return Reason(ReasonKind.CHANGED_BACKEND, f"{old['backend']} -> {new['backend']}")
     sizes = _differences(old["chunk"], new["chunk"])

@@ -101,6 +101,17 @@ def test_the_report(ran: Path) -> None:
     )
 
 
+def test_sums_of_matrices_are_measured_where_a_direction_is_no_axis(
+    quarkline: CommandLine, mesons: Path
+) -> None:
+    edit(mesons, ("[1, 0, 0]", "[0, 1, 0]"))
+    assert missing(quarkline, mesons) == {"mesons": 4, "average": 1}
+    assert "changed parameter: momenta" in quarkline("plan", mesons).out
+    edit(mesons, ("[0, 1, 0]", "[1, 1, 0]"))
+    reasons = quarkline("plan", mesons).out
+    assert "gammas (absent) -> ['Identity', " in reasons and max(map(len, reasons.splitlines())) < 480
+
+
 def test_a_single_configuration_is_measured_without_errors(
     quarkline: CommandLine, mesons: Path, cluster: str
 ) -> None:
