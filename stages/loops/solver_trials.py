@@ -22,6 +22,7 @@ from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import Solve, precision_for
+from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.solvers.solution import column_blocks
 from stages.lqcd.solvers.trial import Trial, TrialSystem, check_one_converged, measure, outcome, repeated
 
@@ -48,7 +49,7 @@ class TrialSolves:
     fine: float | None
     planned: Sequence[int]
     precision: str = "double-single"
-    max_iterations: int = 20_000
+    max_iterations: int = MAX_ITERATIONS
     block: int = 16
 
 

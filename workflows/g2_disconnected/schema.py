@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows.g2_disconnected.noise_schema import (
     AlternativeSection,
     EstimatorSection,
@@ -135,7 +136,7 @@ class SolvesSection(FileSection):
     precision: Literal["double", "double-single", "double-half"]
     """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
     batched_cg: with auto, block_cgrq is measured beside it in double-single."""
-    max_iterations: int = Field(default=20_000, ge=1)
+    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
     """A solve that has not converged by then fails."""
     block: int = Field(default=16, ge=1, le=64)
     """Right-hand sides that are solved together."""

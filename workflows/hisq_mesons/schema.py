@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from stages.errors import InputError, suggestion
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 from workflows.parameter_file import FileSection, Location, Problem
@@ -99,7 +100,7 @@ class StaggeredSolves(FileSection):
     batched_cg."""
     tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even sites' system."""
-    max_iterations: int = Field(default=20_000, ge=1)
+    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
     """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
     """Right-hand sides that are solved together."""

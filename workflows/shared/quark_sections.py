@@ -13,6 +13,7 @@ from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels
 from stages.lqcd.solvers.named import MULTIGRID
+from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import TOLERANCE, Extents, Seed, Usual, WorkflowParameters
 
@@ -160,7 +161,7 @@ class QuarkSolves(FileSection):
     all but block_cgrq: with auto, that one is measured beside them in double-single."""
     tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even-odd system."""
-    max_iterations: int = Field(default=20_000, ge=1)
+    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
     """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
     """Right-hand sides that are solved together."""

@@ -20,7 +20,7 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.krylov import iterated
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, column_norms
-from stages.lqcd.solvers.reliable_solver import ReliableUpdates
+from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS, ReliableUpdates
 from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 
@@ -38,7 +38,7 @@ class DefectCorrection:
 
     solver: Solver
     tolerance: float = 1e-10
-    max_iterations: int = 10_000
+    max_iterations: int = MAX_ITERATIONS
 
     def __post_init__(self) -> None:
         _ = self._frame

@@ -14,6 +14,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR, MultigridGCR, Preconditioner
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
+from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.solvers.workspace import Workspace
 
 PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
@@ -65,7 +66,7 @@ class Solve:
     solver: str
     tolerance: float
     precision: str = "double-single"
-    max_iterations: int = 20_000
+    max_iterations: int = MAX_ITERATIONS
     block: int = 16
 
     def of_positive(self) -> KrylovSolver:
@@ -97,7 +98,7 @@ class OpenSolve:
 
     tolerance: float
     precision: str = "double-single"
-    max_iterations: int = 20_000
+    max_iterations: int = MAX_ITERATIONS
     block: int = 16
 
     def by(self, solver: str) -> Solve:

@@ -105,6 +105,10 @@ class _NormalRecurrence:
     def estimate(self) -> Vector:
         return self.ratio * self.normal.estimate()
 
+    def believed(self, residual: Array) -> Vector:
+        """|A^H r|, times the ratio of now."""
+        return self.ratio * column_norms(self.adjoint.apply(converted(residual, self.adjoint.dtype)))
+
     def _transformed(self, residual: Array) -> tuple[Array, Vector]:
         r = converted(residual, self.adjoint.dtype)
         normal_residual = self.adjoint.apply(r)

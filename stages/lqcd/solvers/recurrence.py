@@ -78,6 +78,14 @@ class Unattended(Protocol):
         """
 
 
+@runtime_checkable
+class Indirect(Protocol):
+    """A recurrence whose estimates are norms of another field than the residual."""
+
+    def believed(self, residual: Array) -> Vector:
+        """The norms ``[width]`` that an estimate without rounding would be, of a true residual."""
+
+
 Begin = Callable[[LinearOperator, Array, Vector, Any], Recurrence]
 """`KrylovSolver.begin`."""
 

@@ -12,10 +12,11 @@ the recurrence believes to have converged; with a single-precision recurrence, a
 when the residual of any right-hand side has fallen by the method's `update_at` since the last time. True
 residuals alone finish a solve.
 
-Where the estimates in one precision have fallen far and then rest, or residuals in another solve rest for
-long (`Rest`), rounding is suspected: the recurrence begins anew from the true residual, which is then
-replaced as often as in mixed precision, and what raises a residual is taken back. Solves that converge do not
-come to this. A solve that misses the tolerance gives the x of the least residuals (`LeastResidual`).
+Where the estimates rest for long (`Rest`), which conjugate gradients may do without rounding, step 4 shows
+whether they are true. A gain that they have shown and that is none, for rounding has added to the residual,
+counts: by `Stagnation` such replacements end a solve, and nothing else does but a rest beyond any sense. In
+one precision the residual is then also replaced as often as in mixed precision, and what raises it is taken
+back. A solve that misses the tolerance gives the x of the least residuals (`LeastResidual`).
 
 A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
 x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
@@ -25,6 +26,7 @@ also in double precision, where vectors stored in single would otherwise help on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -39,6 +41,7 @@ from stages.lqcd.solvers.corrections import Corrections, Deflate
 from stages.lqcd.solvers.recurrence import (
     Begin,
     BreakdownError,
+    Indirect,
     Recurrence,
     Unattended,
     Vector,
@@ -47,13 +50,13 @@ from stages.lqcd.solvers.recurrence import (
 )
 from stages.lqcd.solvers.reliable_solver import ReliableUpdates
 from stages.lqcd.solvers.solution import Solution, SolveStatus
-from stages.lqcd.solvers.stagnation import LeastResidual, Rest
+from stages.lqcd.solvers.stagnation import LeastResidual, Rest, Stagnation
 
 SAFETY = 0.999
 """The recurrence aims at this part of the tolerance, so that rounding alone does not cost another cycle."""
 
-STALLED_CYCLES = 3
-"""So many cycles in a row whose true residuals neither follow the estimates nor halve are the end."""
+FINAL = (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED)
+"""Breakdowns whose correction is of no use."""
 
 DIVERGED_AT = 1e6
 """Growth of an estimated residual over that at the start and that of x = 0 which ends a solve."""
@@ -89,7 +92,7 @@ class ReliableIteration:
         self.norms = self.source.copy()
         self.corrections = Corrections(deflate, solver.endures, self.source.size)
         self.iterations = self.matvecs = self.replacements = 0
-        self.patience = 0  # iterations, once rounding is suspected
+        self.suspected = False
         self.columns = np.arange(b.shape[-1])
         self._start(x0)
         self.least = LeastResidual(self.norms)
@@ -102,15 +105,15 @@ class ReliableIteration:
         A = self._inner_operator()
         mixed = A is not self.A or self.solver.inner == "half"  # which A in single precision takes, too
         recurrence: Recurrence | None = None
-        stalled, gained_at, narrowed = 0, 0, self._narrow()
+        stagnation, narrowed = Stagnation(self.norms, math.prod(self.A.shape)), self._narrow()
         while np.isfinite(self.norms).all():
             if not self.open.any():
                 return SolveStatus.CONVERGED
-            if stalled == STALLED_CYCLES:
-                return SolveStatus.STAGNATED
             if self.iterations >= self.solver.max_iterations:
                 return SolveStatus.ITERATION_LIMIT
-            still_open, best = self.open, self.least.norms
+            if stagnation.over(self.iterations):
+                return SolveStatus.STAGNATED
+            before, fresh = self.norms.copy(), recurrence is None
             try:
                 if recurrence is None:
                     recurrence = begin(A, *self._scaled(), None)
@@ -121,18 +124,19 @@ class ReliableIteration:
                     recurrence = None  # its fields are free before there are others
                     recurrence = begin(A, *self._scaled(), directions)
                     del directions
-                rest = self._rest(gained_at if mixed or self.corrections.go_on else None, A.dtype)
-                estimate = self._cycle(recurrence, self._delta(mixed), rest)
+                estimate = self._cycle(recurrence, self._delta(mixed), self._rest(mixed, A.dtype))
             except BreakdownError as breakdown:
-                return self._break_off(recurrence, breakdown.status)
+                if fresh or recurrence is None or breakdown.status in FINAL:
+                    return self._break_off(recurrence, breakdown.status)
+                self._absorb(recurrence.correction)  # the residual may lie in the span of old directions
+                recurrence, narrowed = None, self._narrow()
+                continue
             self._absorb(recurrence.correction)
-            gained = self._gained(best, still_open)
-            followed = self._follows(estimate) and not self.patience
-            gained_at = self.iterations if gained else gained_at
-            stalled = 0 if gained or followed else stalled + 1
-            if rest.over:
-                recurrence, self.patience = None, rest.patience
-            if self.patience:
+            shown = before.copy()
+            shown[self.columns] = self._in_norm_of_residual(recurrence, estimate)
+            rounded = stagnation.enter(before, shown, self.norms, self.target, self.iterations)
+            self.suspected |= rounded and not mixed
+            if self.suspected:
                 self._restore()
             self._deflate(estimate)
             narrowed = self._narrow()
@@ -253,7 +257,7 @@ class ReliableIteration:
             if count == 0:
                 break
             if delta > 0:
-                ceiling = ceiling if self.patience else np.maximum(ceiling, greatest)
+                ceiling = ceiling if self.suspected else np.maximum(ceiling, greatest)
                 ending |= bool(np.count_nonzero(still_open & (estimate < delta * ceiling)))
             ending |= (
                 self.iterations >= self.solver.max_iterations
@@ -265,7 +269,7 @@ class ReliableIteration:
 
     def _delta(self, mixed: bool) -> float:
         """Fall of a residual that asks for its next replacement; 0 for one at the end alone."""
-        if self.patience:
+        if self.suspected:
             return self.solver.update_at
         delta = self.solver.fall
         if mixed:
@@ -298,17 +302,24 @@ class ReliableIteration:
             self._measure()
             self.least.enter(self.norms, self.norms < 0, self.x)
 
-    def _rest(self, gained_at: int | None, dtype: np.dtype) -> Rest:
-        """Watch over a cycle; gained_at: iterations before the last gain, None in one precision."""
+    def _rest(self, mixed: bool, dtype: np.dtype) -> Rest:
+        """A watch over the next cycle."""
         norms = self.norms[self.columns]
-        if self.patience:
-            return Rest.suspected(norms, self.patience)
-        if gained_at is None:
-            return Rest.near_rounding(norms, dtype)
-        return Rest.anywhere(self.least.norms[self.columns], gained_at)
+        if mixed or self.corrections.go_on or self.replacements:
+            return Rest(norms, np.inf if self.solver.fall else 0.0)  # corrections have no middle
+        return Rest.at_rounding(norms, dtype)
+
+    def _in_norm_of_residual(self, recurrence: Recurrence, estimate: Vector) -> Vector:
+        """An estimate of now as a norm of the residual, if it is another field's and does not fit."""
+        norms = self.norms[self.columns]
+        if not isinstance(recurrence, Indirect) or (norms <= 2 * estimate)[self.open[self.columns]].all():
+            return estimate
+        unit, residual = self._units(), copied(self.residual)
+        lane_blas.lane_scale(residual, to_device_like(1 / unit, residual), residual)
+        return estimate * norms / (unit * recurrence.believed(residual))
 
     def _break_off(self, recurrence: Recurrence | None, status: SolveStatus) -> SolveStatus:
-        if recurrence is not None and status not in (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED):
+        if recurrence is not None and status not in FINAL:
             self._absorb(recurrence.correction)
         return status if self.open.any() else SolveStatus.CONVERGED
 
@@ -347,15 +358,6 @@ class ReliableIteration:
         self.columns = self.columns[staying]
         self.residual = lane_blas.lane_take(self.residual, staying)
         return staying
-
-    def _gained(self, best: Vector, still_open: NDArray[np.bool_]) -> bool:
-        """True if a right-hand side was finished or has halved its best residual."""
-        return bool((still_open & (~self.open | (self.norms < 0.5 * best))).any())
-
-    def _follows(self, estimate: Vector) -> bool:
-        """True if true residuals that miss the tolerance are what the recurrence believed, or twice that."""
-        missed = self.open[self.columns]
-        return bool((self.norms[self.columns] < 2 * estimate)[missed].all())
 
     def _units(self) -> Vector:
         """Powers of two that bring the norms of the block's columns near one."""

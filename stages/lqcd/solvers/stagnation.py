@@ -11,36 +11,30 @@ from stages.lqcd.kernels.fields import assign
 from stages.lqcd.solvers.recurrence import Vector
 
 PATIENCE, LONG_PATIENCE, PATIENT = 200, 1000, 2
-"""Residuals rest if none has halved for so many iterations, the first number near rounding and the second
-elsewhere, and for so many times those before that."""
+"""Estimates rest if none has halved for so many iterations, the first number near rounding and the second
+elsewhere; near rounding also for so many times those before that."""
+
+STALLED_CYCLES = 3
+"""So many replacements since the last gain that count as rounding are the end of a solve."""
+
+UNKNOWNS = 100
+"""So many iterations for each unknown since the last gain are the end, too; without rounding one would do."""
 
 
 class Rest:
-    """Watch over the estimates of a cycle; over: they rest, for `patience` iterations.
+    """Watch over the estimates of a cycle, which ends where they rest.
 
-    least: norms to halve. floor: norms that every estimate must have fallen below.
+    norms: to halve. floor: norms that every estimate must have fallen below.
     """
 
-    def __init__(self, least: Vector, patience: int, floor: Vector, fallen_at: int | None = None) -> None:
-        self.least, self.patience, self.floor, self.fallen_at = least.copy(), patience, floor, fallen_at
-        self.over, self.grows, self.half = False, True, 0.5 * least
+    def __init__(self, norms: Vector, floor: Vector | float = np.inf, near_rounding: bool = False) -> None:
+        self.least, self.half, self.floor, self.near_rounding = norms, 0.5 * norms, floor, near_rounding
+        self.fallen_at: int | None = None
 
     @classmethod
-    def near_rounding(cls, norms: Vector, dtype: np.dtype) -> Rest:
-        """A watch over a cycle in one precision, which begins with these norms."""
-        return cls(norms, PATIENCE, float(np.finfo(dtype).eps) ** 0.4 * norms)
-
-    @classmethod
-    def anywhere(cls, least: Vector, gained_at: int) -> Rest:
-        """A watch over one cycle of many; the last gain on these true norms came after so many iterations."""
-        return cls(least, LONG_PATIENCE, np.full_like(least, np.inf), gained_at)
-
-    @classmethod
-    def suspected(cls, norms: Vector, patience: int) -> Rest:
-        """A watch over a cycle after one that rested for so many iterations."""
-        rest = cls(norms, patience, np.full_like(norms, np.inf))
-        rest.grows = False
-        return rest
+    def at_rounding(cls, norms: Vector, dtype: np.dtype) -> Rest:
+        """A watch over a cycle in this precision, for estimates that rest near its rounding."""
+        return cls(norms, float(np.finfo(dtype).eps) ** 0.4 * norms, True)
 
     def after(self, iterations: int, estimate: Vector, still_open: NDArray[np.bool_]) -> bool:
         """True if estimates that are open after so many iterations of the solve no longer fall."""
@@ -49,10 +43,42 @@ class Rest:
             self.least = np.where(halved & still_open, estimate, self.least)
             self.half = 0.5 * self.least
             self.fallen_at = iterations
-        patience = max(self.patience, PATIENT * self.fallen_at if self.grows else 0)
-        if iterations - self.fallen_at >= patience and (self.least < self.floor)[still_open].all():
-            self.over, self.patience = True, patience
-        return self.over
+        patience = max(PATIENCE, PATIENT * self.fallen_at) if self.near_rounding else LONG_PATIENCE
+        return iterations - self.fallen_at >= patience and bool((self.least < self.floor)[still_open].all())
+
+
+class Stagnation:
+    """Evidence that rounding holds a solve up: estimates that have shown a gain which is none.
+
+    A gain is a right-hand side that is done, or whose true residual has halved since its last gain. Since
+    then estimates have shown that residual times their falls from one replacement to the next.
+    """
+
+    def __init__(self, norms: Vector, unknowns: int) -> None:
+        self.gained, self.shown, self.unknowns = norms.copy(), norms.copy(), unknowns
+        self.gained_at = self.stalled = 0
+
+    def enter(self, before: Vector, estimate: Vector, norms: Vector, target: Vector, iterations: int) -> bool:
+        """True if a replacement after so many iterations counts as rounding.
+
+        before, estimate, norms: |r| after the last replacement, as it was believed to be at this one, and is.
+        """
+        was_open, done = before > target, norms <= target
+        self.shown[was_open] *= (estimate / np.where(was_open, before, 1))[was_open]
+        gain = was_open & (done | (norms < 0.5 * self.gained))
+        if gain.any():
+            self.gained = np.where(gain, norms, self.gained)
+            self.shown, self.gained_at, self.stalled = norms.copy(), iterations, 0
+            return False
+        missed = was_open & (self.shown < 0.5 * self.gained) & (self.shown < 0.5 * norms)
+        if missed.any():
+            self.shown, self.stalled = norms.copy(), self.stalled + 1
+        return bool(missed.any())
+
+    def over(self, iterations: int) -> bool:
+        """True if the solve is to end after so many iterations."""
+        patience = max(LONG_PATIENCE, PATIENT * self.gained_at, UNKNOWNS * self.unknowns)
+        return self.stalled >= STALLED_CYCLES or iterations - self.gained_at >= patience
 
 
 class LeastResidual:

@@ -9,6 +9,7 @@ from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
+from stages.lqcd.solvers.stagnation import Stagnation
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -48,6 +49,15 @@ def test_tolerance_below_rounding(method, staggered, random_block):
     solution = e.value.solution
     assert solution.status is SolveStatus.STAGNATED
     assert (solution.residual > 1e-8).all() and (solution.residual < 1e-4).all()
+
+
+def test_the_limit_of_iterations_is_named_where_it_ends_a_solve_at_rounding(method, staggered, random_block):
+    A = staggered("naive", 0.02).astype(np.complex64)
+    b = random_block(12, *A.shape, 4, dtype=np.complex64)
+    ended = method(1e-11).solve(A, b, on_failure="return")
+    limited = method(1e-11, ended.iterations).solve(A, b, on_failure="return")
+    assert ended.status is SolveStatus.STAGNATED
+    assert limited.status is SolveStatus.ITERATION_LIMIT and limited.iterations == ended.iterations
 
 
 def test_indefinite_operator(method, dense, random_block):
@@ -194,6 +204,30 @@ def test_no_solution_is_worse_than_zero(dense, random_block, inner, limit):
     np.testing.assert_allclose(
         solution.residual, difference / np.linalg.norm(b.reshape(-1, 3), axis=0), rtol=1e-8
     )
+
+
+def test_only_gains_that_estimates_show_and_residuals_do_not_count_as_rounding():
+    norms, target = np.array([1.0, 1.0]), np.array([1e-8, 1e-8])
+    watch = Stagnation(norms, 10**6)
+
+    def replaced(estimate, true, iterations):
+        before, norms[:] = norms.copy(), true
+        return watch.enter(before, np.array(estimate), norms.copy(), target, iterations)
+
+    assert not replaced([30.0, 0.6], [70.0, 0.9], 900)  # a rest of the estimates, however wrong
+    assert not replaced([20.0, 0.8], [60.0, 0.9], 2000)
+    assert replaced([30.0, 0.1], [60.0, 0.8], 3000)
+    assert not watch.over(3000)
+    assert not replaced([30.0, 0.2], [60.0, 0.4], 3100)  # a gain
+    for iterations in (
+        4000,
+        5000,
+        6000,
+    ):  # cycles whose estimates fall slowly, as those of a restarted method
+        assert not watch.over(iterations)
+        counts = [replaced([60.0, 0.32], [60.0, 0.4], iterations) for _ in range(4)]
+        assert counts == [False, False, False, True]
+    assert watch.over(6000)
 
 
 class NoisyModes:
