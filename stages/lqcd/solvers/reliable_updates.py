@@ -14,9 +14,9 @@ residuals alone finish a solve.
 
 Where the estimates rest for long (`Rest`), which conjugate gradients may do without rounding, step 4 shows
 whether they are true. A gain that they have shown and that is none, for rounding has added to the residual,
-counts: by `Stagnation` such replacements end a solve, and nothing else does but a rest beyond any sense. In
-one precision the residual is then also replaced as often as in mixed precision, and what raises it is taken
-back. A solve that misses the tolerance gives the x of the least residuals (`LeastResidual`).
+counts: some of these end a solve (`Stagnation`). In one precision the residual is then also replaced as
+often as in mixed precision, and what raises it is taken back. A solve that misses the tolerance gives the x
+of the least residuals (`LeastResidual`).
 
 A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
 x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
@@ -304,19 +304,19 @@ class ReliableIteration:
 
     def _rest(self, mixed: bool, dtype: np.dtype) -> Rest:
         """A watch over the next cycle."""
-        norms = self.norms[self.columns]
+        norms = self.least.norms[self.columns]
         if mixed or self.corrections.go_on or self.replacements:
             return Rest(norms, np.inf if self.solver.fall else 0.0)  # corrections have no middle
         return Rest.at_rounding(norms, dtype)
 
     def _in_norm_of_residual(self, recurrence: Recurrence, estimate: Vector) -> Vector:
-        """An estimate of now as a norm of the residual, if it is another field's and does not fit."""
-        norms = self.norms[self.columns]
-        if not isinstance(recurrence, Indirect) or (norms <= 2 * estimate)[self.open[self.columns]].all():
+        """An estimate of now as a norm of the residual, if it is another field's."""
+        if not isinstance(recurrence, Indirect):
             return estimate
         unit, residual = self._units(), copied(self.residual)
         lane_blas.lane_scale(residual, to_device_like(1 / unit, residual), residual)
-        return estimate * norms / (unit * recurrence.believed(residual))
+        believed = unit * recurrence.believed(residual)
+        return estimate * self.norms[self.columns] / np.where(believed > 0, believed, 1)
 
     def _break_off(self, recurrence: Recurrence | None, status: SolveStatus) -> SolveStatus:
         if recurrence is not None and status not in FINAL:

@@ -17,9 +17,6 @@ elsewhere; near rounding also for so many times those before that."""
 STALLED_CYCLES = 3
 """So many replacements since the last gain that count as rounding are the end of a solve."""
 
-UNKNOWNS = 100
-"""So many iterations for each unknown since the last gain are the end, too; without rounding one would do."""
-
 
 class Rest:
     """Watch over the estimates of a cycle, which ends where they rest.
@@ -76,8 +73,12 @@ class Stagnation:
         return bool(missed.any())
 
     def over(self, iterations: int) -> bool:
-        """True if the solve is to end after so many iterations."""
-        patience = max(LONG_PATIENCE, PATIENT * self.gained_at, UNKNOWNS * self.unknowns)
+        """True if the solve is to end after so many iterations.
+
+        Without rounding conjugate gradients end after as many as there are unknowns; with it, at conditions
+        of 1e8, they take up to half the square of that in double precision.
+        """
+        patience = max(LONG_PATIENCE, PATIENT * self.gained_at, self.unknowns**2)
         return self.stalled >= STALLED_CYCLES or iterations - self.gained_at >= patience
 
 
