@@ -97,7 +97,8 @@ class Workforce:
         if len(self._heartbeats) < self._wanted or not self.present:
             self._revive(moment)
         if self._elastic:
-            self._dismissed |= self._elastic.adjust(moment)
+            with self._log.guarded("a change of the number of jobs"):
+                self._dismissed |= self._elastic.adjust(moment)
         self._mind_absence(moment)
         for worker, (_, heard) in self._heartbeats.items():
             if moment - heard > self.limits.silence:

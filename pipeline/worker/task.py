@@ -202,7 +202,9 @@ def _compute_and_commit(
         check_sources(context)  # what was loaded on the way may have been edited since
         arrays = host_arrays(stage, result, work.coordinates)
         record = record_of(work, context, statistics, started)
-        record["gpus"] = gpus = measured("GPUs", lambda: watching.facts(peak.each), []) if watching else []
+        record["gpus"] = gpus = (
+            measured("GPUs", lambda: watching.facts(peak.each), []) if watching and peak else []
+        )
         drawn = measured("energy", meter) if meter and joules is not None else None
         record["joules"] = joules_of(gpus) if drawn is None else drawn - joules
         record["device_bytes"] = peak.bytes if peak else None
