@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +23,11 @@ from pipeline.reading.handover import handover
 from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
 from pipeline.running.clusters.site import Site
 from pipeline.running.dashboard.facts.cost import account
+from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import Outcome
 from pipeline.running.session import DIED
+from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger, LedgerEvent
 from stages.errors import InputError
 from workflows.campaign import definition, job, successor
@@ -325,6 +328,41 @@ def test_a_job_says_what_came_of_it(
     stop_all(Store(campaign.store))
     assert job.main(campaign.place, 0) == 0
     assert "ends here: stopped by" in capsys.readouterr().out
+
+
+def test_a_job_works_where_its_ledger_finds_no_room(
+    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has a successor, and takes it back."""
+    campaign.write()
+
+    class Done(job.Work):
+        def carry_out(self, seconds: float) -> tuple[int, str]:
+            return 0, "all done"
+
+    def full(*_: object) -> None:
+        raise StoreFullError("there is no room for the ledger")
+
+    monkeypatch.setattr(job, "work_of", lambda campaign: Done(campaign, None, 7))  # type: ignore[arg-type]
+    monkeypatch.setattr(Ledger, "bring", full)
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    assert job.main(campaign.place, 0) == 0
+    assert paper.jobs == {"1": State.ENDED}
+    said = capsys.readouterr().err
+    assert said.count("warning: there is no room for the ledger; the job goes on") == 2
+    assert "the ledger does not know the next job" in said
+
+
+def test_joules_of_a_job_are_those_of_its_logs(campaign: Campaign) -> None:
+    """Whatever became of the chunks since."""
+    store, about = Store(campaign.store), {"node": "n", "stage": "s", "coordinates": {}, "time": 1.0}
+    with EventLog(store, "first") as log:
+        for key, joules in (("a", 2.0), ("b", None), ("c", 3.0)):
+            log({**about, "event": "done", "key": key, "joules": joules})
+    outcomes = [Outcome(run, "w", {"n": Counter()} if run == "first" else {}) for run in ("first", "none")]
+    carried = SimpleNamespace(driven=SimpleNamespace(outcomes=outcomes))
+    assert job.Work(campaign, None, 0, carried=carried).joules() == 5.0  # type: ignore[arg-type]
+    assert job.Work(campaign, None, 0).joules() is None
 
 
 def test_the_next_job_asks_for_what_this_one_lacked(campaign: Campaign, paper: Paper) -> None:

@@ -53,7 +53,7 @@ class Successor:
         self._ended.set()
         mine = [self._id] if self._id else []
         accounts = Accounts.of(self._ledger.entries(), self._campaign.name)
-        waiting = accounts.waiting() if everybody else mine
+        waiting = [*dict.fromkeys([*accounts.waiting(), *mine])] if everybody else mine
         alive = [job for job, seen in self._system.look(waiting).items() if seen.state == State.ALIVE]
         if alive and not self._system.cancel(alive):
             tell(f"jobs {', '.join(alive)} have nothing to do and cannot be cancelled: they end at once")
@@ -81,7 +81,9 @@ class Successor:
             self._id = self._system.submit(write_script(self._campaign, self._chain), after=self._job)
             self._campaign.note_submitted(self._id, self._chain, self._job)
         except (InputError, OSError, StoreError) as error:
-            tell(f"the next job is not submitted yet: {error}")
-            return self._id is not None
+            if self._id is None:
+                tell(f"the next job is not submitted yet: {error}")
+                return False
+            tell(f"warning: {error}; the ledger does not know the next job", err=True)
         tell(f"job {self._id} follows")
         return True
