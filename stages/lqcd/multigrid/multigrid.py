@@ -138,7 +138,7 @@ class Multigrid:
             attempts.append(Attempt(seed, rate))
             if rate <= self.largest_rate:
                 return Hierarchy(M, levels, cycle, tuple(attempts), time.perf_counter() - started)
-        raise PoorSetup(self._poor(attempts, _rate(_reductions(cycle, like, seed, LAST_CYCLES))))
+        raise PoorSetup(self._poor(attempts, _rate(reductions(cycle, like, seed, LAST_CYCLES))))
 
     def _poor(self, attempts: list[Attempt], first: float) -> str:
         """Message of poor setups; first: the rate of the first cycles of the last one."""
@@ -166,7 +166,7 @@ class Multigrid:
         """
         recorders = [recorded(level.post) for level in self.levels]
         pairs = zip((level.pre for level in self.levels), recorders, strict=True)
-        rate = _rate(_reductions(cycle.with_smoothers(list(pairs)), like, seed, LAST_CYCLES))
+        rate = _rate(reductions(cycle.with_smoothers(list(pairs)), like, seed, LAST_CYCLES))
         fits = [
             replace(level, moments=moments_of(recorder))
             for level, recorder in zip(levels, recorders, strict=True)
@@ -310,7 +310,7 @@ def measured_rate(cycle: Cycle, like: Array, seed: int) -> float:
 
     By GCR with the restarts of `MultigridGCR`, in the precision of the cycle.
     """
-    return _rate(_reductions(cycle, like, seed, MOST_CYCLES))
+    return _rate(reductions(cycle, like, seed, MOST_CYCLES))
 
 
 def _rate(reductions: list[float]) -> float:
@@ -323,7 +323,7 @@ def _rate(reductions: list[float]) -> float:
     return float((last[-1] * recent**left) ** (1 / (len(reductions) - 1 + left)))
 
 
-def _reductions(cycle: Cycle, like: Array, seed: int, most: int) -> list[float]:
+def reductions(cycle: Cycle, like: Array, seed: int, most: int) -> list[float]:
     """|r_k| / |r_0| after k = 0, 1, ... cycles inside GCR, of a random residual."""
     A = cycle.system.operator
     r = random_fields((*A.shape, 1), A.dtype, like, seed, draw=RATE_DRAW)

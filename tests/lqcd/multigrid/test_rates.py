@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid import fitted as fitted_module
 from stages.lqcd.multigrid import multigrid as module
 from stages.lqcd.multigrid.fitted import FittedSmoother
 from stages.lqcd.multigrid.hierarchy import Attempt
@@ -22,9 +24,9 @@ LATTICE = Lattice((4, 4, 4, 4))
 
 
 @cache
-def rough(mass: float) -> WilsonOperator:
+def rough(mass: float, xp: Any = np) -> WilsonOperator:
     """Wilson-clover on a quenched configuration of beta = 5.7."""
-    thin = thermalised(LATTICE, 5.7, 577, "multigrid", 50, 4)
+    thin = xp.asarray(thermalised(LATTICE, 5.7, 577, "multigrid", 50, 4))
     return WilsonOperator(WilsonDslash(wilson_links(thin, LATTICE, boundary="antiperiodic", csw=1.0)), mass)
 
 
@@ -36,7 +38,9 @@ def iterations(hierarchy: Any, **options: Any) -> int:
     """Of a solve to 1e-10, which may end before."""
     S, rng = hierarchy.system, np.random.default_rng(3)
     b = rng.normal(size=(*S.shape, 3)) + 1j * rng.normal(size=(*S.shape, 3))
-    return hierarchy.solver(**options).solve(S, b, on_failure="return").iterations
+    return (
+        hierarchy.solver(**options).solve(S, hierarchy.M.dslash.xp.asarray(b), on_failure="return").iterations
+    )
 
 
 def whole(cases: list[Any], few: list[Any]) -> list[Any]:
@@ -56,6 +60,21 @@ def test_more_smoothing_takes_fewer_iterations_and_the_rate_says_so(mass: float,
     assert isinstance(hierarchy.cycle.post, FittedSmoother)
     assert taken <= (18 if steps == 6 else 12)
     assert predicted - 1 <= taken <= 1.25 * predicted + 2
+
+
+@pytest.mark.parametrize("steps", [8, 20, 24, 40])
+@pytest.mark.parametrize(
+    "kernels", [pytest.param("cpu", marks=pytest.mark.slow), pytest.param("cuda", marks=pytest.mark.gpu)]
+)
+def test_steps_from_root_to_root_in_16_bits(kernels: str, steps: int, monkeypatch: Any) -> None:
+    """As a GPU takes them on the finest grid, in any number."""
+    xp = pytest.importorskip("cupy") if kernels == "cuda" else np
+    if kernels == "cpu":
+        monkeypatch.setattr(fitted_module, "_in_16_bits", lambda A: isinstance(A, WilsonSchur))
+    hierarchy = of(PolynomialSmoother(steps)).setup(rough(-0.8, xp))
+    taken, predicted = iterations(hierarchy), np.log(1e-10) / np.log(hierarchy.rate)
+    assert isinstance(hierarchy.cycle.post, FittedSmoother)
+    assert taken <= 12 and predicted - 1 <= taken <= 1.25 * predicted + 2
 
 
 @pytest.mark.parametrize(("mass", "vectors", "steps"), whole(SLOW, [(-1.0, 1, 8)]))

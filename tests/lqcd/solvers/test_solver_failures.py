@@ -97,6 +97,18 @@ def test_right_hand_side_that_is_not_finite(method, staggered, random_block, inn
     assert expected.residual.max() <= 1e-8
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
+def test_right_hand_side_that_is_not_finite_on_a_gpu(method, staggered, random_block, bad):
+    cupy = pytest.importorskip("cupy")
+    A, b = staggered("hisq", 0.1, "cuda"), cupy.asarray(random_block(17, 128, 3, 4))
+    b[5, 1, 2] = bad
+    with pytest.raises(NotConverged, match=REFUSED) as e:
+        method(1e-8, inner="single").solve(A, b)
+    assert np.flatnonzero(~(e.value.solution.residual <= 1e-8)).tolist() == [2]
+    assert not e.value.solution.x[..., 2].any()
+
+
 @pytest.mark.parametrize("value", [np.nan, 1e153, 1e300])
 def test_first_guess_that_is_not_finite(method, dense, random_block, value):
     """A norm that overflows only after the operator was applied counts, too."""
