@@ -57,10 +57,10 @@ def main() -> None:
     thin, lattice = configuration(arguments)
     mean = plaquette(as_numpy(thin), lattice).total
     print(f"{arguments.machine.name}; {lattice}, plaquette {mean:.5f}, m = {arguments.mass:g}")
-    A = NormalOperator(staggered(thin, lattice), arguments.mass)
     table = PrintedTable(*COLUMNS)
-    for precision in arguments.only:
-        for rhs in arguments.rhs:
+    for rhs in arguments.rhs:
+        A = NormalOperator(staggered(thin, lattice, rhs), arguments.mass)
+        for precision in arguments.only:
             table.add(precision, rhs, *solves(arguments, A, precision, rhs))
 
 
@@ -95,7 +95,7 @@ def light_masses(arguments: argparse.Namespace) -> None:
     for number in arguments.light:
         lattice, beta, masses = LIGHT[number]
         thin = quenched(lattice, "light", beta=beta, seed=SEED, sweeps=arguments.sweeps, xp=xp)
-        dslash = staggered(thin, lattice)
+        dslash = staggered(thin, lattice, block=1)
         for mass in [mass for mass in masses if mass in arguments.masses]:
             A = NormalOperator(dslash, mass)
             for source in arguments.sources:

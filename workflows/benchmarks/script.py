@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
@@ -100,9 +100,10 @@ def quenched(
     return thermalised(lattice, beta, seed, label, sweeps, OVERRELAXATION, xp=xp)
 
 
-def staggered(thin: Array, lattice: Lattice) -> StaggeredDslash:
-    """D of HISQ links, antiperiodic in time."""
-    return StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
+def staggered(thin: Array, lattice: Lattice, block: int = 64) -> StaggeredDslash:
+    """D of HISQ links, antiperiodic in time; its links packed for blocks of so many rhs."""
+    links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    return StaggeredDslash(links, packing=Packing(block=block))
 
 
 def wilson(thin: Array, lattice: Lattice, mass: float, csw: float, block: int = 16) -> WilsonOperator:
