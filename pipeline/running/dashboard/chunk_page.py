@@ -51,7 +51,7 @@ class _Page(RequestHandler):
             raise HTTPError(404, "no run has begun")
         try:
             title, body = await asyncio.to_thread(self.content, campaign, *place)
-        except (InputError, LookupError, OSError) as error:
+        except Exception as error:  # whose traceback would appear in the terminal of the run
             self.set_status(404)
             title, body = "not there", f"<p>{escape(literal_lines(str(error)))}</p>"
         style = (
