@@ -15,6 +15,7 @@ from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.lqcd.distillation.eigenvectors import COLUMNS, DTYPES
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import REGULAR
 from stages.mesons.rehearsal import solve_steps, widths
 from stages.shared.costs import lattice_of, options_of
 from stages.shared.rehearsal import Step, nodes_of, unit_links
@@ -48,6 +49,6 @@ def perambulator_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
         return
     node, insertions = solving[0], nodes_of(nodes, current_insertion)
     solved = {columns_of(node.inputs[2]), *(SPINS * eigenvectors_of(each.inputs[1]) for each in insertions)}
-    block = node.parameters["solve"].block
-    blocks = sorted({width for rhs in solved for width in widths(rhs, block)}, reverse=True)
+    solve = node.parameters["solve"]
+    blocks = sorted({width for rhs in solved for width in widths(rhs, solve, tuple(REGULAR))}, reverse=True)
     yield from solve_steps(node, blocks, nodes, xp)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import Packing
-from stages.lqcd.dirac.wilson import WilsonPacking
+from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
+from stages.lqcd.dirac.wilson import WilsonOperator, WilsonPacking
+from stages.lqcd.solvers.trial import Candidate
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,25 @@ class ExpectedSolves:
 ANY_SOLVES = ExpectedSolves()
 SOLVES = tuple(field.name for field in fields(ExpectedSolves))
 """What of it no key has."""
+
+
+Operator = TypeVar("Operator", StaggeredDslash, WilsonOperator)
+
+
+@dataclass
+class Layouts(Generic[Operator]):
+    """An operator with links laid out for one candidate after the other, as those of a campaign are."""
+
+    operator: Operator
+    _last: tuple[Packing | WilsonPacking, Operator] | None = None
+
+    def of(self, candidate: Candidate) -> Operator:
+        """The operator for a candidate, that of the one before given up; on a CPU the operator itself."""
+        if self.operator.xp is np:
+            return self.operator
+        solves = ExpectedSolves(candidate.solver, candidate.precision, candidate.block)
+        wilson = isinstance(self.operator, WilsonOperator)
+        packing = solves.wilson_packing if wilson else solves.packing
+        if self._last is None or self._last[0] != packing:
+            self._last = packing, self.operator.laid_out(packing)
+        return self._last[1]

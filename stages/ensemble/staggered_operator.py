@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
-from stages.lqcd.dirac.staggered import StaggeredDslash, operator_terms
+from stages.lqcd.dirac.staggered import Packing, StaggeredDslash, operator_terms, packed_bytes
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.lattice.geometry import Lattice
@@ -30,6 +30,12 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
         terms |= operator_terms(lattice, directions_of(node), "double-single", solves.packing)
     work = links_work(lattice, directions_of(node) * 4)
     return Cost(device_memory=sum(terms.values()), work=work, terms=terms)
+
+
+def staggered_layout_terms(operator: Node, lattice: Lattice, precisions: Sequence[str]) -> dict[str, int]:
+    """Bytes of links that trials in these precisions lay out beside an operator on a GPU, at most."""
+    form = lattice, directions_of(operator)
+    return {"links: of a trial": max(packed_bytes(*form, each, Packing()) for each in precisions)}
 
 
 def directions_of(operator: Node) -> int:

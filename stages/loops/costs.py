@@ -7,7 +7,7 @@ from math import ceil
 
 from pipeline import Cost, Node, Pass
 from stages.ensemble.expected_solves import ExpectedSolves
-from stages.ensemble.staggered_operator import directions_of
+from stages.ensemble.staggered_operator import directions_of, staggered_layout_terms
 from stages.lqcd.dirac.staggered import making_bytes, operator_bytes, packed_bytes
 from stages.lqcd.eigen.memory import needed_bytes, needed_terms
 from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
@@ -18,7 +18,16 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.solvers.named import POSITIVE, workspace_of
-from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
+from stages.shared.costs import (
+    DEFLATING,
+    PROCESS,
+    RECORD,
+    deflated_vectors,
+    largest_of,
+    of_lattice,
+    options_of,
+)
+from stages.shared.solver_trials import tried_blocks
 from stages.shared.work import (
     eigensolve_work,
     loading_work,
@@ -45,17 +54,34 @@ def split_even_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def trials_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of trials on the first noise vectors and probes, of which a block of either parity is kept."""
-    options = options_of(node)
-    columns = max(options["vectors"] * options["probes"], ceil(options["block"] / 2))
-    solver = "block_cgrq" if set(options["candidates"]) <= {"block_cgrq"} else "batched_cg"
-    host, terms = _working(node, lattice, columns, solver)
+    """Cost of trials on the first noise vectors and probes, of which a block of either parity is kept.
+
+    On a GPU of blocks as wide as asked for: wider ones are tried where there is room.
+    """
+    options, operator = options_of(node), node.inputs[0]
+    precisions, first, widest = tried_blocks(node)
+    columns = max(options["vectors"] * options["probes"], ceil(first / 2))
+    basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
+    host = solving_bytes(lattice, widest, columns) + basis
+    terms = largest_of(
+        *(
+            device_solving_terms(
+                lattice,
+                directions_of(operator),
+                ExpectedSolves("auto", precision, first),
+                columns,
+                deflated=basis > 0,
+            )
+            for precision in precisions
+        )
+    )
+    terms |= staggered_layout_terms(operator, lattice, precisions)
     return Cost(host, sum(terms.values()), RECORD, terms=terms)
 
 
 def _solving(node: Node, lattice: Lattice, columns: int, masses: int) -> Cost:
     """Cost of a task that solves; columns: its noise vectors times probes, 0 for an exact trace."""
-    host, terms = _working(node, lattice, columns, options_of(node)["solver"])
+    host, terms = _working(node, lattice, columns)
     stored, work = loops_bytes(lattice, masses * max(columns, 1)), _solves_work(node, lattice, columns)
     return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
 
@@ -80,16 +106,16 @@ def _columns(node: Node) -> int:
     return node.chunk["noise"] * node.chunk["probe"] if "noise" in node.chunk else 0
 
 
-def _working(node: Node, lattice: Lattice, columns: int, solver: str) -> tuple[int, dict[str, int]]:
+def _working(node: Node, lattice: Lattice, columns: int) -> tuple[int, dict[str, int]]:
     """Bytes on the host, and terms of those on a GPU, of a task that solves.
 
     It solves with an operator, its first input, and with the deflation that it may have for its second.
     """
     options, operator = options_of(node), node.inputs[0]
-    block, precision = options["block"], options["precision"]
+    block, solver = options["block"], options["solver"]
     basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
     host = solving_bytes(lattice, block, columns, solver) + basis
-    solves = ExpectedSolves(solver, precision, block)
+    solves = ExpectedSolves(solver, options["precision"], block)
     terms = device_solving_terms(
         lattice, directions_of(operator), solves, columns, smeared=smeared_current(node), deflated=basis > 0
     )
@@ -108,9 +134,6 @@ def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "aut
     blocks = workspace_of(solver, POSITIVE).host * block + 2 * columns
     return PROCESS + links + half_field_bytes(lattice, 3) * int(blocks)
 
-
-DEFLATING = 3
-"""Blocks that a deflated solve takes beside: sources as they were, and two while it corrects odd sites."""
 
 CONTRACTED = 5
 """Blocks of a contraction: sources, and of two masses the solutions and what D makes of them."""
@@ -191,11 +214,6 @@ def deflation_cost(node: Node, lattice: Lattice) -> Cost:
     nbytes, held = loaded_bytes(lattice, vectors, precision), "double" if precision == "double" else "single"
     terms = {f"eigenvectors ({vectors}, {held})": nbytes}
     return Cost(device_memory=nbytes, work=loading_work(nbytes), terms=terms)
-
-
-def deflated_vectors(deflation: Node) -> int:
-    """Number of the space's vectors that a node of `stages.loops.deflation_space.deflation` gives."""
-    return options_of(deflation)["vectors"] or options_of(deflation.inputs[1])["vectors"]
 
 
 @of_lattice

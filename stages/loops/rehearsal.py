@@ -21,9 +21,10 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
-from stages.lqcd.solvers.named import POSITIVE, Solve, precision_for
+from stages.lqcd.solvers.named import POSITIVE, Solve
 from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import column_blocks
+from stages.lqcd.solvers.trial import solves_of
 from stages.shared.costs import lattice_of
 from stages.shared.rehearsal import MASS, TOLERANCE, Step, nodes_of, unit_links
 
@@ -41,12 +42,12 @@ def loop_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
     current = CurrentLinks(links, loops[0].parameters["current_links"])
     for node in nodes_of(nodes, deflation_space):
         yield partial(_find_modes, node.parameters["search"].block, dslash, xp)
-    names = [solve.solver] if solve.solver in POSITIVE else list(POSITIVE)
+    tried = solves_of(solve, tuple(POSITIVE), max(_columns(loops[0], lattice)))
+    solvers = dict.fromkeys((each.solver, each.precision) for each in tried)
     widths = [(n, w) for n in block_widths(loops, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
     wave = xp.asarray(plane_wave(lattice, operator.parameters["boundary"]))[:, None, None]
     # the block is narrower from the start, or becomes so at once
-    for name, (n, still_open), converging in product(names, widths, (0, wave)):
-        precision = precision_for(name, solve.precision)
+    for (name, precision), (n, still_open), converging in product(solvers, widths, (0, wave)):
         solver = Solve(name, TOLERANCE, precision, solve.max_iterations).of_positive()
         trace = LoopTrace(dslash, current, MASS, solver)
         yield partial(_contract, trace, n, still_open, converging, xp)
@@ -70,7 +71,8 @@ def block_widths(loops: Sequence[Node], lattice: Lattice) -> list[int]:
     widths = set[int]()
     for node in loops:
         for count in _columns(node, lattice):
-            widths |= {len(block) for block in column_blocks(count, node.parameters["solve"].block)}
+            for solve in solves_of(node.parameters["solve"], tuple(POSITIVE), count):
+                widths |= {len(block) for block in column_blocks(count, solve.block)}
     return sorted(widths, reverse=True)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Annotated, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pipeline import At, Dims, Keyed, Resources, stage
+from pipeline import At, FromParameter, Keyed, Resources, stage
+from stages.ensemble.expected_solves import Layouts
 from stages.errors import InputError
 from stages.loops.costs import trials_cost
 from stages.loops.current_loops import MASSES, Masses
@@ -18,29 +20,22 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import PARITIES
 from stages.lqcd.noise import Dilution, Noise, dilute, noise_vectors
 from stages.lqcd.noise.probing import probed
-from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
-from stages.lqcd.solvers.even_odd import Method
-from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.named import Solve, precision_for
+from stages.lqcd.solvers.deflation import StaggeredDeflation
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.solvers.solution import column_blocks
-from stages.lqcd.solvers.trial import Trial, TrialSystem, check_one_converged, measure, outcome, repeated
+from stages.lqcd.solvers.trial import Candidate, Trials, TrialSystem, check_low_modes, positive_solver
+from stages.shared.solver_trials import SolverTrials, measured
 
-PLAIN = ("batched_cg", "block_cgrq")
-PREFIX = "deflated "
-DEFLATED = tuple(PREFIX + name for name in PLAIN)
-SOLVERS = (*PLAIN, *DEFLATED)
-"""In the order in which they are tried: what needs no eigenvectors first."""
 ACCURACIES = ("sloppy", "fine")
-
-
-Kind = tuple[str, str, str]
-"""A mass, an accuracy and a parity, by name."""
+SYSTEMS = tuple(
+    f"{mass} {accuracy} {parity}" for mass, accuracy, parity in product(MASSES, ACCURACIES, PARITIES)
+)
+"""Kinds of linear systems."""
 
 
 @dataclass(frozen=True)
 class TrialSolves:
-    """Solves of a campaign, as `Solve` but for the solver, with the tolerances of both accuracies.
+    """Solves of a campaign, as `Solve` but for what is chosen, with the tolerances of both accuracies.
 
     planned: noise vectors times probes per configuration, sloppy and fine.
     """
@@ -48,9 +43,7 @@ class TrialSolves:
     sloppy: float
     fine: float | None
     planned: Sequence[int]
-    precision: str = "double-single"
     max_iterations: int = MAX_ITERATIONS
-    block: int = 16
 
 
 @dataclass(frozen=True)
@@ -62,21 +55,12 @@ class NoiseSample:
     deflated_noise: bool = False
 
 
-class SolverTrials(NamedTuple):
-    """Costs of each solver for a block of noise; NaN where it was not tried, or failed, as records say."""
-
-    seconds_per_rhs: Annotated[np.ndarray, Dims("solver", "mass", "accuracy", "parity")]
-    iterations: Annotated[np.ndarray, Dims("solver", "mass", "accuracy", "parity")]
-    residual: Annotated[np.ndarray, Dims("solver", "mass", "accuracy", "parity")]
-    """Largest |b - A x| / |b|."""
-
-
 @stage(
-    version="2",
+    version="3",
     over=("config",),
     resources=Resources(device=1),
     keyed=Keyed(without=("planned", "max_iterations"), backend=True),
-    labels={"solver": SOLVERS, "mass": MASSES, "accuracy": ACCURACIES, "parity": PARITIES},
+    labels={"solver": FromParameter("candidates"), "system": SYSTEMS},
     cost=trials_cost,
 )
 def solver_trials(
@@ -90,30 +74,26 @@ def solver_trials(
     noise: Noise,
     sample: NoiseSample,
 ) -> SolverTrials:
-    """Seconds of `candidates`, some of `SOLVERS`, on the first right-hand sides of a campaign.
+    """Seconds of `candidates` (`stages.lqcd.solvers.trial`) on the first right-hand sides of a campaign.
 
     Those are a block of the first noise vectors and probes on even sites, and one on odd sites, where low
     modes are less exact, for each mass and each tolerance; noise as for
-    `stages.loops.current_loops.current_loops`. What is planned is recorded as right-hand sides of one mass
+    `stages.loops.current_loops.current_loops`. What is planned is recorded as right-hand sides of each kind
     and is in no key: a choice that follows from this stands when the campaign grows. Eigenvectors are
     prepared elsewhere, and their seconds are no part of these. Timings are not reproducible. Raises
     InputError where no candidate reaches all tolerances.
     """
-    scheme, label = Dilution.parse(noise.dilution), str(at.one("config"))
-    blocks = [_first_block(dslash, parity, label, noise, sample, solves.block) for parity in range(2)]
+    check_low_modes(candidates, deflation)
+    widest = max(Candidate.parse(name).block for name in candidates)
+    label = str(at.one("config"))
+    blocks = [_first_block(dslash, parity, label, noise, sample, widest) for parity in range(2)]
     if sample.deflated_noise:
-        space = _required(deflation)
-        blocks = [space.on(parity).remainder(b) for parity, b in enumerate(blocks)]
-    problems = _problems(dslash, masses, solves, blocks)
-    solvers = {name: _candidate(name, solves, deflation) for name in candidates}
-    kinds, columns = list(problems.values()), blocks[0].shape[-1]
-    trials = measure(kinds, solvers, columns, repeated, progress=lambda *done: at.progress(*done))
-    how = {name: outcome(kinds, each) for name, each in trials.items()}
-    check_one_converged(how, "use a larger mass")
-    subsets = len(scheme.subsets(dslash.lattice))
-    rhs = {name: count * subsets for name, count in zip(ACCURACIES, solves.planned, strict=True)}
-    at.record(how=how, planned=rhs, columns=columns)
-    return _table(list(problems), trials)
+        if deflation is None:
+            raise InputError("deflated noise needs the modes that it is orthogonal to: give a deflation")
+        blocks = [deflation.on(parity).remainder(b) for parity, b in enumerate(blocks)]
+    systems = _systems(dslash, masses, solves, noise, blocks)
+    trials = Trials(systems, partial(positive_solver, deflation, solves.max_iterations))
+    return measured(at, trials, candidates, SYSTEMS, "use a larger mass")
 
 
 def _first_block(
@@ -127,57 +107,25 @@ def _first_block(
     return dilute(fields, partition, column_blocks(fields.shape[-1] * len(partition.subsets), width)[0])
 
 
-def _problems(
-    dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, blocks: Sequence[Array]
-) -> dict[Kind, TrialSystem]:
-    """Problems to be solved, of each mass, each accuracy that there is, and each parity; blocks by parity."""
-    outer = dslash.astype(np.complex128)
-    of_mass = zip(MASSES, (masses.light, masses.strange), strict=True)
-    of_accuracy = zip(ACCURACIES, (solves.sloppy, solves.fine), strict=True)
-    return {
-        (name, accuracy, PARITIES[parity]): TrialSystem(
-            f"{name} quark, {accuracy}, {PARITIES[parity]} sites",
-            NormalOperator(outer, mass, parity),
+def _systems(
+    dslash: StaggeredDslash, masses: Masses, solves: TrialSolves, noise: Noise, blocks: Sequence[Array]
+) -> list[TrialSystem]:
+    """Systems of each mass, each accuracy that there is, and each parity; blocks by parity."""
+    layouts, dilution = Layouts(dslash), Dilution.parse(noise.dilution)
+    of_accuracy = zip((solves.sloppy, solves.fine), solves.planned, strict=True)
+
+    def operator(mass: float, parity: int, candidate: Candidate) -> NormalOperator:
+        return NormalOperator(layouts.of(candidate).astype(np.complex128), mass, parity)
+
+    kinds: list[Any] = list(product((masses.light, masses.strange), of_accuracy, enumerate(blocks)))
+    return [
+        TrialSystem(
+            name,
+            partial(operator, mass, parity),
             b,
             tolerance,
+            planned * len(dilution.partition(dslash.lattice, parity).subsets),
         )
-        for (name, mass), (accuracy, tolerance), (parity, b) in product(
-            of_mass, of_accuracy, enumerate(blocks)
-        )
+        for name, (mass, (tolerance, planned), (parity, b)) in zip(SYSTEMS, kinds, strict=True)
         if tolerance is not None
-    }
-
-
-def _candidate(
-    name: str, solves: TrialSolves, deflation: StaggeredDeflation | None
-) -> Callable[[float], Method]:
-    """The solver of `SOLVERS` for a tolerance, in the precision asked for or the nearest that it has."""
-    plain = name.removeprefix(PREFIX)
-    precision = precision_for(plain, solves.precision)
-
-    def solver(tolerance: float) -> KrylovSolver:
-        return Solve(plain, tolerance, precision, solves.max_iterations).of_positive()
-
-    if name == plain:
-        return solver
-    space = _required(deflation)
-    return lambda tolerance: DeflatedSolver(solver(tolerance), space)
-
-
-def _required(deflation: StaggeredDeflation | None) -> StaggeredDeflation:
-    if deflation is None:
-        raise InputError("deflated solves and deflated noise need a deflation: give one")
-    return deflation
-
-
-def _table(kinds: Sequence[Kind], trials: Mapping[str, Sequence[Trial]]) -> SolverTrials:
-    """Trials of each solver on the first of these kinds of systems."""
-    shape = (len(SOLVERS), len(MASSES), len(ACCURACIES), len(PARITIES))
-    table = SolverTrials(*(np.full(shape, np.nan) for _ in SolverTrials._fields))
-    for name, of_solver in trials.items():
-        for (mass, accuracy, parity), trial in zip(kinds, of_solver, strict=False):
-            kind = MASSES.index(mass), ACCURACIES.index(accuracy), PARITIES.index(parity)
-            if trial.converged:
-                for field, array in table._asdict().items():
-                    array[SOLVERS.index(name), *kind] = getattr(trial, field)
-    return table
+    ]

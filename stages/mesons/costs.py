@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import Cost, Node
-from stages.ensemble.wilson_operator import in_single_terms
-from stages.lqcd.dirac.wilson import operator_bytes
+from stages.ensemble.wilson_operator import has_clover, in_single_terms
+from stages.lqcd.dirac.wilson import WilsonPacking, operator_bytes, operator_terms
 from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
@@ -17,6 +17,7 @@ from stages.lqcd.solvers.named import REGULAR, workspace_of
 from stages.lqcd.spectroscopy.little_group import check_at_rest
 from stages.lqcd.spectroscopy.quark_sources import source_columns
 from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
+from stages.shared.solver_trials import tried_blocks
 from stages.shared.work import contraction_work, loading_work, multigrid_work, wilson_work
 
 SMALL = 11
@@ -56,18 +57,26 @@ def _setup_terms(operator: Node, lattice: Lattice, levels: Sequence[Mapping[str,
 
 @of_lattice
 def choice_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of trials of all solvers on a chunk of sources, with a multigrid setup."""
-    levels = node.parameters["levels"]
+    """Cost of trials of all solvers on a chunk of sources, with a multigrid setup.
+
+    On a GPU of blocks as wide as asked for: wider ones are tried where there is room.
+    """
+    levels, (operator, sources) = node.parameters["levels"], node.inputs
     setup = hierarchy_bytes(lattice, levels) + RECORD + setup_bytes(lattice, levels)
-    sources, options = node.inputs[1], options_of(node)
-    columns, block = chunk_columns(sources), options["block"]
-    host, solving = propagating_bytes(lattice, options["precision"], columns, block, "auto")
-    made, loaded = _setup_terms(node.inputs[0], lattice, levels), loaded_terms(lattice, levels)
+    precisions, first, widest = tried_blocks(node)
+    columns = chunk_columns(sources)
+    needs = [propagating_bytes(lattice, each, columns, widest, "auto")[0] for each in precisions]
+    solving = largest_of(
+        *(propagating_terms(lattice, each, columns, min(first, columns), "auto") for each in precisions)
+    )
+    made, loaded = _setup_terms(operator, lattice, levels), loaded_terms(lattice, levels)
     loaded["near-null vectors"] += made["near-null vectors"]  # those of the setup, and what cycles read
     single = {"operator of multigrid": made["operator of multigrid"]}
-    terms = {**largest_of(made, {**solving, **loaded, **single}), **sources.cost.terms}
+    packed = operator_terms(lattice, "double-single", WilsonPacking(), has_clover(operator))
+    layout = {"links: of a trial": packed["links: double"] + packed["links: single"]}
+    terms = {**largest_of(made, {**solving, **layout, **loaded, **single}), **sources.cost.terms}
     device = sum(terms.values()) + sources.cost.device_memory - sum(sources.cost.terms.values())
-    return Cost(host + setup + sources.cost.memory, device, RECORD, terms=terms)
+    return Cost(max(needs) + setup + sources.cost.memory, device, RECORD, terms=terms)
 
 
 @of_lattice

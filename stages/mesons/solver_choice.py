@@ -1,47 +1,48 @@
-"""The stage that measures solvers on the first sources of a campaign and takes the cheapest."""
+"""Stages that measure solvers on the first sources of a campaign, for Wilson-clover and staggered quarks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from pipeline import At, Chunks, Dims, Keyed, Resources, stage
+from pipeline import At, Chunks, FromParameter, Keyed, Resources, stage
+from stages.ensemble.expected_solves import Layouts
+from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
+from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.multigrid import PoorSetup
+from stages.lqcd.solvers.deflation import StaggeredDeflation
 from stages.lqcd.solvers.even_odd import EvenOdd, Method
-from stages.lqcd.solvers.named import MULTIGRID, REGULAR, OpenSolve
-from stages.lqcd.solvers.trial import FAILURES, TrialSystem, cheapest, check_one_converged, measure
+from stages.lqcd.solvers.named import MULTIGRID, Solve
+from stages.lqcd.solvers.trial import (
+    FAILURES,
+    Candidate,
+    Trials,
+    TrialSystem,
+    check_low_modes,
+    positive_solver,
+)
 from stages.mesons.costs import choice_cost
 from stages.mesons.sources import FirstSources, Sources
+from stages.mesons.staggered_costs import staggered_choice_cost
+from stages.mesons.staggered_propagator import StaggeredSources
+from stages.shared.solver_trials import SolverTrials, measured
 
-SOLVERS = tuple(REGULAR)
-
-
-class SolverChoice(NamedTuple):
-    """Costs of each method for a block of right-hand sides; NaN where it failed, as its record says."""
-
-    chosen: Annotated[np.ndarray, Dims()]
-    """int64, position along `solver` of the cheapest."""
-    setup_seconds: Annotated[np.ndarray, Dims("solver")]
-    """Once per configuration."""
-    seconds_per_rhs: Annotated[np.ndarray, Dims("solver")]
-    iterations: Annotated[np.ndarray, Dims("solver")]
-    residual: Annotated[np.ndarray, Dims("solver")]
-    """Largest |b - A x| / |b| of the system solved."""
+SYSTEMS = ("first sources",)
+"""Kinds of linear systems: one."""
 
 
 @stage(
-    version="1",
+    version="2",
     over=("config",),
     resources=Resources(device=1),
-    keyed=Keyed(without=("planned", "max_iterations", "block"), backend=True),
-    labels={"solver": SOLVERS},
+    keyed=Keyed(without=("planned", "max_iterations"), backend=True),
+    labels={"solver": FromParameter("candidates"), "system": SYSTEMS},
     cost=choice_cost,
 )
 def solver_choice(
@@ -49,45 +50,69 @@ def solver_choice(
     sources: Chunks[Sources | FirstSources],
     *,
     at: At,
+    candidates: Sequence[str],
     planned: int,
-    solves: OpenSolve,
+    tolerance: float,
+    max_iterations: int,
     levels: Sequence[Mapping[str, Any]],
     seed: int,
-) -> SolverChoice:
-    """The cheapest method for `planned` right-hand sides per configuration, setup included.
+) -> SolverTrials:
+    """Seconds of `candidates` (`stages.lqcd.solvers.trial`) on the first columns of the sources.
 
-    Each of `SOLVERS` solves the first block of columns of the sources; levels
-    and seed are those of multigrid. The choice stands when a campaign grows: how many right-hand sides were
-    planned when it was made is recorded, and is in no key; nor are timings reproducible. Raises InputError
-    where no method reaches the tolerance.
+    planned: right-hand sides per configuration. levels and seed are those of multigrid, which is set up once
+    for all of its candidates. Timings are not reproducible. Raises InputError where no candidate reaches the
+    tolerance.
     """
+
+    def method(candidate: Candidate, tolerance: float, hierarchy: Any) -> Method:
+        solve = Solve(candidate.solver, tolerance, candidate.precision, max_iterations)
+        return EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
+
+    def setup(solver: str) -> Any:
+        return multigrid_of(levels, seed).setup(operator) if solver == MULTIGRID else None
+
+    fields, operators = _first_fields(sources, candidates), Layouts(operator).of
+    system = TrialSystem(SYSTEMS[0], operators, fields, tolerance, planned)
+    trials = Trials([system], method, setup, (*FAILURES, PoorSetup))
+    return measured(at, trials, candidates, SYSTEMS, "use a smaller kappa (a larger mass)")
+
+
+@stage(
+    version="1",
+    over=("config",),
+    resources=Resources(device=1),
+    keyed=Keyed(without=("planned", "max_iterations"), backend=True),
+    labels={"solver": FromParameter("candidates"), "system": SYSTEMS},
+    cost=staggered_choice_cost,
+)
+def staggered_choice(
+    operator: StaggeredDslash,
+    sources: Chunks[StaggeredSources],
+    deflation: StaggeredDeflation | None = None,
+    *,
+    at: At,
+    candidates: Sequence[str],
+    planned: int,
+    mass: float,
+    tolerance: float,
+    max_iterations: int,
+) -> SolverTrials:
+    """Seconds of `candidates` for M = 2 m + D on the first columns; all else as for `solver_choice`."""
+    check_low_modes(candidates, deflation)
+    layouts = Layouts(operator)
+
+    def method(candidate: Candidate, tolerance: float, _: Any) -> Method:
+        return EvenOdd(positive_solver(deflation, max_iterations, candidate, tolerance, _), StaggeredSchur)
+
+    def operator_for(candidate: Candidate) -> StaggeredOperator:
+        return StaggeredOperator(layouts.of(candidate).astype(np.complex128), mass)
+
+    system = TrialSystem(SYSTEMS[0], operator_for, _first_fields(sources, candidates), tolerance, planned)
+    return measured(at, Trials([system], method), candidates, SYSTEMS, "use a larger mass")
+
+
+def _first_fields(sources: Chunks[Any], candidates: Sequence[str]) -> Array:
+    """The first columns of the first chunk of sources, as many as the widest block takes."""
     _, first = next(iter(sources))
-    fields = first.fields.reshape(*first.fields.shape[:3], -1)[..., : solves.block].copy()
-
-    def method(name: str, tolerance: float) -> Method:
-        hierarchy = multigrid_of(levels, seed).setup(operator) if name == MULTIGRID else None
-        return EvenOdd(replace(solves, tolerance=tolerance).by(name).of_regular(hierarchy), WilsonSchur)
-
-    measured = measure(
-        [TrialSystem("first sources", operator, fields, solves.tolerance)],
-        {name: partial(method, name) for name in SOLVERS},
-        planned,
-        failures=(*FAILURES, PoorSetup),
-        progress=lambda *done: at.progress(*done),
-    )
-    trials = [trial for (trial,) in measured.values()]
-    check_one_converged({trial.name: trial.how for trial in trials}, "use a smaller kappa (a larger mass)")
-    chosen = cheapest(trials, planned)
-    at.record(
-        chosen=trials[chosen].name,
-        planned=planned,
-        columns=fields.shape[-1],
-        how={trial.name: trial.how for trial in trials},
-    )
-    return SolverChoice(
-        np.array(chosen),
-        *(
-            np.array([getattr(trial, name) for trial in trials])
-            for name in ("setup_seconds", "seconds_per_rhs", "iterations", "residual")
-        ),
-    )
+    widest = max(Candidate.parse(name).block for name in candidates)
+    return first.fields.reshape(*first.fields.shape[:3], -1)[..., :widest].copy()

@@ -17,6 +17,7 @@ from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.fields import assign, side_by_side, zeros_like
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, slice_sites
@@ -90,18 +91,25 @@ def staggered_sources(
     cost=staggered_propagator_cost,
 )
 def staggered_propagator(
-    operator: StaggeredDslash, sources: StaggeredSources, *, at: At, mass: float, solve: Solve
+    operator: StaggeredDslash,
+    sources: StaggeredSources,
+    deflation: StaggeredDeflation | None = None,
+    *,
+    at: At,
+    mass: float,
+    solve: Solve,
 ) -> StaggeredPropagators:
     """M^-1 times all columns of a chunk's sources.
 
     mass: m of M = 2 m + D. solve: of 4 m^2 - D^2 on even sites, by a solver of
-    `stages.lqcd.solvers.named.POSITIVE`; how columns share blocks is in no key. Raises InputError, and
-    NotConverged where a solve misses its tolerance.
+    `stages.lqcd.solvers.named.POSITIVE`; how columns share blocks is in no key. deflation: speeds up the
+    solves. Raises InputError, and NotConverged where a solve misses its tolerance.
     """
     M = StaggeredOperator(operator.astype(np.complex128), mass)
     fields = sources.fields.reshape(*sources.fields.shape[:3], -1)
     with recorded_choices(at):
-        method = EvenOdd(solve.of_positive(), StaggeredSchur)
+        solver = solve.of_positive()
+        method = EvenOdd(DeflatedSolver(solver, deflation) if deflation else solver, StaggeredSchur)
         x, statistics = propagate(M, fields, method, solve.block, lambda *done: at.progress(*done))
     record_solves(at, solve, statistics, application=partial(staggered_application, operator))
     if at.again:

@@ -12,7 +12,8 @@ from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
-from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.named import POSITIVE, Solve
+from stages.lqcd.solvers.trial import solves_of
 from stages.mesons.rehearsal import widths
 from stages.mesons.staggered_costs import chunk_columns
 from stages.mesons.staggered_propagator import staggered_propagator
@@ -32,9 +33,12 @@ def staggered_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
         links = action.links(unit_links(lattice, xp), lattice, **options)
         dslash = StaggeredDslash(links, packing=operator.parameters["solves"].packing)
         M = StaggeredOperator(dslash, MASS)
-        solver = Solve(solve.solver, TOLERANCE, solve.precision, solve.max_iterations).of_positive()
-        for block, still_open in widths(chunk_columns(node), solve.block):
-            yield partial(_propagate, M, EvenOdd(solver, StaggeredSchur), block, still_open, xp)
+        columns = chunk_columns(node)
+        tried = solves_of(solve, tuple(POSITIVE), columns)
+        for name, precision in dict.fromkeys((each.solver, each.precision) for each in tried):
+            solver = Solve(name, TOLERANCE, precision, solve.max_iterations).of_positive()
+            for block, still_open in widths(columns, solve, tuple(POSITIVE)):
+                yield partial(_propagate, M, EvenOdd(solver, StaggeredSchur), block, still_open, xp)
 
 
 def _propagate(M: StaggeredOperator, method: EvenOdd, block: int, still_open: int, xp: ModuleType) -> None:

@@ -15,6 +15,8 @@ PROCESS = 300_000_000
 """Bytes of a worker with its compiled kernels, before any field."""
 RECORD = 4_000
 """Bytes of the attributes of a chunk."""
+DEFLATING = 3
+"""Blocks that a deflated solve takes beside: sources as they were, and two while it corrects odd sites."""
 
 
 def of_lattice(cost: Callable[[Node, Lattice], Cost]) -> Callable[[Node], Cost]:
@@ -39,6 +41,11 @@ def lattice_of(node: Node) -> Lattice | None:
 def options_of(node: Node) -> dict[str, Any]:
     """A node's parameters by the names that they have in keys."""
     return flattened(node.stage.parameters, node.parameters)
+
+
+def deflated_vectors(deflation: Node) -> int:
+    """Number of the space's vectors that a node of `stages.loops.deflation_space.deflation` gives."""
+    return options_of(deflation)["vectors"] or options_of(deflation.inputs[1])["vectors"]
 
 
 def largest_of(*phases: dict[str, int]) -> dict[str, int]:

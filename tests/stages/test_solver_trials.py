@@ -16,12 +16,8 @@ from stages.loops import current_loops as loops
 from stages.loops import deflation_space
 from stages.loops.solver_trials import (
     ACCURACIES,
-    DEFLATED,
-    MASSES,
-    PLAIN,
-    SOLVERS,
+    SYSTEMS,
     NoiseSample,
-    SolverTrials,
     TrialSolves,
     solver_trials,
 )
@@ -34,12 +30,16 @@ from stages.lqcd.solvers.deflation import StaggeredDeflation
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.solution import Solution
-from workflows.g2_disconnected.choice import cheapest, costs
+from stages.lqcd.solvers.trial import Candidate, Trials
+from stages.shared.solver_trials import SolverTrials, cheapest, costs
 
 AT = {"config": "trial.7"}
-MASS = dict(zip(MASSES, (0.05, 0.3), strict=True))
+MASS = dict(zip(loops.MASSES, (0.05, 0.3), strict=True))
 TOLERANCE = dict(zip(ACCURACIES, (1e-3, 1e-8), strict=True))
 NOISE: dict[str, Any] = {"seed": 5150, "kind": "z4", "dilution": {"displacement": 2}}
+PLAIN = ["batched_cg double-single 16", "block_cgrq double-single 16"]
+DEFLATED = [f"deflated {name}" for name in PLAIN]
+OTHERS = ["block_cgrq double 16", "batched_cg double-single 3"]
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +58,15 @@ def deflation(dslash: StaggeredDslash) -> StaggeredDeflation:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is given up, whatever else the machine does."""
-    monkeypatch.setattr(trial, "LEAST", 1e6)
+    """Nothing is dropped, whatever else the machine does."""
+    for name in ("PATIENCE", "FIRST_PATIENCE"):
+        monkeypatch.setattr(trial, name, np.inf)
+    monkeypatch.setattr(trial, "REPEATS", 1)
+    monkeypatch.setattr(Trials, "_promising", lambda *_: True)
 
 
 def trials(at: At, dslash: StaggeredDslash, *upstream: Any, **options: Any) -> SolverTrials:
-    settings = {**TOLERANCE, "planned": [64, 16], "block": 16, **options}
+    settings = {**TOLERANCE, "planned": [64, 16], **options}
     names, low_modes = settings.pop("candidates"), settings.pop("deflated_noise", False)
     return solver_trials(
         dslash,
@@ -81,8 +84,9 @@ def first_iterations(
     dslash: StaggeredDslash, upstream: Any, name: str, mass: str, accuracy: str, **options: Any
 ) -> list[int]:
     """Of the first blocks of a chunk of the campaign on even and odd sites."""
+    candidate = Candidate.parse(name)
     at = At(**AT, noise=(0, 1))
-    solve = Solve(name, TOLERANCE[accuracy])
+    solve = Solve(candidate.solver, TOLERANCE[accuracy], candidate.precision, block=candidate.block)
     loops.current_loops(
         dslash, *upstream, at=at, mass=MASS[mass], solve=solve, noise=Noise(**NOISE), **options
     )
@@ -90,36 +94,48 @@ def first_iterations(
     return [iterations[0], iterations[len(iterations) // 2]]
 
 
+def of_systems(mass: str, accuracy: str) -> list[int]:
+    """Places of the systems of a mass and an accuracy, even and odd."""
+    return [k for k, name in enumerate(SYSTEMS) if name.startswith(f"{mass} {accuracy} ")]
+
+
 def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: StaggeredDeflation) -> None:
-    at = At(**AT)
-    found = trials(at, dslash, deflation, candidates=SOLVERS)
-    assert np.isfinite(found.seconds_per_rhs).all() and (found.seconds_per_rhs > 0).all()
-    assert (found.residual <= np.array([[1e-3], [1e-8]])).all()
-    assert at.statistics["columns"] == 16 and at.statistics["planned"] == {"sloppy": 1024, "fine": 256}
-    assert at.statistics["how"] == dict.fromkeys(SOLVERS, "converged")
-    for solver, mass, accuracy in ((0, 0, 1), (1, 1, 0), (3, 0, 1)):
-        upstream = [deflation] if SOLVERS[solver] in DEFLATED else []
-        expected = first_iterations(dslash, upstream, SOLVERS[solver % 2], MASSES[mass], ACCURACIES[accuracy])
-        assert found.iterations[solver, mass, accuracy].tolist() == expected
+    """On both parities, in the candidate's precision and block."""
+    at, names = At(**AT), [*PLAIN, *DEFLATED, *OTHERS]
+    found = trials(at, dslash, deflation, candidates=names)
+    assert found.seconds_per_rhs.shape == (6, 8) and (found.seconds_per_rhs > 0).all()
+    assert (found.residual <= [1e-3, 1e-3, 1e-8, 1e-8] * 2).all()
+    planned = at.statistics["planned"]
+    assert at.statistics["columns"] == 16
+    assert planned == {name: 512 if "sloppy" in name else 128 for name in SYSTEMS}
+    assert at.statistics["how"] == dict.fromkeys(names, "converged")
+    for name, mass, accuracy in (
+        (PLAIN[0], "light", "fine"),
+        (PLAIN[1], "strange", "sloppy"),
+        (DEFLATED[1], "light", "fine"),
+        (OTHERS[0], "light", "fine"),
+        (OTHERS[1], "light", "fine"),
+    ):
+        upstream = [deflation] if name in DEFLATED else []
+        expected = first_iterations(dslash, upstream, name, mass, accuracy)
+        assert found.iterations[names.index(name), of_systems(mass, accuracy)].tolist() == expected
 
 
 def test_of_the_remainder_where_low_modes_are_exact(
     dslash: StaggeredDslash, deflation: StaggeredDeflation
 ) -> None:
     at = At(**AT)
-    found = trials(
-        at, dslash, deflation, candidates=DEFLATED, fine=None, planned=[64, 0], deflated_noise=True
-    )
-    assert np.isnan(found.iterations[:2]).all() and np.isnan(found.iterations[:, :, 1]).all()
+    options: dict[str, Any] = {"fine": None, "planned": [64, 0], "deflated_noise": True}
+    found = trials(at, dslash, deflation, candidates=DEFLATED, **options)
+    assert np.isnan(found.iterations[:, of_systems("light", "fine")]).all()
     expected = first_iterations(dslash, [deflation], PLAIN[0], "light", "sloppy", deflated_noise=True)
-    assert found.iterations[2, 0, 0].tolist() == expected
-    assert at.statistics["planned"] == {"sloppy": 1024, "fine": 0}
+    assert found.iterations[0, of_systems("light", "sloppy")].tolist() == expected
+    assert at.statistics["planned"]["light fine even"] == 0
 
 
-def iterations_as_seconds(solver: Method, problem: trial.TrialSystem, watch: trial.Stopwatch) -> Solution:
-    solution = solver.solve(problem.operator, problem.sources)
-    watch.stamps = [0.0, float(solution.iterations)]
-    return solution
+def iterations_as_seconds(solver: Method, operator: Any, b: Any, watch: Any) -> tuple[float, Solution]:
+    solution = solver.solve(operator, b)
+    return float(solution.iterations), solution
 
 
 class WithoutOddPartners(StaggeredDeflation):
@@ -134,28 +150,29 @@ def test_vectors_that_fail_on_odd_sites_are_not_chosen(
     dslash: StaggeredDslash, deflation: StaggeredDeflation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an eigensolve that takes three quarters of what good vectors save; seconds are iterations."""
-    monkeypatch.setattr("stages.loops.solver_trials.repeated", iterations_as_seconds)
-    at = At(**AT)
+    monkeypatch.setattr(trial, "repeated", iterations_as_seconds)
+    at, parameters = At(**AT), {"candidates": [*PLAIN, *DEFLATED]}
     good, spoiled = (
-        trials(at, dslash, space, candidates=SOLVERS)
+        trials(at, dslash, space, **parameters)
         for space in (deflation, WithoutOddPartners(dslash, deflation.even))
     )
-    without = costs(good, at.statistics, 0.0)
+    record = {"statistics": at.statistics, "parameters": parameters}
+    without = costs(good, record, 0.0)
     setup = 0.75 * (min(without[name] for name in PLAIN) - min(without[name] for name in DEFLATED))
-    assert cheapest(costs(good, at.statistics, setup)) in DEFLATED
-    even = SolverTrials(*(np.stack([array[..., EVEN]] * 2, axis=-1) for array in spoiled))
-    assert cheapest(costs(even, at.statistics, setup)) in DEFLATED
-    assert cheapest(costs(spoiled, at.statistics, setup)) in PLAIN
+    assert cheapest(costs(good, record, setup)) in DEFLATED
+    on_even = [array[:, ::2].repeat(2, axis=1) for array in spoiled[1:]]
+    assert cheapest(costs(SolverTrials(spoiled.setup_seconds, *on_even), record, setup)) in DEFLATED
+    assert cheapest(costs(spoiled, record, setup)) in PLAIN
 
 
 def test_nothing_converges(dslash: StaggeredDslash) -> None:
     with pytest.raises(
         InputError,
-        match=r"batched_cg: light quark, sloppy, even sites, 16 of 16 .*; block_cgrq: .* a larger mass$",
+        match=r"batched_cg double-single 16: light sloppy even, 16 of 16 .*; block_cgrq .* a larger mass$",
     ):
         trials(At(**AT), dslash, candidates=PLAIN, max_iterations=2)
 
 
 def test_deflated_solves_need_a_deflation(dslash: StaggeredDslash) -> None:
-    with pytest.raises(InputError, match="need a deflation"):
+    with pytest.raises(InputError, match="needs low modes: give a deflation"):
         trials(At(**AT), dslash, candidates=DEFLATED)

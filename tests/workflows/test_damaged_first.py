@@ -54,7 +54,7 @@ def test_the_rest_is_measured(quarkline: CommandLine, files: Path, cluster: str)
     answer = quarkline("run", files, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err
     assert "conf.1.ildg cannot be read: solvers are measured on conf.2.ildg instead" in answer.out
-    assert re.search(r"^solver: \w+ is the cheapest of ", answer.out, re.MULTILINE)
+    assert re.search(r"^solver: [\w -]+ is the cheapest of ", answer.out, re.MULTILINE)
     assert "report (2 of 3 configurations): " in answer.out
     assert trials_of(files) == 1
     (files.parent / "conf.1.ildg").write_bytes(good)

@@ -17,11 +17,12 @@ from pipeline import Store, open_result, run
 from pipeline import plan as make_plan
 from pipeline.running.clusters.choose import choose
 from pipeline.store.record import sealed
-from stages.loops.solver_trials import DEFLATED, PLAIN, SOLVERS
+from stages.lqcd.solvers.trial import Candidate
 from workflows.catalogue import load_project
-from workflows.g2_disconnected.choice import candidates, named
+from workflows.g2_disconnected.build import deflated_solves
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
+from workflows.shared.choice import named, names_of
 
 AUTO = ("solver: block_cgrq", "solver: auto")
 DEFLATION = "deflation: {vectors: 6, block: 2, precision: single}\n"
@@ -71,10 +72,19 @@ def planned(quarkline: CommandLine, file: Path) -> tuple[list[str], dict[str, st
     return plan["rounds"], {chunk["key"]: chunk["node"] for chunk in plan["missing"]}
 
 
-def chosen(rounds: list[str]) -> str:
-    found = re.fullmatch(rf"solver: ([\w ]+) is the cheapest of {', '.join(SOLVERS)}", rounds[0])
+CHOSEN = r"solver: ([\w -]+) is the cheapest of \d+ tried, [\d.e+-]+ s per configuration.*"
+
+
+def chosen(rounds: list[str]) -> Candidate:
+    found = re.fullmatch(CHOSEN, rounds[0])
     assert found, rounds
-    return found[1]
+    return Candidate.parse(found[1])
+
+
+def name(file: Path, solver: Candidate) -> None:
+    """Edit a file with `solver: auto` into one that names what was chosen."""
+    precision = f"precision: {solver.precision}\n  block: {solver.block}\n"
+    edit(file, ("solver: auto", f"solver: {solver.solver}"), ("precision: double-single\n", precision))
 
 
 def test_cheap_eigenvectors_are_taken(quarkline: CommandLine, auto: Path) -> None:
@@ -82,9 +92,9 @@ def test_cheap_eigenvectors_are_taken(quarkline: CommandLine, auto: Path) -> Non
     eigensolve_took(-1e6, auto)
     rounds, missing = planned(quarkline, auto)
     solver = chosen(rounds)
-    assert solver in DEFLATED
+    assert solver.deflated
     assert Counter(missing.values())["deflation_space"] == 1 and "solver_trials" not in missing.values()
-    edit(auto, ("solver: auto", f"solver: {solver.removeprefix('deflated ')}"))
+    name(auto, solver)
     assert planned(quarkline, auto) == ([], missing)
 
 
@@ -93,9 +103,9 @@ def test_dear_eigenvectors_are_left_out(quarkline: CommandLine, auto: Path) -> N
     eigensolve_took(1e6, auto)
     rounds, missing = planned(quarkline, auto)
     solver = chosen(rounds)
-    assert solver in PLAIN and "deflation_space" not in missing.values()
-    assert (not missing) == (solver == "block_cgrq")  # the one that the finished run took
-    edit(auto, ("solver: auto", f"solver: {solver}"), (DEFLATION, ""))
+    assert not solver.deflated and "deflation_space" not in missing.values()
+    assert (not missing) == (str(solver) == "block_cgrq double-single 16")  # what the finished run took
+    name(edit(auto, (DEFLATION, "")), solver)
     assert planned(quarkline, auto) == ([], missing)
 
 
@@ -124,22 +134,22 @@ def test_the_run_and_its_report(quarkline: CommandLine, auto: Path, cluster: str
     """Nothing of the choosing round again, its table in the report, and results by name."""
     eigensolve_took(1e6, auto)
     answer = quarkline("run", auto, "--cluster", cluster)
-    found = re.search(r"^solver: (\w+) is the cheapest of ", answer.out, re.MULTILINE)
+    found = re.search(f"^{CHOSEN}$", answer.out, re.MULTILINE)
     assert answer.code == 0 and found, answer.out
     assert not re.search(r"^ +(deflation_space|solver_trials) +1 +0$", answer.out, re.MULTILINE)
     text = (auto.parent / "report" / "tables.txt").read_text()
     assert "# Choice of the solver" in text and "s for 192 rhs" in text and "# Low modes" not in text
     assert re.search(rf"\n{found[1]} .* chosen\n", text)
-    assert re.search(r"\ndeflated \w+ .* 1000000\.00 ", text)
+    assert re.search(r"\ndeflated \w+ double\S* \d+ .* 1000000\.00 ", text)
     page = (auto.parent / "report" / "index.html").read_text()
-    assert "Of each solver: light sloppy / light fine / strange sloppy / strange fine. So many were" in page
+    assert "Of each solver: light sloppy even / light sloppy odd / light fine even / " in page
     trials = open_result(auto.parent / "store", "solver_trials").load()
-    assert trials.seconds_per_rhs.dims == ("config", "solver", "mass", "accuracy", "parity")
+    assert trials.seconds_per_rhs.dims == ("config", "solver", "system")
     row = trials.isel(config=0).sel(solver=found[1])
-    assert np.all(row.residual.transpose(..., "accuracy") <= [1e-3, 1e-10])
+    assert np.all(row.residual.values <= [1e-3, 1e-3, 1e-10, 1e-10] * 2)
     assert planned(quarkline, auto)[1] == {}
     left = "no chunk" in quarkline("gc", auto).out
-    assert left == (found[1] == "block_cgrq")  # what the finished run took
+    assert left == (found[1] == "block_cgrq double-single 16")  # what the finished run took
     assert re.search(r"solver_trials +solver_trials +1 +1\n", quarkline("status", auto).out)
 
 
@@ -148,9 +158,7 @@ def test_no_solver_converges(quarkline: CommandLine, auto: Path, cluster: str) -
     answer = quarkline("run", auto, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err
     assert (
-        answer.out.count(
-            "no solver reached the tolerance (batched_cg: light quark, sloppy, even sites, 16 of 16"
-        )
+        answer.out.count("no solver reached the tolerance (block_cgrq double 16: light sloppy even, 16 of 16")
         == 1
     )
     assert "raise max_iterations, loosen the tolerance, or use a larger mass" in answer.out
@@ -167,9 +175,8 @@ def test_trials_before_the_rounds_of_a_target(quarkline: CommandLine, tmp_path: 
     with_cluster = choose(cluster)
     run(make_plan(project.workflow, store, backend=with_cluster.backend), store, cluster=with_cluster)
     rounds, missing = planned(quarkline, file)
-    found = re.fullmatch(rf"solver: deflated (\w+) is the cheapest of {', '.join(DEFLATED)}", rounds[0])
-    assert found and Counter(missing.values())["deflation_space"] == 1
-    edit(file, ("solver: auto", f"solver: {found[1]}"))
+    assert chosen(rounds).deflated and Counter(missing.values())["deflation_space"] == 1
+    name(file, chosen(rounds))
     assert planned(quarkline, file) == ([], missing)
 
 
@@ -179,12 +186,12 @@ def test_a_target_with_a_chosen_solver(quarkline: CommandLine, tmp_path: Path, c
     file = edit(tmp_path / "g2.yaml", AUTO)
     answer = quarkline("run", file, "--cluster", cluster)
     assert answer.code == 0 and "target met" in answer.out and "round 2" in answer.out
-    solver = re.findall(r"^solver: (\w+) is the cheapest of batched_cg, block_cgrq$", answer.out, re.M)
+    solver = re.findall(f"^{CHOSEN}$", answer.out, re.M)
     rounds, missing = planned(quarkline, file)
     assert missing == {} and rounds[0].startswith(f"solver: {solver[0]} ") and "target met" in rounds[-1]
     text = (tmp_path / "report" / "tables.txt").read_text()
     assert "# Choice of the solver" in text and "# Target" in text
-    edit(file, ("solver: auto", f"solver: {solver[0]}"))
+    name(file, chosen(rounds))
     assert planned(quarkline, file) == (rounds[1:], {})
 
 
@@ -197,17 +204,22 @@ def parameters_of(folder: Path, text: str, *changes: tuple[str, str]) -> G2Param
 @pytest.mark.parametrize(
     ("text", "changes", "left"),
     [
-        (TINY, [], PLAIN),
-        (TARGETED, [], PLAIN),
-        (TINY, [SECTION], SOLVERS),
-        (TINY, [SECTION, LOW_MODES], DEFLATED),
-        (TINY, [SECTION, COMPARED], DEFLATED),
-        (TARGETED, [SECTION], DEFLATED),
+        (TINY, [], [False]),
+        (TARGETED, [], [False]),
+        (TINY, [SECTION], [False, True]),
+        (TINY, [SECTION, LOW_MODES], [True]),
+        (TINY, [SECTION, COMPARED], [True]),
+        (TARGETED, [SECTION], [True]),
     ],
 )
 def test_what_there_is_to_choose_from(
-    tmp_path: Path, text: str, changes: list[tuple[str, str]], left: tuple[str, ...]
+    tmp_path: Path, text: str, changes: list[tuple[str, str]], left: list[bool]
 ) -> None:
     parameters = parameters_of(tmp_path, text, *changes)
-    assert candidates(parameters) == left
-    assert (named(parameters, left[-1]).deflation is None) == (left[-1] in PLAIN)
+    assert list(deflated_solves(parameters)) == left
+    names = names_of(parameters.solves, ("batched_cg", "block_cgrq"), 16, left)
+    assert {Candidate.parse(each).precision for each in names} == {"double", "double-single"}
+    last = Candidate.parse(names[-1])
+    alone = named(parameters, last)
+    assert (alone.deflation is None) == (not left[-1])
+    assert alone.solves.solver == "block_cgrq" and alone.solves.block == last.block != parameters.solves.block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_hisq_mesons import HISQ_MESONS
-from tiny_project import CommandLine, edit, missing, refused, run_to_its_end
+from tiny_project import TINY, CommandLine, edit, missing, refused, run_to_its_end
 
 from pipeline import At, open_result
 from stages.ensemble.configuration import heatbath_configuration
@@ -169,6 +170,70 @@ def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: st
     file = tmp_path / "hisq.yaml"
     file.write_text(HISQ_MESONS)
     refused(quarkline("plan", edit(file, (before, after))), message)
+
+
+DEFLATION = "deflation: {vectors: 6, block: 2}\n"
+
+
+def test_the_eigenvectors_are_those_of_loops(quarkline: CommandLine, hisq: Path) -> None:
+    """A file of loops on the same links has the same key of its low modes."""
+    edit(hisq, ("solves:", f"{DEFLATION}solves:"))
+    assert missing(quarkline, hisq) == {"deflation_space": 2, "spectrum": 2, "mesons": 4, "average": 1}
+    loops = hisq.parent / "g2.yaml"
+    loops.write_text(TINY)
+    edit(loops, ("solves:", f"{DEFLATION}solves:"))
+    assert keys_of(quarkline, hisq, "deflation_space") == keys_of(quarkline, loops, "deflation_space")
+
+
+def keys_of(quarkline: CommandLine, file: Path, node: str) -> set[str]:
+    answer = quarkline("plan", file, "--json")
+    return {chunk["key"] for chunk in json.loads(answer.out)["missing"] if chunk["node"] == node}
+
+
+def test_a_chosen_solver_with_low_modes(quarkline: CommandLine, hisq: Path, cluster: str) -> None:
+    """One round measures; the campaign's keys are those of a file that says what was chosen."""
+    before = open_result(hisq.parent / "store", "mesons").load()
+    auto = "{tolerance: 1.0e-8, precision: double-single, solver: auto}"
+    edit(hisq, ("{tolerance: 1.0e-8}", auto), ("solves:", f"{DEFLATION}solves:"))
+    assert missing(quarkline, hisq) == {"deflation_space": 1, "solver_choice": 1}
+    answer = quarkline("run", hisq, "--cluster", cluster)
+    found = re.search(r"^solver: (.*?(\w+) (\S+) (\d+)) is the cheapest of ", answer.out, re.MULTILINE)
+    assert answer.code == 0 and found, answer.out
+    page = (hisq.parent / "report" / "tables.txt").read_text()
+    assert "# Choice of the solver" in page and re.search(rf"\n{found[1]} .* chosen\n", page)
+    choice = open_result(hisq.parent / "store", "solver_choice").load()
+    names = {name.rsplit(" ", 1)[0] for name in choice.solver.values}
+    precisions = ("double", "double-single")
+    solvers = [f"{low}{s}" for low in ("", "deflated ") for s in ("batched_cg", "block_cgrq")]
+    assert names == {f"{solver} {each}" for solver in solvers for each in precisions}
+    after = open_result(hisq.parent / "store", "mesons").load()
+    np.testing.assert_allclose(after.correlator, before.correlator, atol=1e-6)
+    named = auto.replace("double-single", found[3]).replace("auto", found[2])
+    edit(hisq, (auto, named))
+    if not found[1].startswith("deflated"):
+        edit(hisq, (DEFLATION, ""))
+    assert missing(quarkline, hisq) == {}
+
+
+def test_deflated_mesons_are_the_same(quarkline: CommandLine, hisq: Path, cluster: str) -> None:
+    """With fewer iterations, and the low modes in the report."""
+    before = open_result(hisq.parent / "store", "mesons").load()
+    edit(hisq, ("solves:", f"{DEFLATION}solves:"))
+    assert quarkline("run", hisq, "--cluster", cluster).code == 0
+    after = open_result(hisq.parent / "store", "mesons").load()
+    np.testing.assert_allclose(after.correlator, before.correlator, atol=1e-6)
+    assert float(after.residual.max()) <= 1e-8
+    assert after.attrs["low_modes"] == "6 eigenvectors"
+    page = (hisq.parent / "report" / "index.html").read_text()
+    assert "<h2>Low modes</h2>" in page
+
+
+def test_deflation_is_refused_as_that_of_loops(quarkline: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "hisq.yaml").write_text(HISQ_MESONS)
+    edit(tmp_path / "hisq.yaml", ("solves:", "deflation: {vectors: 500}\nsolves:"))
+    refused(
+        quarkline("plan", tmp_path / "hisq.yaml"), "500 vectors, but the even sites of a lattice of 4x4x4x4"
+    )
 
 
 @pytest.mark.slow

@@ -253,16 +253,20 @@ def test_a_chosen_solver_is_that_solver(quarkline: CommandLine, mesons: Path, cl
     edit(mesons, ("solver: cgnr", "solver: auto"))
     assert missing(quarkline, mesons) == {"solver_choice": 1}
     answer = quarkline("run", mesons, "--cluster", cluster)
-    found = re.search(r"^solver: (\w+) is the cheapest of multigrid, bicgstab, ", answer.out, re.MULTILINE)
+    found = re.search(r"^solver: ((\w+) (\S+) (\d+)) is the cheapest of ", answer.out, re.MULTILINE)
     assert answer.code == 0 and found
-    choice = open_result(mesons.parent / "store", "solver_choice").load()
-    assert choice.solver.values[choice.chosen.values[0]] == found[1]
+    choice = open_result(mesons.parent / "store", "solver_choice").load().isel(config=0, system=0)
+    cost = (choice.setup_seconds + 24 * choice.seconds_per_rhs).values
+    assert choice.solver.values[np.nanargmin(cost)] == found[1]
+    tried = {name.split()[1] for name in choice.solver.values}
+    assert tried == {"double", "double-single", "double-half"}, "the file leaves the precision out"
     text = (mesons.parent / "report" / "tables.txt").read_text()
     assert "# Choice of the solver" in text and "s for 24 rhs" in text
     assert re.search(rf"\n{found[1]} .* chosen\n", text)
     before = set((mesons.parent / "store").glob("[!.]*/???/*"))
-    edit(mesons, ("solver: auto", f"solver: {found[1]}"))
+    named = f"solver: {found[2]}, precision: {found[3]}"
+    edit(mesons, ("solver: auto", named))
     assert missing(quarkline, mesons) == {}
-    edit(mesons, (f"solver: {found[1]}", "solver: auto"), ("[0, 2]", "[0, 2, 3]"))
+    edit(mesons, (named, "solver: auto"), ("[0, 2]", "[0, 2, 3]"))
     assert missing(quarkline, mesons) == {"mesons": 2, "average": 1}  # a campaign that grows keeps its choice
     assert set((mesons.parent / "store").glob("[!.]*/???/*")) == before

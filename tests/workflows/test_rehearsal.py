@@ -119,13 +119,13 @@ def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str,
 
 
 def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> None:
-    """As many solves as those of all solvers together, and the first one is made."""
+    """More solves than those of all solvers together, in other precisions, too; the first one is made."""
     totals = {}
     for solver in (*SOLVERS, "auto"):
         parameters = parameters_of(tmp_path, ("solver: block_cgrq", f"solver: {solver}"))
         done, totals[solver] = next(G2.rehearse(campaign(parameters), np))
         assert done == 1
-    assert totals["auto"] == totals["block_cgrq"] + totals["batched_cg"]
+    assert totals["auto"] > totals["block_cgrq"] + totals["batched_cg"]
 
 
 @pytest.mark.parametrize("links", ["hisq, naik_epsilon: -0.1", "asqtad, u0: 0.9", "naive"])
@@ -148,14 +148,14 @@ def test_free_links_of_every_action(tmp_path: Path, links: str) -> None:
 
 
 def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> None:
-    """After the Laplacian in 3 widths, 16 columns in as many widths by each."""
+    """After the Laplacian in 3 widths, 16 columns by each in as many widths, and in other blocks."""
     totals = {}
     for solver in (*METHODS, "auto"):
         (tmp_path / "laph.yaml").write_text(LAPH.replace("solver: cgnr", f"solver: {solver}"))
         parameters = LaphParameters.read(read_parameter_file(tmp_path / "laph.yaml"))
         done, totals[solver] = next(LAPH_WORKFLOW.rehearse(campaign(parameters), np))
         assert done == 1
-    assert totals["auto"] - 3 == sum(totals[solver] - 3 for solver in METHODS)
+    assert totals["auto"] - 3 > sum(totals[solver] - 3 for solver in METHODS)
 
 
 def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ configuration -> observables
                                              -> solver_trials
 
 With `solver: auto` a first round measures solvers on the first configuration, see
-`workflows.g2_disconnected.choice`; with a target there are rounds, see `workflows.g2_disconnected.target`.
+`workflows.shared.choice`; with a target there are rounds, see `workflows.g2_disconnected.target`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ from pipeline import Node, Place, Plan, Store
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.loops.current_loops import Masses
-from stages.loops.deflation_space import deflation, spectrum
+from stages.loops.deflation_space import deflation
 from stages.loops.noise_allocation import ErrorTarget, loop_noise, trace_allocation
 from stages.loops.rehearsal import loop_steps
 from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
-from stages.lqcd.noise import Noise
-from workflows.g2_disconnected.choice import TRIALS, candidates, chosen_solver, named
+from stages.lqcd.lattice.geometry import EVEN, ODD
+from stages.lqcd.noise import Dilution, Noise
+from stages.lqcd.solvers.named import POSITIVE
 from workflows.g2_disconnected.loops import LoopNodes
-from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, alternatives, low_modes_wanted
+from workflows.g2_disconnected.schema import G2Parameters, alternatives, low_modes_wanted
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
-from workflows.shared.definition import Campaign, Choice, Definition, Step
+from workflows.shared.choice import names_of
+from workflows.shared.definition import Campaign, Definition, Step
+from workflows.shared.deflation_section import DeflationSection, deflation_economies
 from workflows.shared.solver_precision import precisions_of
 from workflows.shared.variants import after, divisors, each, less
 from workflows.shared.variants import changed as with_value
@@ -45,7 +48,8 @@ class G2Nodes(LoopNodes):
         """Add all nodes of the campaign."""
         parameters = self.parameters
         self.observables()
-        modes = self.modes(parameters, self.used())
+        used = self.deflation(parameters.deflation, used_after(self.campaign.decisions))
+        modes = self.modes(parameters, used)
         loops = self.estimator(parameters, modes)
         for name, changed in alternatives(parameters):
             self.estimator(changed, modes, f"{name}_")
@@ -54,15 +58,6 @@ class G2Nodes(LoopNodes):
         correlator = self.workflow.add(disconnected_correlator, *loops, place=Place("correlator"))
         self.target(loops, correlator)
         self.averages(correlator)
-
-    def used(self) -> Node | None:
-        """The deflation of solves: all vectors of the space, or the lowest that a target left."""
-        section = self.parameters.deflation
-        if not section:
-            return None
-        space = self.space(section)
-        self.workflow.add(spectrum, space)
-        return self.workflow.add(deflation, self.operator, space, vectors=used_after(self.campaign.decisions))
 
     def target(self, loops: list[Node], correlator: Node) -> None:
         """Add the nodes that measure a target; in a pilot also the same estimator with fewer eigenvectors."""
@@ -120,27 +115,41 @@ class G2Nodes(LoopNodes):
         """The solvers on the first noise of one configuration, with its low modes."""
         first = {"config": (self.campaign.trial_configuration,)}
         solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
-        upstream = [self.operator]
-        if section := parameters.deflation:
-            # all vectors of the space, which the campaign may have already, and may use fewer of
-            place = Place("deflation_of_trials", first)
-            space = self.space(section, first)
-            upstream.append(self.workflow.add(deflation, self.operator, space, place=place))
         self.workflow.add(
             solver_trials,
-            *upstream,
-            place=Place(TRIALS, first),
-            candidates=candidates(parameters),
+            self.operator,
+            *self.deflation_of_trials(parameters.deflation),
+            place=Place("solver_trials", first),
+            candidates=names_of(solves, tuple(POSITIVE), self.chunk_columns, deflated_solves(parameters)),
             masses=Masses(**parameters.masses.model_dump()),
             solves=TrialSolves(
                 solves.sloppy.tolerance,
                 fine.tolerance if fine else None,
                 [count * noise.probes for count in (noise.vectors, fine.vectors if fine else 0)],
-                **solves.model_dump(include={"precision", "max_iterations", "block"}),
+                solves.max_iterations,
             ),
             noise=Noise(noise.seed, noise.kind, noise.dilution.options()),
             sample=NoiseSample(noise.chunk, noise.probe_chunk, parameters.estimator.low_modes),
         )
+
+    @property
+    def chunk_columns(self) -> int:
+        """Right-hand sides of a chunk of noise, on the parity that has fewer."""
+        noise = self.parameters.noise
+        dilution = Dilution.parse(noise.dilution.options())
+        subsets = min(len(dilution.partition(self.lattice, parity).subsets) for parity in (EVEN, ODD))
+        return noise.chunk * noise.probe_chunk * subsets
+
+
+def deflated_solves(parameters: G2Parameters) -> tuple[bool, ...]:
+    """Solves that trials compare: without low modes, with them, or both.
+
+    Only with them where an estimator averages them, or a target tries numbers of them: there they are needed
+    anyway.
+    """
+    if not parameters.deflation:
+        return (False,)
+    return (True,) if low_modes_wanted(parameters) or parameters.target else (False, True)
 
 
 class G2Workflow(Definition[G2Parameters]):
@@ -152,7 +161,7 @@ class G2Workflow(Definition[G2Parameters]):
     rehearsals = (loop_steps,)
     results = (
         "observables",
-        TRIALS,
+        "solver_trials",
         "spectrum",
         "low_modes",
         "correlator",
@@ -220,17 +229,7 @@ class G2Workflow(Definition[G2Parameters]):
             "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
             "solves.precision": after(solves.precision, precisions_of(solves.solver)),
         }
-        if modes:
-            smaller["deflation.precision"] = after(modes.precision, ("double", "single", "half"))
-            smaller["deflation.block"] = less(modes.block)
-            smaller["deflation.vectors"] = less(modes.vectors)
-            smaller["deflation"] = () if low_modes_wanted(parameters) else (None,)
-        return smaller
-
-    def choice(self, parameters: G2Parameters, plan: Plan, store: Store) -> Choice[G2Parameters]:
-        """The cheapest solver for all right-hand sides planned, eigenvectors included."""
-        solver, tried = chosen_solver(plan, store)
-        return Choice(solver, tried, named(parameters, solver))
+        return smaller | deflation_economies(modes, needed=low_modes_wanted(parameters))
 
     def follow(self, campaign: Campaign[G2Parameters]) -> Callable[[Plan, Store], Step] | None:
         """The next round towards a target."""

@@ -17,8 +17,8 @@ from stages.loops.low_mode_loops import LowModeLoops, low_flavours
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.estimators.truncated import Piece, truncated_pieces
-from workflows.g2_disconnected.loops import SPACE
 from workflows.g2_disconnected.schema import G2Parameters, alternatives
+from workflows.shared.choice import SPACE
 
 MAIN = "as configured"
 PLAIN = "plain difference of the same solves"

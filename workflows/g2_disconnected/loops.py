@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pipeline import Node, Place
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.current_loops import Masses, current_loops, exact_loops, flavour_loops, split_even_loops
-from stages.loops.deflation_space import EigenSearch, deflation_space
 from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
-from workflows.g2_disconnected.schema import DeflationSection, G2Parameters, low_modes_wanted
-from workflows.shared.definition import Nodes
-
-SPACE = "deflation_space"
-"""Name of the node."""
-
-Coordinates = Mapping[str, Sequence[Any]]
-EVERYWHERE: Coordinates = MappingProxyType({})
-"""The coordinates of the upstream nodes."""
+from workflows.g2_disconnected.schema import G2Parameters, low_modes_wanted
+from workflows.shared.staggered_nodes import StaggeredNodes
 
 
 class Modes(NamedTuple):
@@ -33,7 +23,7 @@ class Modes(NamedTuple):
     currents: Node | None = None
 
 
-class LoopNodes(Nodes[G2Parameters]):
+class LoopNodes(StaggeredNodes[G2Parameters]):
     """The operator, its low modes, and loops."""
 
     @cached_property
@@ -49,14 +39,6 @@ class LoopNodes(Nodes[G2Parameters]):
             solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
             **links.model_dump(include=set(action.options)),
         )
-
-    def space(self, section: DeflationSection, over: Coordinates = EVERYWHERE) -> Node:
-        """The eigenvectors in the store, of all configurations unless `over` says of which; added once."""
-        if node := self.workflow.nodes.get(SPACE):
-            return node
-        place = Place(SPACE, over)
-        search, options = EigenSearch(section.block), section.model_dump(exclude={"block"})
-        return self.workflow.add(deflation_space, self.operator, place=place, search=search, **options)
 
     def modes(self, parameters: G2Parameters, deflation: Node | None, suffix: str = "") -> Modes:
         """A deflation, with currents of its modes where the estimator or an alternative takes them."""

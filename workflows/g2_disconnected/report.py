@@ -22,9 +22,10 @@ from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.analysis.table import correlator_table
 from workflows.g2_disconnected.estimators_report import estimators_section, loops_of, wanted
 from workflows.g2_disconnected.schema import G2Parameters
-from workflows.g2_disconnected.solves_report import choice_sections, solves_section, spectrum_section
+from workflows.g2_disconnected.solves_report import solves_section
 from workflows.g2_disconnected.target_report import target_section
 from workflows.shared.report_sections import available, degrees_of_freedom, gauge_section
+from workflows.shared.solver_sections import choice_sections, spectrum_section
 
 SPATIAL = slice(0, 3)
 
@@ -32,6 +33,7 @@ SPATIAL = slice(0, 3)
 def sections(parameters: G2Parameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
     solves = [node for node in accounts(store, parameters.workflow) if node.statistics("iterations")]
+    masses = parameters.masses.model_dump()
     return available(
         lambda: correlator_section(store, parameters),
         lambda: loops_section(store, parameters),
@@ -40,7 +42,7 @@ def sections(parameters: G2Parameters, store: Store) -> list[Section]:
         lambda: target_section(store, parameters.workflow) if parameters.target else (),
         lambda: solves_section(solves) if solves else (),
         lambda: choice_sections(store, parameters.workflow),
-        lambda: spectrum_section(store, parameters) if parameters.deflation else (),
+        lambda: spectrum_section(store, parameters.workflow, masses) if parameters.deflation else (),
         lambda: gauge_section(store, parameters.workflow),
     )
 

@@ -27,6 +27,7 @@ from workflows.g2_disconnected.target_schema import (
     with_places_for_counts,
 )
 from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
+from workflows.shared.deflation_section import DeflationSection
 from workflows.shared.sections import (
     NAIK_EPSILON,
     STAGGERED_MASS,
@@ -92,23 +93,6 @@ class MassesSection(FileSection):
         return mass
 
 
-COARSE_VECTORS = 1e-4
-"""Tolerance of eigenvectors above which deflation loses its gain first (`docs/deflation.md`)."""
-
-
-class DeflationSection(FileSection):
-    """The lowest eigenvectors of each configuration, computed once for all masses and noise vectors."""
-
-    vectors: int = Field(ge=1)
-    """Eigenvectors of the normal operator on even sites; partners on odd sites follow from them."""
-    block: int = Field(default=8, ge=1, le=32)
-    """Vectors that the eigensolver works on at a time."""
-    tolerance: float = Field(default=1e-8, ge=1e-13, le=1e-2)
-    """Of the residuals of the eigenvectors, relative to the largest eigenvalue."""
-    precision: Literal["double", "single", "half"] = "double"
-    """Precision in which the vectors are stored."""
-
-
 SLOPPY = Usual(1e-13, 0.1, "looser solves find next to nothing of the quark, and rounding ends tighter ones")
 
 
@@ -132,14 +116,15 @@ class SolvesSection(FileSection):
     """Solution of the linear systems, `block` right-hand sides at a time."""
 
     solver: Literal["auto", "block_cgrq", "batched_cg"]
-    """The method; auto measures both on the first configuration and takes the cheapest."""
+    """The method; auto measures both on the first configuration, in precisions and blocks, and takes the
+    cheapest."""
     precision: Literal["double", "double-single", "double-half"]
     """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
-    batched_cg: with auto, block_cgrq is measured beside it in double-single."""
+    batched_cg. With auto the coarsest that may be taken: finer ones are measured, too."""
     max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
     """A solve that has not converged by then fails."""
     block: int = Field(default=16, ge=1, le=64)
-    """Right-hand sides that are solved together."""
+    """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
     sloppy: SloppySection
     """The solves of every noise vector."""
     fine: FineSection | None = None
@@ -255,12 +240,8 @@ class G2Parameters(WorkflowParameters):
             yield ("masses", "light"), text
         if light == strange:
             yield ("masses", "light"), f"is that of strange, {strange:g}: their difference is zero"
-        if self.deflation and self.deflation.tolerance > COARSE_VECTORS:
-            yield (
-                ("deflation", "tolerance"),
-                f"{self.deflation.tolerance:g} leaves vectors that solves on odd sites may gain nothing "
-                f"from: take at most {COARSE_VECTORS:g}; the default is 1e-8",
-            )
+        if self.deflation:
+            yield from self.deflation.doubts()
 
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
         """Problems with the ensemble: its lattice, its number of configurations."""
@@ -286,13 +267,8 @@ class G2Parameters(WorkflowParameters):
         if self.target:
             yield from outside(self.target, lattice)
             yield from beyond(self.target, self.deflation.vectors if self.deflation else 0)
-        modes = 3 * lattice.half_volume
-        if self.deflation and self.deflation.vectors > modes:
-            yield (
-                ("deflation", "vectors"),
-                f"{self.deflation.vectors} vectors, but the even sites of a lattice of {lattice} have "
-                f"{modes}: at most 3 x half the volume, and far fewer pay",
-            )
+        if self.deflation:
+            yield from self.deflation.misfits(lattice)
         if self.exact and lattice.volume > EXACT_SITES:
             yield (
                 ("exact",),

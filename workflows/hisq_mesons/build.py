@@ -3,6 +3,9 @@
 configuration -> observables
               -> operator, sources (-> smeared_links, where operators have links) -> propagator
               -> mesons -> average
+              -> operator (-> deflation_space -> deflation, which propagator takes) -> solver_choice
+
+With `solver: auto` a first round measures solvers on the first configuration, see `workflows.shared.choice`.
 """
 
 from __future__ import annotations
@@ -12,20 +15,25 @@ from functools import cached_property
 from typing import Any
 
 from pipeline import Node, Place
+from pipeline.declare.coordinates import sorted_unique
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
-from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.named import POSITIVE, Solve
 from stages.lqcd.spectroscopy.little_group import channels_at, operators_in
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
+from stages.mesons.solver_choice import staggered_choice
 from stages.mesons.staggered_costs import source_columns
 from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
 from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
 from workflows.hisq_mesons.schema import HisqMesonParameters
-from workflows.shared.definition import Campaign, Definition, Nodes
+from workflows.shared.choice import names_of
+from workflows.shared.definition import Campaign, Definition
+from workflows.shared.deflation_section import DeflationSection, deflation_economies
 from workflows.shared.solver_precision import precisions_of
-from workflows.shared.variants import after, each, less
+from workflows.shared.staggered_nodes import StaggeredNodes
+from workflows.shared.variants import after, changed, each, less
 
 THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
 """Smearing that leaves the configuration's links, made unitary, as they are."""
@@ -42,7 +50,7 @@ DEFINITIONS = {
 """What is measured with sources of each kind."""
 
 
-class HisqMesonNodes(Nodes[HisqMesonParameters]):
+class HisqMesonNodes(StaggeredNodes[HisqMesonParameters]):
     """The nodes of the workflow `hisq_mesons`."""
 
     def build(self) -> None:
@@ -96,24 +104,52 @@ class HisqMesonNodes(Nodes[HisqMesonParameters]):
 
     def propagators(self) -> Node:
         """Solutions for all sources and operators."""
-        section = self.parameters.sources
-        labels = [place.label for place in section.places()]
-        sources = self.workflow.add(
-            staggered_sources,
-            self.configuration,
-            *self.links,
-            place=Place("sources", {"source": labels}, {"source": section.chunk}),
-            operators=self.parameters.mesons.labels,
-            seed=section.noise.seed if section.noise else None,
-        )
-        solve = Solve(**self.parameters.solves.model_dump())
+        sources, deflation = self._sources("sources", self.sources), self.deflation(self.parameters.deflation)
         return self.workflow.add(
             staggered_propagator,
             self.operator,
             sources,
+            *([deflation] if deflation else []),
             place=Place("propagator"),
             mass=self.parameters.quark.mass,
-            solve=solve,
+            solve=Solve(**self.parameters.solves.model_dump()),
+        )
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """Names of all sources of a configuration."""
+        return [place.label for place in self.parameters.sources.places()]
+
+    def _sources(self, name: str, labels: Sequence[str]) -> Node:
+        section = self.parameters.sources
+        return self.workflow.add(
+            staggered_sources,
+            self.configuration,
+            *self.links,
+            place=Place(name, {"source": labels}, {"source": section.chunk}),
+            operators=self.parameters.mesons.labels,
+            seed=section.noise.seed if section.noise else None,
+        )
+
+    def trials(self, parameters: HisqMesonParameters) -> None:
+        """The solvers on the first chunk of sources of one configuration, with its low modes."""
+        chunk, solves = parameters.sources.chunk, parameters.solves
+        ordered = [str(label) for label in sorted_unique("source", self.sources)]
+        sources = self._sources("first_sources", ordered[:chunk])
+        each = source_columns(parameters.sources.places()[0], parameters.mesons.labels)
+        deflated = (False, True) if parameters.deflation else (False,)
+        columns = each * sources.chunk["source"]
+        self.workflow.add(
+            staggered_choice,
+            self.operator,
+            sources,
+            *self.deflation_of_trials(parameters.deflation),
+            place=Place("solver_choice", {"config": (self.campaign.trial_configuration,)}),
+            candidates=names_of(solves, tuple(POSITIVE), columns, deflated),
+            planned=each * len(self.sources),
+            mass=parameters.quark.mass,
+            tolerance=solves.tolerance,
+            max_iterations=solves.max_iterations,
         )
 
 
@@ -124,29 +160,35 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
     title = "Pions and rhos of HISQ quarks"
     report = "workflows.hisq_mesons.report"
     rehearsals = (staggered_steps,)
-    results = ("observables", "mesons", "average")
+    results = ("observables", "solver_choice", "spectrum", "mesons", "average")
     schema = HisqMesonParameters
     nodes = HisqMesonNodes
 
     def variants(self, parameters: HisqMesonParameters) -> Iterator[tuple[str, HisqMesonParameters]]:
-        """Other solvers, and other blocks."""
+        """Other solvers, and other blocks, with and without deflation."""
         yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
         yield from each(parameters, "solves.block", (4, 12))
+        if parameters.deflation:
+            yield "no deflation", changed(parameters, "deflation", None)
+        else:
+            yield "deflation.vectors = 64", changed(parameters, "deflation", DeflationSection(vectors=64))
 
     def economies(self, campaign: Campaign[HisqMesonParameters]) -> Mapping[str, Sequence[Any]]:
-        """Smaller blocks and chunks, the other solver, lower precision."""
-        solves = campaign.parameters.solves
+        """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
+        solves, section = campaign.parameters.solves, campaign.parameters.deflation
         return {
             "solves.block": less(solves.block),
             "sources.chunk": less(campaign.parameters.sources.chunk),
             "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
             "solves.precision": after(solves.precision, precisions_of(solves.solver)),
+            **deflation_economies(section),
         }
 
     def physics(self, parameters: HisqMesonParameters) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign and normalisation."""
         quark, solves, mesons = parameters.quark, parameters.solves, parameters.mesons
         options: dict[str, Any] = {"mode": "json", "exclude_none": True}
+        modes = parameters.deflation
         return {
             "action": f"hisq staggered quarks, naik_epsilon = {quark.naik_epsilon}, M = 2 m + D as MILC "
             "defines it",
@@ -156,6 +198,7 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
             "singlet; MILC's phases",
             "operator_links": mesons.links.model_dump(**options) if mesons.links else "the configuration's",
             "sources": parameters.sources.model_dump(**options, exclude={"chunk"}),
+            "low_modes": f"{modes.vectors} eigenvectors" if modes else "none",
             "definition": f"{DEFINITIONS[parameters.sources.kind]}; Tr over colour and space, G = M^-1, P "
             "projections; mean over sources",
             "sign": "that of <O O^dag>: the state that an operator is named after is positive, its partner "

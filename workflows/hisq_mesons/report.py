@@ -16,6 +16,7 @@ from workflows.shared.meson_sections import (
     solves_section,
 )
 from workflows.shared.report_sections import available, gauge_section
+from workflows.shared.solver_sections import choice_sections, spectrum_section
 
 WORDS = Words(
     members="Each channel is the mean of the spin-taste operators that belong to it; all operators",
@@ -29,10 +30,13 @@ def sections(parameters: HisqMesonParameters, store: Store) -> list[Section]:
     workflow = parameters.workflow
     average = partial(open_result, store, "average", workflow=workflow)
     solved = partial(solves_of, store, workflow, "staggered_propagator")
+    masses = {"quark": parameters.quark.mass}
     return available(
         lambda: correlator_section(average().load(), store, workflow, words=WORDS),
         lambda: mass_section(average().load(), parameters.mesons.operators, WORDS),
         lambda: solves_section(list(solved()), parameters.solves.tolerance),
+        lambda: choice_sections(store, workflow),
+        lambda: spectrum_section(store, workflow, masses) if parameters.deflation else (),
         lambda: gauge_section(store, workflow),
     )
 

@@ -13,6 +13,7 @@ from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 from workflows.parameter_file import FileSection, Location, Problem
+from workflows.shared.deflation_section import DeflationSection
 from workflows.shared.link_smearing import LinkSmearingSection
 from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases, repeated
 from workflows.shared.sections import NAIK_EPSILON, STAGGERED_MASS, TOLERANCE, WorkflowParameters
@@ -93,17 +94,18 @@ class StaggeredMesonSection(FileSection):
 class StaggeredSolves(FileSection):
     """Solution of the linear systems, `block` right-hand sides at a time."""
 
-    solver: Literal["block_cgrq", "batched_cg"] = "block_cgrq"
-    """Conjugate gradients with one Krylov space for a block, or column by column."""
+    solver: Literal["auto", "block_cgrq", "batched_cg"] = "block_cgrq"
+    """Conjugate gradients with one Krylov space for a block, or column by column; auto measures both on the
+    first configuration and takes the cheapest."""
     precision: Literal["double", "double-single", "double-half"] = "double-single"
     """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
-    batched_cg."""
+    batched_cg. With auto the coarsest that may be taken, finer ones are measured, too; left out, all are."""
     tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even sites' system."""
     max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
     """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
-    """Right-hand sides that are solved together."""
+    """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
 
 
 class HisqMesonParameters(WorkflowParameters):
@@ -117,6 +119,13 @@ class HisqMesonParameters(WorkflowParameters):
     """The measured mesons, their momenta, and links of operators."""
     solves: StaggeredSolves
     """Solution of the linear systems."""
+    deflation: DeflationSection | None = None
+    """Lowest eigenvectors of each configuration, for deflation; none unless given."""
+
+    @property
+    def solver_is_open(self) -> bool:
+        """True if trials choose the solver."""
+        return self.solves.solver == "auto"
 
     @property
     def needs_fixed_gauge(self) -> Location | None:
@@ -124,9 +133,11 @@ class HisqMesonParameters(WorkflowParameters):
         return ("sources", "kind") if self.sources.kind == "corner_wall" else None
 
     def doubts(self) -> Iterator[Problem]:
-        """Smearing that roughens."""
+        """Smearing that roughens, and vectors that are not worth it."""
         if self.mesons.links:
             yield from self.mesons.links.doubts("mesons", "links")
+        if self.deflation:
+            yield from self.deflation.doubts()
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
@@ -164,6 +175,8 @@ class HisqMesonParameters(WorkflowParameters):
                 "take at least 4 sites in each direction",
             )
         yield from aliases(self.mesons.momenta, lattice, "mesons", "momenta")
+        if self.deflation:
+            yield from self.deflation.misfits(lattice)
         for place in self.sources.places():
             try:
                 check_place(lattice, place)

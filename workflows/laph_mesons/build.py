@@ -26,6 +26,7 @@ from stages.distillation.rehearsal import eigensolver_steps, perambulator_steps
 from stages.distillation.source_columns import first_sources, full_columns, stochastic_columns
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.trial import WIDEST
 from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in
 from stages.lqcd.spectroscopy.operators import BILINEARS
 from stages.mesons.two_point import dirac_channels
@@ -102,12 +103,16 @@ class LaphNodes(QuarkNodes[LaphParameters]):
         return self.workflow.add(stochastic_columns, place=place, **sizes, **options)
 
     def first_sources(self) -> Node:
-        """The first block of the first chunk of sources."""
+        """The first block of the first chunk of sources, as wide as any."""
         ordered = [str(label) for label in sorted_unique("source", self.labels)]
         first = ordered[: self.parameters.sources.chunk]
         columns = self._columns("first_columns", self.operator, first)
-        block = min(self.parameters.solves.block, columns_of(columns))
+        block = min(WIDEST, columns_of(columns))
         return self.workflow.add(first_sources, self.operator, self.basis, columns, block=block)
+
+    def chunk_columns(self, first: Node) -> int:
+        """Right-hand sides of a chunk."""
+        return columns_of(first.inputs[2])
 
     def planned_columns(self, first: Node) -> int:
         """Right-hand sides of a configuration; currents' sources on slices of sinks count twice."""

@@ -14,7 +14,6 @@ from pipeline.reading.report import Figure, Section, Table
 from stages.mesons.meson_figures import levels_figure
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.shared.meson_sections import (
-    choice_sections,
     correlator_section,
     correlator_text,
     mass_section,
@@ -24,6 +23,7 @@ from workflows.shared.meson_sections import (
     solves_section,
 )
 from workflows.shared.report_sections import available, gauge_section
+from workflows.shared.solver_sections import choice_sections
 
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""

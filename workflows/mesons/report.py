@@ -8,7 +8,6 @@ from pipeline import Store, open_result
 from pipeline.reading.report import Section
 from workflows.mesons.schema import MesonParameters
 from workflows.shared.meson_sections import (
-    choice_sections,
     correlator_section,
     correlator_text,
     mass_section,
@@ -17,6 +16,7 @@ from workflows.shared.meson_sections import (
     solves_section,
 )
 from workflows.shared.report_sections import available, gauge_section
+from workflows.shared.solver_sections import choice_sections
 
 
 def sections(parameters: MesonParameters, store: Store) -> list[Section]:

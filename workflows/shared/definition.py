@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
@@ -21,6 +21,7 @@ from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile
+from workflows.shared.choice import choose
 from workflows.shared.ensemble import Configurations, add_configuration, configurations, described, errors_of
 from workflows.shared.ensemble_doubts import ensemble_doubts
 from workflows.shared.sections import WorkflowParameters, unusual
@@ -90,15 +91,6 @@ class Step:
     """Whether the target is met."""
     project: Project | None = None
     """The next round; None if the target is met, or cannot be within its limits."""
-
-
-@dataclass(frozen=True)
-class Choice(Generic[Parameters]):
-    """The solver that trials found cheapest, those that were tried, and parameters that name it."""
-
-    solver: str
-    tried: Iterable[str]
-    parameters: Parameters
 
 
 @dataclass(frozen=True)
@@ -204,10 +196,6 @@ class Definition(ABC, Generic[Parameters]):
         if campaign.parameters.solver_is_open:
             nodes.trials(campaign.parameters)
         return rehearsed(self.rehearsals, list(nodes.workflow.nodes.values()), xp)
-
-    def choice(self, parameters: Parameters, plan: Plan, store: Store) -> Choice[Parameters]:
-        """Choice that complete trials lead to."""
-        raise NotImplementedError
 
     def follow(self, campaign: Campaign[Parameters]) -> Callable[[Plan, Store], Step] | None:
         """Function that says what comes after a round of the campaign, None where it has but one."""
@@ -355,7 +343,6 @@ class Definition(ABC, Generic[Parameters]):
 
     def _after_trials(self, campaign: Campaign[Parameters], plan: Plan, store: Store) -> Step:
         """The campaign, whose keys are those of a file that names the solver itself."""
-        choice = self.choice(campaign.parameters, plan, store)
-        text = f"solver: {choice.solver} is the cheapest of {', '.join(choice.tried)}"
-        chosen = replace(campaign, parameters=choice.parameters, undecided=campaign.parameters)
+        text, parameters = choose(campaign.parameters, plan, store)
+        chosen = replace(campaign, parameters=parameters, undecided=campaign.parameters)
         return Step(text, met=True, project=self.project(chosen))

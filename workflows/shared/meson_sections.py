@@ -19,7 +19,7 @@ from stages.loops.loop_figures import convergence_figure
 from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
-from workflows.shared.report_sections import Measured, choice_section, degrees_of_freedom
+from workflows.shared.report_sections import degrees_of_freedom
 
 
 @dataclass(frozen=True)
@@ -142,27 +142,6 @@ def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
         )
         columns = ["configuration", "seconds", "rate", "rates of setups not used"]
         yield Section("Multigrid setups", text, [Table(columns, rows)])
-
-
-def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
-    """Measurements of `solver: auto`, if there are any."""
-    for node in accounts(store, workflow):
-        if node.stage != "solver_choice":
-            continue
-        choice = open_result(store, node.name, workflow=workflow).load().isel(config=0)
-        statistics = node.records[0]["statistics"]
-        measured = {
-            name: Measured(
-                how,
-                [float(row.iterations)],
-                float(row.setup_seconds),
-                [float(row.seconds_per_rhs)],
-                float(row.setup_seconds + statistics["planned"] * row.seconds_per_rhs),
-            )
-            for name, how in statistics["how"].items()
-            for row in [choice.sel(solver=name)]
-        }
-        yield choice_section(measured, statistics["chosen"], statistics["planned"], statistics["columns"])
 
 
 def solves_of(store: Store, workflow: str, stage: str) -> Iterator[dict[str, Any]]:

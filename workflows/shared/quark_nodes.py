@@ -1,7 +1,7 @@
 """Nodes of Wilson-clover quarks that workflows share: operator, multigrid's hierarchy, `solver: auto`.
 
-With `solver: auto` a first round measures the solvers on the first configuration's first sources. The second
-one, the campaign, names the one chosen: its keys are those of a file that names it itself.
+With `solver: auto` a first round measures the solvers on the first configuration's first sources
+(`workflows.shared.choice`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
-from pipeline import Node, Place, Plan, Store
+from pipeline import Node, Place
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import Hops, wilson_operator
-from stages.lqcd.solvers.named import MULTIGRID, OpenSolve, precision_for
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR
+from stages.mesons.costs import chunk_columns
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
-from workflows.shared.definition import Campaign, Choice, Definition, Nodes
+from workflows.shared.choice import names_of
+from workflows.shared.definition import Campaign, Definition, Nodes
 from workflows.shared.quark_sections import QuarkParameters
 from workflows.shared.solver_precision import precisions_of
 from workflows.shared.variants import after, less
@@ -64,6 +66,10 @@ class QuarkNodes(Nodes[Quarks]):
     def first_sources(self) -> Node:
         """Sources of the first chunk, which solvers are measured on."""
 
+    def chunk_columns(self, first: Node) -> int:
+        """Right-hand sides of a chunk; first: the first sources."""
+        return chunk_columns(first)
+
     @abstractmethod
     def planned_columns(self, first: Node) -> int:
         """Right-hand sides of a configuration; first: the first sources."""
@@ -76,8 +82,9 @@ class QuarkNodes(Nodes[Quarks]):
             self.operator,
             first,
             place=Place(CHOICE, {"config": (self.campaign.trial_configuration,)}),
+            candidates=names_of(parameters.solves, tuple(REGULAR), self.chunk_columns(first)),
             planned=self.planned_columns(first),
-            solves=OpenSolve(**parameters.solves.model_dump(exclude={"solver"})),
+            **parameters.solves.model_dump(include={"tolerance", "max_iterations"}),
             **parameters.multigrid.options(self.lattice),
         )
 
@@ -110,12 +117,3 @@ class QuarkDefinition(Definition[Quarks]):
             "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID, "gcr") else (),
             "solves.precision": after(solves.precision, precisions_of(solves.solver)),
         }
-
-    def choice(self, parameters: Quarks, plan: Plan, store: Store) -> Choice[Quarks]:
-        """The method that complete trials found cheapest."""
-        (chunk,) = (chunk for chunk in plan.chunks if chunk.node.name == CHOICE)
-        trials = store.record(chunk.node.stage.name, chunk.key)["statistics"]
-        solver = trials["chosen"]
-        precision = precision_for(solver, parameters.solves.precision)
-        solves = parameters.solves.model_copy(update={"solver": solver, "precision": precision})
-        return Choice(trials["chosen"], trials["how"], parameters.model_copy(update={"solves": solves}))

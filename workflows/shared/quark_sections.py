@@ -155,16 +155,18 @@ class QuarkSolves(FileSection):
     """Solution for propagators, `block` right-hand sides at a time."""
 
     solver: Literal["auto", "multigrid", "bicgstab", "cgnr", "block_cgrq", "gcr"]
-    """The method, or auto: all are measured on the first configuration, the cheapest is taken."""
+    """The method, or auto: all are measured on the first configuration, in precisions and blocks, and the
+    cheapest is taken."""
     precision: Literal["double", "double-single", "double-half"] = "double-single"
     """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
-    all but block_cgrq: with auto, that one is measured beside them in double-single."""
+    all but block_cgrq. With auto the coarsest that may be taken, finer ones are measured, too; left out, all
+    are."""
     tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even-odd system."""
     max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
     """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
-    """Right-hand sides that are solved together."""
+    """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
 
 
 class LevelSection(FileSection):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,7 +15,6 @@ from pipeline.reading.report import Figure, Section, Table
 from pipeline.reading.result import IncompleteError
 from stages.loops.loop_figures import plaquette_figure
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
-from stages.lqcd.solvers.trial import CONVERGED, reason_of
 from workflows.shared.ensemble_doubts import parted
 
 ONE_FIELD = 1e-8
@@ -84,42 +82,3 @@ def degrees_of_freedom(store: Store, workflow: str) -> str:
     (average,) = (node for node in accounts(store, workflow) if node.name == "average")
     (bins,) = average.statistics("bins")
     return few_degrees_of_freedom(int(bins))
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Measurements of a solver on blocks of each kind of systems; how: as of `lqcd.solvers.trial.Trial`."""
-
-    how: str
-    iterations: Sequence[float]
-    setup_seconds: float
-    seconds_per_rhs: Sequence[float]
-    seconds: float
-    """For all right-hand sides planned, with the setup."""
-
-
-def choice_section(
-    measured: Mapping[str, Measured], chosen: str, planned: int, columns: int, kinds: Sequence[str] = ()
-) -> Section:
-    """A table of all solvers by name.
-
-    planned: right-hand sides per configuration. columns: of a block that was measured. kinds: names of the
-    kinds of systems, where there are several.
-    """
-    rows = []
-    for name, each in measured.items():
-        if each.how != CONVERGED:
-            rows.append([name, None, None, None, None, reason_of(each.how)])
-            continue
-        iterations = " / ".join(f"{number:.0f}" for number in each.iterations)
-        per_rhs = " / ".join(f"{1000 * seconds:.1f}" for seconds in each.seconds_per_rhs)
-        cost = [f"{each.setup_seconds:.2f}", per_rhs, f"{each.seconds:.1f}"]
-        rows.append([name, iterations, *cost, "chosen" if name == chosen else ""])
-    header = ["solver", "iterations", "setup, s", "ms per rhs", f"s for {planned} rhs", ""]
-    of_each = f" Of each solver: {' / '.join(kinds)}." if kinds else ""
-    text = (
-        f"Measured on {columns} right-hand sides of one configuration. The last column of "
-        "figures counts the right-hand sides that were planned per configuration, and one setup; its "
-        f"smallest was taken. The choice stands while the campaign grows.{of_each}"
-    )
-    return Section("Choice of the solver", text, [Table(header, rows)])

@@ -179,9 +179,11 @@ class StaggeredDslash:
 
     def for_many_products(self) -> StaggeredDslash:
         """This operator in double, its links packed for as long as the result is kept."""
-        if self.packing.double:
-            return self.astype(np.complex128)
-        return replace(self, dtype=np.complex128, packing=replace(self.packing, double=True), _precisions={})
+        return self.astype(np.complex128).laid_out(replace(self.packing, double=True))
+
+    def laid_out(self, packing: Packing) -> StaggeredDslash:
+        """This operator with links packed so, for as long as the result is kept; itself if they are."""
+        return self if self.packing == packing else replace(self, packing=packing, _precisions={})
 
     def pack(self) -> None:
         """Lay the links out for the kernels now, not when D is first applied."""

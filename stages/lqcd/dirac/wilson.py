@@ -181,6 +181,12 @@ class WilsonOperator:
     def adjoint(self) -> WilsonOperator:
         return replace(self, sign=-self.sign)
 
+    def laid_out(self, packing: WilsonPacking) -> WilsonOperator:
+        """This operator with links packed so, for as long as the result is kept; itself if they are."""
+        if self.dslash.packing == packing:
+            return self
+        return replace(self, dslash=replace(self.dslash, packing=packing), _precisions={})
+
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = field_like(x) if out is None else out
         for parity in (EVEN, ODD):

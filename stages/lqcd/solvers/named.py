@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from stages.errors import InputError
@@ -40,11 +40,6 @@ REGULAR: dict[str, Callable[..., Solver]] = {
 """Of other systems, such as the even-odd ones of Wilson quarks: GCR(7) preconditioned by a hierarchy,
 BiCGstab, conjugate gradients on the normal equations, batched or as one block, and GCR(10) alone.
 """
-
-
-def precision_for(solver: str, precision: str) -> str:
-    """The precision nearest to this one in which a solver iterates."""
-    return precision if precision != "double-half" or solver in HALVES else "double-single"
 
 
 def workspace_of(solver: str, table: Mapping[str, Callable[..., Any]]) -> Workspace:
@@ -90,18 +85,3 @@ class Solve:
 
     def _settings(self) -> tuple[Any, ...]:
         return self.tolerance, self.max_iterations, PRECISIONS[self.precision]
-
-
-@dataclass(frozen=True)
-class OpenSolve:
-    """A `Solve` whose solver is to be chosen."""
-
-    tolerance: float
-    precision: str = "double-single"
-    max_iterations: int = MAX_ITERATIONS
-    block: int = 16
-
-    def by(self, solver: str) -> Solve:
-        """A solve by this solver, in single precision inside where it has no half."""
-        settings = {**asdict(self), "precision": precision_for(solver, self.precision)}
-        return Solve(solver, **settings)

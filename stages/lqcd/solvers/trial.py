@@ -1,16 +1,16 @@
 """Trials: what solvers take for blocks of right-hand sides, so that one can be chosen for a campaign.
 
-Solvers are tried in the order given; one that takes several times what the best so far did is given up. What
-a solver compiles at its first call is no part of a trial: a setup is made twice, and a solve is either made
-twice, too (`repeated`), or pauses between its iterations are not counted (`uninterrupted`).
+A candidate is a solver in a precision and a width of blocks, with low modes or without. At the width asked
+for all are tried, at others those that came near the best before. One that can no longer become the best is
+dropped in the midst of its solve. What a solver compiles at its first call is no part of a trial: a setup is
+made twice, and a solve at least twice.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,75 +18,149 @@ import numpy as np
 from stages.errors import InputError
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import contiguous
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
 from stages.lqcd.solvers.even_odd import Method
+from stages.lqcd.solvers.krylov import KrylovSolver
+from stages.lqcd.solvers.named import HALVES, PRECISIONS, Solve
 from stages.lqcd.solvers.solution import NotConverged, Solution
 
 PAUSE = 5.0
 """Times an ordinary iteration: what one takes beyond that is compilation, or another program."""
 EVERY = 8
 """Iterations after which a solve is asked how long it took so far."""
-PATIENCE = 4.0
-"""Times the best solver's seconds, after which another one is given up."""
-LEAST = 3.0
-"""Seconds that every solver has: less is soon over, and may be the doing of another program."""
+PATIENCE = 1.3
+"""Times the best candidate's seconds, after which another one is dropped."""
+FIRST_PATIENCE = 2.0
+"""The same at the width asked for, by which those are found that may be better at another one."""
+LEAST = 0.5
+"""Seconds that every solve has, and that shorter ones are repeated for: another program may disturb them."""
+REPEATS = 3
+"""Times that a short solve is repeated at most; the least time counts."""
+WIDEST = 64
+"""Right-hand sides of a block, as parameter files allow them."""
+GAIN = 1.25
+"""Least ratio of widths that are worth a comparison."""
 CONVERGED = "converged"
 FAILURES: tuple[type[Exception], ...] = (NotConverged, InputError)
 """Of a solver, which leave the others to be tried."""
+DEFLATED = "deflated"
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class TrialSystem:
-    """Linear systems by name: an operator M, a block of right-hand sides ``[*, N]``, the tolerance."""
+class Candidate:
+    """A solver of `stages.lqcd.solvers.named` in a precision, `block` right-hand sides at a time.
 
-    name: str
-    operator: Any
-    sources: Array
-    tolerance: float
+    deflated: with low modes. Its name, `str`, is as ``deflated block_cgrq double 32``.
+    """
 
-    @property
-    def columns(self) -> int:
-        return self.sources.shape[-1]
+    solver: str
+    precision: str
+    block: int
+    deflated: bool = False
+
+    def __str__(self) -> str:
+        return f"{f'{DEFLATED} ' * self.deflated}{self.solver} {self.precision} {self.block}"
+
+    @classmethod
+    def parse(cls, name: str) -> Candidate:
+        """The candidate of a name."""
+        *deflated, solver, precision, block = name.split()
+        return cls(solver, precision, int(block), bool(deflated))
+
+
+def candidates(
+    solvers: Sequence[str], precision: str, widths: Sequence[int], deflated: Sequence[bool] = (False,)
+) -> list[Candidate]:
+    """All of these, in the order in which they are tried.
+
+    That is by width, what needs no eigenvectors first, and from double on, whose solves do not stagnate: they
+    bound the others' time. precision: the one asked for. None that is coarser is tried, and every finer one.
+    """
+    names = list(PRECISIONS)
+    within = names[: names.index(precision) + 1]
+    return [
+        Candidate(solver, each, width, low)
+        for width in widths
+        for low in deflated
+        for solver in solvers
+        for each in within
+        if each != "double-half" or solver in HALVES
+    ]
+
+
+def trial_widths(block: int, columns: int) -> list[int]:
+    """Widths of blocks of so many columns of a chunk, the one asked for first, then wider and narrower ones.
+
+    Wider and narrower ones by factors of two, twice at most, and such that blocks of a chunk are alike.
+    """
+    first, wider = min(block, columns), []
+    for factor in (2, 4):
+        blocks = -(-columns // min(factor * first, WIDEST, columns))
+        wider.append(-(-columns // blocks))
+    narrower = [first // 2, first // 4 if first >= 16 else 0]
+    kept = [block]
+    for sequence in (wider, narrower):
+        last = first
+        for width in sequence:
+            if width and max(width, last) >= GAIN * min(width, last):
+                kept.append(width)
+                last = width
+    return kept
+
+
+def solves_of(solve: Solve, solvers: Sequence[str], columns: int) -> list[Solve]:
+    """A solve of so many columns of a chunk; of 'auto' all that trials may try."""
+    if solve.solver in solvers:
+        return [solve]
+    tried = candidates(solvers, solve.precision, trial_widths(solve.block, columns))
+    return [replace(solve, solver=c.solver, precision=c.precision, block=c.block) for c in tried]
 
 
 @dataclass(frozen=True)
-class Trial:
-    """The cost of a block of right-hand sides; how: `CONVERGED`, or why there is no such time."""
+class TrialSystem:
+    """Linear systems M x = b by name, of which a campaign solves `planned` per configuration.
+
+    operator: M for a candidate's solves. sources: b of the widest block, ``[*, N]``; narrower ones take its
+    first columns.
+    """
 
     name: str
-    how: str
-    setup_seconds: float
-    seconds_per_rhs: float
-    iterations: int
-    residual: float
+    operator: Callable[[Candidate], Any]
+    sources: Array
+    tolerance: float
+    planned: int
 
-    @property
-    def converged(self) -> bool:
-        return self.how == CONVERGED
+    def block(self, candidate: Candidate) -> Array:
+        """The right-hand sides that a candidate solves together."""
+        return contiguous(self.sources[..., : candidate.block])
 
-    def cost(self, planned: int) -> float:
-        """Seconds of `planned` right-hand sides of a configuration, with the setup; infinite if it failed."""
-        return self.setup_seconds + planned * self.seconds_per_rhs if self.converged else float("inf")
+
+@dataclass
+class Trial:
+    """Measurements of a candidate on systems, in their order, up to one that failed.
+
+    how: `CONVERGED`, or why it is not to be had.
+    """
+
+    setup_seconds: float = 0.0
+    seconds_per_rhs: list[float] = field(default_factory=list)
+    iterations: list[int] = field(default_factory=list)
+    residual: list[float] = field(default_factory=list)
+    how: str = CONVERGED
 
 
 class TooSlow(Exception):  # noqa: N818 - it reads as what it is
-    """A solve took several times as long as that of another solver."""
+    """A solve took longer than another candidate leaves it."""
 
 
 class Stopwatch:
     """A progress report that knows how long iterations take, and ends a solve that takes too long."""
 
-    def __init__(self, limit: float) -> None:
-        self.limit, self.setup_seconds, self.stamps = max(limit, LEAST), float("nan"), [0.0]
-
-    def setup(self, make: Callable[[], Result], like: Array) -> Result:
-        """The result of `make`, which is timed the second time: the first one compiles."""
-        make()
-        started = _now(like)
-        result = make()
-        self.setup_seconds = _now(like) - started
-        return result
+    def __init__(self, limit: float = np.inf) -> None:
+        self.limit, self.stamps = max(limit, LEAST), [0.0]
 
     def start(self) -> None:
         """Begin to count: from here on each call ends an iteration."""
@@ -97,83 +171,149 @@ class Stopwatch:
         if len(self.stamps) % EVERY == 0 and self.seconds() > self.limit:
             raise TooSlow
 
-    def whole(self, solve: Callable[[], Result], like: Array) -> Result:
-        """The result of `solve`, timed from its beginning to its end, pauses and all."""
-        started = _now(like)
-        result = solve()
-        self.stamps = [started, _now(like)]
-        return result
-
     def seconds(self) -> float:
         """Without what an iteration took more than `PAUSE` times as long as the others."""
         steps = np.diff(self.stamps)
         return float(np.minimum(steps, PAUSE * np.median(steps)).sum()) if steps.size else 0.0
 
 
-Timing = Callable[[Method, TrialSystem, Stopwatch], Solution]
-"""How a solve is timed."""
+def repeated(solver: Method, operator: Any, sources: Array, watch: Stopwatch) -> tuple[float, Solution]:
+    """Seconds of a whole solve, guesses from low modes included, after a first one that compiles.
 
-
-def uninterrupted(solver: Method, problem: TrialSystem, watch: Stopwatch) -> Solution:
-    """A single solve, timed by its iterations."""
-    watch.start()
-    return solver.solve(problem.operator, problem.sources, progress=watch)
-
-
-def repeated(solver: Method, problem: TrialSystem, watch: Stopwatch) -> Solution:
-    """Two solves, the second one timed as a whole.
-
-    For solvers that begin with work which is no iteration, as guesses from low modes.
+    The first one ends by the watch where it takes too long. A short one is repeated; its least time counts.
     """
-    M, b = problem.operator, problem.sources
     watch.start()
-    solver.solve(M, b, progress=watch)
-    return watch.whole(lambda: solver.solve(M, b), b)
+    solution = solver.solve(operator, sources, progress=watch)
+    if watch.seconds() > watch.limit:
+        raise TooSlow
+    taken: list[float] = []
+    while len(taken) < REPEATS and sum(taken) < LEAST:
+        taken.append(_seconds(lambda: solver.solve(operator, sources), sources)[0])
+    return min(taken), solution
 
 
-def measure(
-    problems: Sequence[TrialSystem],
-    candidates: Mapping[str, Callable[[float], Method]],
-    planned: int,
-    timing: Timing = uninterrupted,
-    failures: tuple[type[Exception], ...] = FAILURES,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> dict[str, list[Trial]]:
-    """Trials of each candidate on the problems, in the order given, until it fails on one.
+@dataclass
+class Trials:
+    """Trials of candidates on systems, from the first candidate to the last.
 
-    candidates: by name, what makes the solver for a tolerance, which is its setup; those that need the least
-    preparation first, since one that takes several times as long as another before it, on one of the problems
-    and for `planned` right-hand sides, is given up. failures: errors that mean no more than that a candidate
-    is not to be had.
+    method: the solver of a candidate, for a tolerance, with what `setup` made for its solver, if that needs
+    any; a setup is made and timed once for all candidates of a solver. failures: errors that mean no more
+    than that a candidate is not to be had.
     """
-    best = [float("inf")] * len(problems)
-    trials: dict[str, list[Trial]] = {}
-    for number, (name, make) in enumerate(candidates.items(), start=1):
-        trials[name] = []
-        for problem, cost in zip(problems, best, strict=True):
-            watch = Stopwatch(PATIENCE * cost * problem.columns / planned)
-            trials[name].append(_tried(name, problem, make, watch, timing, failures))
-            if not trials[name][-1].converged:
-                break
-        else:
-            best = [min(b, trial.cost(planned)) for b, trial in zip(best, trials[name], strict=True)]
-        progress(number, len(candidates))
-    return trials
+
+    systems: Sequence[TrialSystem]
+    method: Callable[[Candidate, float, Any], Method]
+    setup: Callable[[str], Any] = lambda solver: None
+    failures: tuple[type[Exception], ...] = FAILURES
+    done: dict[Candidate, Trial] = field(default_factory=dict)
+    _setups: dict[str, tuple[float, Any]] = field(default_factory=dict)
+
+    def measure(
+        self, tried: Sequence[Candidate], progress: Callable[[int, int], None] = lambda *_: None
+    ) -> dict[Candidate, Trial]:
+        """The trials of those candidates that are worth one; the first has the width asked for."""
+        first = tried[0].block
+        widths = list(dict.fromkeys(each.block for each in tried))
+        for number, candidate in enumerate(tried, start=1):
+            if candidate.block == first or self._promising(candidate, widths):
+                patience = FIRST_PATIENCE if candidate.block == first else PATIENCE
+                self.done[candidate] = self._tried(candidate, patience)
+            progress(number, len(tried))
+        return self.done
+
+    def cost(self, candidate: Candidate) -> float:
+        """Seconds of a configuration, with the setup, without eigenvectors; infinite for a failure."""
+        trial = self.done[candidate]
+        if trial.how != CONVERGED:
+            return np.inf
+        return trial.setup_seconds + sum(self._by_system(trial.seconds_per_rhs))
+
+    def _by_system(self, seconds_per_rhs: Sequence[float]) -> list[float]:
+        return [s.planned * t for s, t in zip(self.systems, seconds_per_rhs, strict=True)]
+
+    def _best(self, among: Callable[[Candidate], bool]) -> float:
+        return min((self.cost(each) for each in self.done if among(each)), default=np.inf)
+
+    def _promising(self, candidate: Candidate, widths: Sequence[int]) -> bool:
+        """True if it came near the best at the width before, and that width is the best so far."""
+        first, place = widths[0], widths.index(candidate.block)
+        wider = candidate.block > first
+        before = [w for w in widths[:place] if (w > first) == wider and w != first]
+        last = before[-1] if before else first
+
+        def alike(other: Candidate) -> bool:
+            return other.deflated == candidate.deflated
+
+        best = self._best(alike)
+        of_last = self._best(lambda other: alike(other) and other.block == last)
+        narrower = replace(candidate, block=last)
+        beside = [w for w in widths[:place] if w not in (last, candidate.block)]
+        leads = of_last <= self._best(lambda other: alike(other) and other.block in beside)
+        return leads and narrower in self.done and self.cost(narrower) <= FIRST_PATIENCE * best
+
+    def _tried(self, candidate: Candidate, patience: float) -> Trial:
+        trial = Trial()
+        # low modes have their price, which a candidate without them is not to be dropped for
+        best = self._best(lambda other: candidate.deflated or not other.deflated)
+        try:
+            trial.setup_seconds, made = self._made(candidate.solver)
+            for number, system in enumerate(self.systems):
+                sources = system.block(candidate)
+                left = patience * best - trial.setup_seconds - self._others(trial, number)
+                watch = Stopwatch(left / system.planned * sources.shape[-1])
+                if left <= 0:
+                    raise TooSlow
+                solver = self.method(candidate, system.tolerance, made)
+                seconds, solution = repeated(solver, system.operator(candidate), sources, watch)
+                trial.seconds_per_rhs.append(seconds / sources.shape[-1])
+                trial.iterations.append(int(solution.iterations))
+                trial.residual.append(float(np.max(solution.residual)))
+        except TooSlow:
+            trial.how = f"dropped, as others take less ({system.name})"
+        except self.failures as error:
+            place = f"{self.systems[len(trial.iterations)].name}, " if len(self.systems) > 1 else ""
+            trial.how = f"{place}{error}"
+        return trial
+
+    def _others(self, trial: Trial, number: int) -> float:
+        """Seconds of a configuration's systems but one: those before as they were, others at the least."""
+        least = [
+            min((t.seconds_per_rhs[k] for t in self.done.values() if t.how == CONVERGED), default=0.0)
+            for k in range(len(self.systems))
+        ]
+        seconds = [*trial.seconds_per_rhs, *least[len(trial.seconds_per_rhs) :]]
+        return sum(cost for k, cost in enumerate(self._by_system(seconds)) if k != number)
+
+    def _made(self, solver: str) -> tuple[float, Any]:
+        if solver not in self._setups:
+            try:
+                self.setup(solver)  # compiles
+                self._setups[solver] = _seconds(lambda: self.setup(solver), self.systems[0].sources)
+            except self.failures as error:
+                self._setups[solver] = np.nan, error
+        seconds, made = self._setups[solver]
+        if isinstance(made, self.failures):
+            raise made
+        return seconds, made
 
 
-def outcome(problems: Sequence[TrialSystem], trials: Sequence[Trial]) -> str:
-    """`CONVERGED`, or on which of several problems a candidate failed, and how."""
-    last = trials[-1]
-    return last.how if last.converged else f"{problems[len(trials) - 1].name}, {last.how}"
+def positive_solver(
+    deflation: StaggeredDeflation | None, max_iterations: int, candidate: Candidate, tolerance: float, _: Any
+) -> KrylovSolver | DeflatedSolver:
+    """The solver of positive definite systems that a candidate names."""
+    solver = Solve(candidate.solver, tolerance, candidate.precision, max_iterations).of_positive()
+    return DeflatedSolver(solver, deflation) if candidate.deflated and deflation else solver
 
 
-def cheapest(trials: Sequence[Trial], planned: int) -> int:
-    """Index of the trial that costs least for `planned` right-hand sides of a configuration."""
-    return int(np.argmin([trial.cost(planned) for trial in trials]))
+def check_low_modes(names: Sequence[str], deflation: StaggeredDeflation | None) -> None:
+    """Raises InputError where a candidate of those named takes low modes, and there are none."""
+    for name in names:
+        if Candidate.parse(name).deflated and deflation is None:
+            raise InputError(f"{name} needs low modes: give a deflation")
 
 
 def check_one_converged(how: Mapping[str, str], remedy: str) -> None:
-    """Raises InputError where no solver of those named did; `how` as that of trials."""
+    """Raises InputError where no candidate of those named did; `how` as that of trials."""
     if CONVERGED not in how.values():
         reasons = "; ".join(f"{name}: {reason_of(why)}" for name, why in how.items())
         raise InputError(
@@ -187,27 +327,10 @@ def reason_of(how: str) -> str:
     return how.split(": ")[0]
 
 
-def _tried(
-    name: str,
-    problem: TrialSystem,
-    make: Callable[[float], Method],
-    watch: Stopwatch,
-    timing: Timing,
-    failures: tuple[type[Exception], ...],
-) -> Trial:
-    failed = partial(Trial, name, seconds_per_rhs=np.nan, iterations=0, residual=np.nan)
-    try:
-        solver = watch.setup(lambda: make(problem.tolerance), problem.sources)
-        solution = timing(solver, problem, watch)
-    except TooSlow:
-        return failed(how=f"given up after {watch.limit:.2g} s", setup_seconds=watch.setup_seconds)
-    except failures as error:
-        return failed(how=str(error), setup_seconds=watch.setup_seconds)
-    seconds, residual = watch.seconds() / problem.columns, float(np.max(solution.residual))
-    return Trial(name, CONVERGED, watch.setup_seconds, seconds, int(solution.iterations), residual)
-
-
-def _now(like: Array) -> float:
-    """The time when a device has done what it was given."""
+def _seconds(work: Callable[[], Result], like: Array) -> tuple[float, Result]:
+    """How long something takes until a device has done it, and its result."""
     stream.finish(like)
-    return time.perf_counter()
+    started = time.perf_counter()
+    result = work()
+    stream.finish(like)
+    return time.perf_counter() - started, result

@@ -17,7 +17,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR, GCRSpace
 from stages.lqcd.solvers.gcr_directions import HalfDirections
-from stages.lqcd.solvers.named import MULTIGRID, OpenSolve, Solve
+from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.normal_equations import NormalEquations
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -181,13 +181,9 @@ def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_bloc
 
 
 def test_solvers_by_name():
-    """What a campaign asks for in half is done in single precision by solvers that have no half."""
-    open_solve = OpenSolve(1e-8, "double-half")
-    halves, singles = ("bicgstab", "cgnr", "batched_cg", "gcr", MULTIGRID), ("block_cgrq",)
-    assert {open_solve.by(name).precision for name in halves} == {"double-half"}
-    assert {open_solve.by(name).precision for name in singles} == {"double-single"}
-    assert open_solve.by("cgnr").of_regular().solver.inner == "half"
+    """Half is for all but block CGrQ."""
+    assert Solve("cgnr", 1e-8, "double-half").of_regular().solver.inner == "half"
     for name in ("bicgstab", "gcr", MULTIGRID):
-        assert open_solve.by(name).of_regular(lambda x: x).inner == "half"
+        assert Solve(name, 1e-8, "double-half").of_regular(lambda x: x).inner == "half"
     with pytest.raises(InputError, match="precision must be one of double, double-single, got 'double-half'"):
         Solve("block_cgrq", 1e-8, "double-half").of_regular()

@@ -1,0 +1,76 @@
+"""Results of trials of solvers, which are alike in all workflows, and what candidates cost by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from pipeline import At, Dims, Node
+from stages.lqcd.solvers.trial import CONVERGED, Candidate, Trials, check_one_converged
+
+
+class SolverTrials(NamedTuple):
+    """Costs of each candidate for a block of right-hand sides; NaN where it was not tried or failed."""
+
+    setup_seconds: Annotated[np.ndarray, Dims("solver")]
+    """Once per configuration, without eigenvectors."""
+    seconds_per_rhs: Annotated[np.ndarray, Dims("solver", "system")]
+    iterations: Annotated[np.ndarray, Dims("solver", "system")]
+    residual: Annotated[np.ndarray, Dims("solver", "system")]
+    """Largest |b - A x| / |b| of the systems solved."""
+
+
+def measured(at: At, trials: Trials, names: Sequence[str], kinds: Sequence[str], remedy: str) -> SolverTrials:
+    """The trials of candidates by name, with what is recorded of them; kinds: names of all systems.
+
+    Why a candidate is not to be had is recorded, and so are right-hand sides as planned, which are in no key:
+    a choice stands when a campaign grows. Raises InputError where no candidate reaches all tolerances.
+    """
+    tried = [Candidate.parse(name) for name in names]
+    done = trials.measure(tried, lambda *parts: at.progress(*parts))
+    how = {str(candidate): trial.how for candidate, trial in done.items()}
+    check_one_converged(how, remedy)
+    planned = {system.name: system.planned for system in trials.systems}
+    at.record(
+        how=how,
+        planned={kind: planned.get(kind, 0) for kind in kinds},
+        columns=trials.systems[0].sources.shape[-1],
+    )
+    places = [kinds.index(system.name) for system in trials.systems]
+    result = SolverTrials(np.full(len(tried), np.nan), *np.full((3, len(tried), len(kinds)), np.nan))
+    for row, candidate in enumerate(tried):
+        trial = done.get(candidate)
+        if trial and trial.how == CONVERGED:
+            result.setup_seconds[row] = trial.setup_seconds
+            for field in ("seconds_per_rhs", "iterations", "residual"):
+                getattr(result, field)[row, places] = getattr(trial, field)
+    return result
+
+
+def tried_blocks(node: Node) -> tuple[list[str], int, int]:
+    """Precisions that a node of trials tries, the width of blocks asked for, and the widest."""
+    tried = [Candidate.parse(name) for name in node.parameters["candidates"]]
+    precisions = dict.fromkeys(each.precision for each in tried)
+    return list(precisions), tried[0].block, max(each.block for each in tried)
+
+
+def costs(trials: SolverTrials, record: Mapping[str, Any], eigensolve: float) -> dict[str, float]:
+    """Seconds per configuration of each candidate that converged, by the record of trials.
+
+    eigensolve: seconds that come on top of deflated ones.
+    """
+    statistics = record["statistics"]
+    planned = np.array(list(statistics["planned"].values()))
+    seconds = trials.setup_seconds + np.nansum(trials.seconds_per_rhs * planned, axis=1)
+    return {
+        name: float(cost) + eigensolve * Candidate.parse(name).deflated
+        for name, cost in zip(record["parameters"]["candidates"], seconds, strict=True)
+        if statistics["how"].get(name) == CONVERGED
+    }
+
+
+def cheapest(cost: Mapping[str, float]) -> str:
+    """The name of the least."""
+    return min(cost, key=lambda name: cost[name])

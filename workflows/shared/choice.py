@@ -1,0 +1,84 @@
+"""`solver: auto`: what is measured on the first configuration, and the campaign that follows from it.
+
+Every solver is tried in the precision that the file asks for and in finer ones, at the width of blocks that
+the file asks for and at wider or narrower ones, each without and with the low modes of a section `deflation`.
+What one costs is its setup, the eigensolve of its low modes as that configuration's took, and its seconds for
+all right-hand sides planned per configuration. The campaign that follows is that of a file that names solver,
+precision and block, without a section `deflation` if it is cheaper to solve without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pipeline import Plan, Store
+from stages.lqcd.solvers.named import PRECISIONS
+from stages.lqcd.solvers.trial import Candidate, candidates, trial_widths
+from stages.shared.solver_trials import SolverTrials, cheapest, costs
+from workflows.shared.sections import WorkflowParameters
+
+SPACE = "deflation_space"
+"""Name of the node of eigenvectors, and of its stage."""
+
+TRIALS = ("solver_trials", "solver_choice", "staggered_choice")
+"""Stages that measure."""
+
+Parameters = TypeVar("Parameters", bound=WorkflowParameters)
+
+
+def names_of(
+    solves: Any, solvers: Sequence[str], columns: int, deflated: Sequence[bool] = (False,)
+) -> list[str]:
+    """Names of the candidates that a section `solves` leaves; columns: of a chunk, which blocks are of.
+
+    A precision that the file leaves out is free: none is too coarse, as residuals are those of double.
+    """
+    free = "precision" not in solves.model_fields_set
+    precision = list(PRECISIONS)[-1] if free else solves.precision
+    widths = trial_widths(solves.block, columns)
+    return [str(each) for each in candidates(solvers, precision, widths, deflated)]
+
+
+def costs_of(
+    record: Mapping[str, Any], arrays: Mapping[str, Any], space: Mapping[str, Any] | None
+) -> dict[str, float]:
+    """Seconds per configuration of candidates, by the record of trials and that of a deflation space."""
+    eigensolve = float(space["statistics"]["eigensolve_seconds"]) if space else 0.0
+    return costs(SolverTrials(**arrays), record, eigensolve)
+
+
+def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Parameters]:
+    """Line for people on complete trials, and the parameters of a file that names what they chose."""
+    chunks = {chunk.node.stage.name: chunk for chunk in plan.chunks}
+    (trials,) = (chunks[name] for name in TRIALS if name in chunks)
+    name = trials.node.stage.name
+    record = store.record(name, trials.key)
+    space = store.record(SPACE, chunks[SPACE].key) if SPACE in chunks else None
+    cost = costs_of(record, store.load(name, trials.key), space)
+    best = cheapest(cost)
+    text = (
+        f"solver: {best} is the cheapest of {len(record['statistics']['how'])} tried, "
+        f"{cost[best]:.3g} s per configuration"
+    )
+    asked, solves = Candidate.parse(record["parameters"]["candidates"][0]), parameters.solves
+    alike = {
+        k: v for k, v in cost.items() if _settings(Candidate.parse(k)) == (solves.precision, asked.block)
+    }
+    if alike and best not in alike:
+        other = cheapest(alike)
+        text += f"; in the precision and block of the file, {other}: {alike[other]:.3g} s"
+    return text, named(parameters, Candidate.parse(best))
+
+
+def named(parameters: Parameters, chosen: Candidate) -> Parameters:
+    """The parameters of a file that says what was chosen."""
+    settings = {"solver": chosen.solver, "precision": chosen.precision, "block": chosen.block}
+    update: dict[str, Any] = {"solves": parameters.solves.model_copy(update=settings)}
+    if not chosen.deflated and getattr(parameters, "deflation", None):
+        update["deflation"] = None
+    return parameters.model_copy(update=update)
+
+
+def _settings(candidate: Candidate) -> tuple[str, int]:
+    return candidate.precision, candidate.block

@@ -1,0 +1,57 @@
+"""Nodes of the low modes of staggered quarks, which workflows share: so does a store their eigenvectors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pipeline import Node, Place
+from stages.loops.deflation_space import EigenSearch, deflation, deflation_space, spectrum
+from workflows.shared.choice import SPACE
+from workflows.shared.definition import Nodes
+from workflows.shared.deflation_section import DeflationSection
+from workflows.shared.sections import WorkflowParameters
+
+Coordinates = Mapping[str, Sequence[Any]]
+EVERYWHERE: Coordinates = MappingProxyType({})
+"""The coordinates of the upstream nodes."""
+
+Staggered = TypeVar("Staggered", bound=WorkflowParameters)
+
+
+class StaggeredNodes(Nodes[Staggered]):
+    """Nodes of a workflow with staggered quarks, whose file may have a section `deflation`."""
+
+    @property
+    @abstractmethod
+    def operator(self) -> Node:
+        """The fermion's operator."""
+
+    def space(self, section: DeflationSection, over: Coordinates = EVERYWHERE) -> Node:
+        """The eigenvectors in the store, of all configurations unless `over` says of which; added once."""
+        if node := self.workflow.nodes.get(SPACE):
+            return node
+        place = Place(SPACE, over)
+        search, options = EigenSearch(section.block), section.model_dump(exclude={"block"})
+        return self.workflow.add(deflation_space, self.operator, place=place, search=search, **options)
+
+    def deflation(self, section: DeflationSection | None, vectors: int | None = None) -> Node | None:
+        """The deflation of solves by a file's section: all vectors of the space, or the lowest `vectors`."""
+        if not section:
+            return None
+        space = self.space(section)
+        self.workflow.add(spectrum, space)
+        return self.workflow.add(deflation, self.operator, space, vectors=vectors)
+
+    def deflation_of_trials(self, section: DeflationSection | None) -> list[Node]:
+        """The deflation of the configuration that solvers are measured on, if the file has a section.
+
+        Of all vectors of the space, which the campaign may have already, and may use fewer of.
+        """
+        if not section:
+            return []
+        first = {"config": (self.campaign.trial_configuration,)}
+        space, place = self.space(section, first), Place("deflation_of_trials", first)
+        return [self.workflow.add(deflation, self.operator, space, place=place)]
