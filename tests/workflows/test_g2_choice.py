@@ -148,7 +148,7 @@ def test_the_run_and_its_report(quarkline: CommandLine, auto: Path, cluster: str
     row = trials.isel(config=0).sel(solver=found[1])
     assert np.all(row.residual.values <= [1e-3, 1e-3, 1e-10, 1e-10] * 2)
     assert planned(quarkline, auto)[1] == {}
-    left = "no chunk" in quarkline("gc", auto).out
+    left = "no chunk" in quarkline("gc", auto, "--yes").out
     assert left == (found[1] == "block_cgrq double-single 16")  # what the finished run took
     assert re.search(r"solver_trials +solver_trials +1 +1\n", quarkline("status", auto).out)
 
