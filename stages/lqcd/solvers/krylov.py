@@ -97,6 +97,7 @@ def iterated(
         iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
         refused = np.flatnonzero(~np.isfinite(iteration.norms))
         if refused.size:
+            del iteration  # its fields are free before there are others
             b, x0 = _cleared(b, refused), None if x0 is None else _cleared(x0, refused)
             iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
         status = iteration.run(begin)
