@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workflows.benchmarks import mixed_precision, storage_forms, truncated_solver
+from workflows.benchmarks import hisq_solves, mixed_precision, storage_forms, truncated_solver
 from workflows.benchmarks.machine import metered
 from workflows.benchmarks.mixed_iterations import METHODS, columns
 from workflows.benchmarks.truncated_solver import Measured
@@ -89,3 +89,15 @@ def test_table_of_the_truncated_solver(tables: Table) -> None:
     assert [row[1] for row in rows[:2]] == ["2e-09", "5e-06 + 2e-09"]
     assert rows[0][-1] == "1" and rows[0][5] == "-"
     assert all(0 < float(row[5]) < 1e-4 for row in rows[1::2])
+
+
+def test_light_masses_are_solved_from_every_source(tables: Table) -> None:
+    arguments = ["--light", "4", "--masses", "0.0005", "--only", "double", "double-single", "--sweeps", "2"]
+    (rows,) = tables(hisq_solves.main, *arguments)
+    assert [row[3:5] for row in rows] == [
+        [source, precision]
+        for source in ("wall", "point", "noise")
+        for precision in ("double", "double-single")
+    ]
+    assert {row[8] for row in rows} == {"converged"}
+    assert all(float(row[9]) <= 1e-8 for row in rows)

@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from stages.errors import InputError
-from workflows.g2_disconnected.schema import G2Parameters
+from stages.loops.solver_trials import TrialSolves
+from stages.lqcd.solvers.defect_correction import DefectCorrection
+from stages.lqcd.solvers.named import OpenSolve, Solve
+from stages.lqcd.solvers.reliable_solver import ReliableUpdates
+from workflows.g2_disconnected.schema import G2Parameters, SolvesSection
+from workflows.hisq_mesons.schema import StaggeredSolves
 from workflows.parameter_file import read_parameter_file
+from workflows.shared.quark_sections import QuarkSolves
 
 GOOD = """\
 workflow: g2_disconnected
@@ -260,3 +266,14 @@ def test_binary_file_and_folder_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "lattice.bin"):
         with pytest.raises(InputError, match="cannot be read as a text file"):
             read_parameter_file(path)
+
+
+@pytest.mark.parametrize("section", [SolvesSection, StaggeredSolves, QuarkSolves])
+def test_limits_of_iterations_in_files_fit_light_masses(section: type) -> None:
+    """51737 were needed at m = 0.0005."""
+    assert section.model_fields["max_iterations"].default >= 100_000
+
+
+@pytest.mark.parametrize("options", [ReliableUpdates, DefectCorrection, Solve, OpenSolve, TrialSolves])
+def test_limits_of_iterations_fit_light_masses(options: type) -> None:
+    assert options.__dataclass_fields__["max_iterations"].default >= 100_000
