@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -72,7 +72,7 @@ class Layouts(Generic[Operator]):
             return self.operator
         solves = ExpectedSolves(candidate.solver, candidate.precision, candidate.block)
         wilson = isinstance(self.operator, WilsonOperator)
-        packing = solves.wilson_packing if wilson else solves.packing
+        packing: Any = solves.wilson_packing if wilson else solves.packing
         if self._last is None or self._last[0] != packing:
             self._last = packing, self.operator.laid_out(packing)
         return self._last[1]

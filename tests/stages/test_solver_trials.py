@@ -11,6 +11,7 @@ import pytest
 from pipeline import At
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
+from stages.ensemble.expected_solves import ExpectedSolves, Layouts
 from stages.errors import InputError
 from stages.loops import current_loops as loops
 from stages.loops import deflation_space
@@ -176,3 +177,25 @@ def test_nothing_converges(dslash: StaggeredDslash) -> None:
 def test_deflated_solves_need_a_deflation(dslash: StaggeredDslash) -> None:
     with pytest.raises(InputError, match="needs low modes: give a deflation"):
         trials(At(**AT), dslash, candidates=DEFLATED)
+
+
+@pytest.mark.gpu
+def test_links_on_a_device_are_those_of_a_campaign() -> None:
+    """Of each candidate's precision and block, and every candidate converges as on the host."""
+    pytest.importorskip("cupy")
+    gauge = configuration.heatbath_configuration(
+        at=At(**AT), extents=(4, 4, 4, 8), beta=6.0, seed=31, sweeps=4, overrelaxation=1
+    )
+    names = [*PLAIN, "block_cgrq double 16", "batched_cg double-half 16", "batched_cg double 4"]
+    found = []
+    for backend in ("cpu", "cuda"):
+        at = At(**AT, backend=backend)
+        links = {"boundary": "antiperiodic", "naik_epsilon": 0.0}
+        made = operators.hisq_operator(gauge, at=at, **links, solves=ExpectedSolves("auto", "double-half"))
+        found.append(trials(at, made, candidates=names))
+        assert at.statistics["how"] == dict.fromkeys(names, "converged")
+    np.testing.assert_allclose(found[1].iterations, found[0].iterations, rtol=0.1, atol=2)
+    layouts = Layouts(made)
+    for candidate in map(Candidate.parse, names):
+        expected = ExpectedSolves(candidate.solver, candidate.precision, candidate.block)
+        assert layouts.of(candidate).packing == expected.packing

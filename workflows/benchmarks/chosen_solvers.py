@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -116,7 +116,7 @@ def costs_of(case: Case) -> dict[str, float]:
         (False, True) if case.low_modes else (False,),
     )
     tried = At(config="choice.1")
-    parameters = {"candidates": [str(each) for each in names]}
+    parameters: dict[str, Any] = {"candidates": [str(each) for each in names]}
     trials = solver_trials(
         dslash,
         *upstream,

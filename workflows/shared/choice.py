@@ -61,7 +61,7 @@ def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Param
         f"solver: {best} is the cheapest of {len(record['statistics']['how'])} tried, "
         f"{cost[best]:.3g} s per configuration"
     )
-    asked, solves = Candidate.parse(record["parameters"]["candidates"][0]), parameters.solves
+    asked, solves = Candidate.parse(record["parameters"]["candidates"][0]), _solves(parameters)
     alike = {
         k: v for k, v in cost.items() if _settings(Candidate.parse(k)) == (solves.precision, asked.block)
     }
@@ -74,10 +74,15 @@ def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Param
 def named(parameters: Parameters, chosen: Candidate) -> Parameters:
     """The parameters of a file that says what was chosen."""
     settings = {"solver": chosen.solver, "precision": chosen.precision, "block": chosen.block}
-    update: dict[str, Any] = {"solves": parameters.solves.model_copy(update=settings)}
+    update: dict[str, Any] = {"solves": _solves(parameters).model_copy(update=settings)}
     if not chosen.deflated and getattr(parameters, "deflation", None):
         update["deflation"] = None
     return parameters.model_copy(update=update)
+
+
+def _solves(parameters: Any) -> Any:
+    """The section `solves`, which files of all workflows with a choice have."""
+    return parameters.solves
 
 
 def _settings(candidate: Candidate) -> tuple[str, int]:
