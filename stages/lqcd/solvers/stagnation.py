@@ -20,7 +20,9 @@ LONG_PATIENCE = 1000
 """So many iterations without a gain are never the end of a solve."""
 
 STALLED_CYCLES = 3
-"""So many replacements since the last gain that count as rounding are the end of a solve."""
+"""So many replacements since the last gain that count as rounding are the end of a solve, after `PATIENCE`
+iterations and as many as came before it: BiCGstab in half precision may miss three and gain at the next.
+"""
 
 
 class Rest:
@@ -83,8 +85,10 @@ class Stagnation:
         Without rounding conjugate gradients end after as many as there are unknowns; with it, at conditions
         of 1e8, they take up to half the square of that in double precision.
         """
-        patience = max(LONG_PATIENCE, PATIENT * self.gained_at, self.unknowns**2)
-        return self.stalled >= STALLED_CYCLES or iterations - self.gained_at >= patience
+        since = iterations - self.gained_at
+        if self.stalled >= STALLED_CYCLES and since >= max(PATIENCE, self.gained_at):
+            return True
+        return since >= max(LONG_PATIENCE, PATIENT * self.gained_at, self.unknowns**2)
 
 
 class LeastResidual:
