@@ -92,7 +92,7 @@ def loss(case: Case) -> Loss:
     """Choose a solver for a case, and measure all."""
     with seconds_of_the_processor():
         measured = costs_of(case)
-        patient = patch.multiple(trial, PATIENCE=np.inf, FIRST_PATIENCE=np.inf, LEAST=0.2, REPEATS=3)
+        patient = patch.multiple(trial, PATIENCE=np.inf, FIRST_PATIENCE=np.inf, LEAST=0.4, REPEATS=12)
         with patient, patch.object(trial.Trials, "_promising", lambda *_: True):
             everything = costs_of(case)
     chosen, best = cheapest(measured), cheapest(everything)

@@ -35,7 +35,7 @@ FIRST_PATIENCE = 2.0
 """The same at the width asked for, by which those are found that may be better at another one."""
 LEAST = 0.5
 """Seconds that every solve has, and that shorter ones are repeated for: another program may disturb them."""
-REPEATS = 3
+REPEATS = 10
 """Times that a short solve is repeated at most; the least time counts."""
 WIDEST = 64
 """Right-hand sides of a block, as parameter files allow them."""
