@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -123,12 +124,16 @@ def spectrum_figure(eigenvalue: ArrayLike, masses: Mapping[str, float]) -> Figur
     return figure
 
 
-def convergence_figure(histories: Mapping[str, Sequence[float]]) -> Figure:
-    """Largest relative residual of a block of right-hand sides against iterations, a curve per solve."""
+def convergence_figure(solves: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Largest relative residual of a block of right-hand sides against iterations, a curve per solve.
+
+    solves: what `stages.shared.solve_record` recorded of each.
+    """
     figure = Figure(figsize=(7, 3.8), layout="constrained")
     axes = figure.subplots()
-    for number, (name, history) in enumerate(histories.items()):
-        axes.semilogy(history, color=COLOURS[number % len(COLOURS)], label=figure_text(name))
+    for number, (name, solve) in enumerate(solves.items()):
+        places = solve.get("history_step", 1) * np.arange(len(solve["history"]))
+        axes.semilogy(places, solve["history"], color=COLOURS[number % len(COLOURS)], label=figure_text(name))
     axes.set_xlabel("iterations")
     axes.set_ylabel("$|b - Ax|/|b|$, worst right-hand side")
     axes.legend(frameon=False)

@@ -12,6 +12,9 @@ from stages.lqcd.kernels.copy_bandwidth import copy_bandwidth
 from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.solution import SolveStatistics
 
+HISTORY = 2000
+"""Most residuals of a history that a record keeps: light quarks take some ten thousand iterations."""
+
 Counted = Callable[[float, str], Application]
 """Operations and bytes of the system's operator, by columns of a block and precision."""
 
@@ -21,9 +24,12 @@ def record_solves(
 ) -> None:
     """Records solver, precision, counts, seconds, speed, and the largest residuals of all right-hand sides.
 
-    statistics: of one kind of systems each, such as a mass; status and history are those of the first. more:
-    what else belongs to the record.
+    statistics: of one kind of systems each, such as a mass; status and history are those of the first. Of a
+    long history every `history_step`-th residual is kept, at most `HISTORY`. more: what else belongs to the
+    record.
     """
+    history = statistics[0].history
+    step = -(-len(history) // HISTORY)
     seconds, rhs = sum(each.seconds for each in statistics), sum(each.rhs for each in statistics)
     at.record(
         solver=solve.solver,
@@ -36,7 +42,8 @@ def record_solves(
         full_residual_max=max(each.full_residual_max for each in statistics),
         solve_seconds=seconds,
         seconds_per_rhs=seconds / rhs,
-        history=[float(f"{value:.3e}") for value in statistics[0].history],
+        history=[float(f"{value:.3e}") for value in history[::step]],
+        **({"history_step": step} if step > 1 else {}),
         **speed_of(at, solve, statistics, application),
         **more,
     )

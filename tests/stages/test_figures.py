@@ -47,9 +47,11 @@ def test_spectrum_figure_has_a_line_per_configuration_and_mass():
 
 
 def test_convergence_figure_is_logarithmic_with_a_curve_per_solve():
-    (axes,) = figures.convergence_figure({"light": [1.0, 0.1], "strange": [1.0, 0.01, 1e-4]}).axes
+    (axes,) = figures.convergence_figure(
+        {"light": {"history": [1.0, 0.1]}, "strange": {"history": [1.0, 0.01, 1e-4], "history_step": 3}}
+    ).axes
     assert axes.get_yscale() == "log"
-    assert [len(line.get_xdata()) for line in axes.lines] == [2, 3]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[0, 1], [0, 3, 6]]
 
 
 def test_error_budget_recovers_the_variances():

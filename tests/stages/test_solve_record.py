@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -76,10 +77,10 @@ def test_a_gpu_is_measured_once_and_leaves_the_pool_alone(cache: Path) -> None:
     assert copy_bandwidth("cuda") == measured
 
 
-def recorded(solver: str) -> dict[str, object]:
+def recorded(solver: str, history: Sequence[float] = (1.0, 1e-9)) -> dict[str, Any]:
     """What is recorded of two blocks of 8 columns that took 100 applications each, in 4 seconds."""
     residual = [np.full(8, 1e-9)] * 2
-    statistics = SolveStatistics([100, 100], residual, residual, 1600, 4.0, [1.0, 1e-9], "converged")
+    statistics = SolveStatistics([100, 100], residual, residual, 1600, 4.0, list(history), "converged")
     at = At({"config": ("a",)})
     application = partial(staggered_application, staggered.random_operator(Host(), LATTICE).dslash)
     record_solves(at, Solve(solver, 1e-8, "double"), statistics, application=application)
@@ -93,6 +94,14 @@ def test_a_solve_records_its_speed_and_its_fraction_of_the_copy_bandwidth(cache:
     keep_copy_bandwidth("cpu", 10.0)
     nbytes = sites * 16 * (2 * 16 * 9 / 8 + 15)
     assert recorded("batched_cg")["of_copy_bandwidth"] == pytest.approx(1600 * nbytes / 4.0 / 1e9 / 10.0)
+
+
+def test_a_long_history_is_thinned(cache: Path) -> None:
+    """A solve of a light quark takes some ten thousand iterations, and a store has thousands of records."""
+    assert "history_step" not in recorded("batched_cg", np.geomspace(1, 1e-9, 2000))
+    found = recorded("batched_cg", np.geomspace(1, 1e-9, 43211))
+    assert len(found["history"]) <= 2000 and found["history_step"] == 22
+    assert found["history"][100] == pytest.approx(10 ** (-9 * 2200 / 43210), rel=1e-3)
 
 
 def test_a_multigrid_solve_has_no_speed_for_its_cycles_are_not_counted(cache: Path) -> None:

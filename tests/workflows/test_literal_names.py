@@ -54,7 +54,7 @@ def test_names_in_figures() -> None:
     figure.canvas.draw()
     drawn = [tick._preprocess_math(tick.get_text())[0].strip() for tick in figure.axes[0].get_xticklabels()]
     assert drawn == SHOWN
-    (axes,) = convergence_figure({name: [1.0, 0.1] for name in HOSTILE}).axes
+    (axes,) = convergence_figure({name: {"history": [1.0, 0.1]} for name in HOSTILE}).axes
     texts = [text._preprocess_math(text.get_text()) for text in axes.get_legend().texts]
     assert [text.strip() for text, _ in texts] == SHOWN
     assert not any(is_formula for _, is_formula in texts)

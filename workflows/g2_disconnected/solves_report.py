@@ -28,9 +28,9 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
         for row, node in zip(rows, nodes, strict=True):
             row.append(f"{(node.joules or 0.0) / row[1]:.2g}")
     table = Table(columns, rows)
-    histories = {node.name: node.statistics("history")[0] for node in nodes}
+    solves = {node.name: node.records[0]["statistics"] for node in nodes}
     figure = Figure(
-        convergence_figure(histories), "The first block of right-hand sides of each kind of solve."
+        convergence_figure(solves), "The first block of right-hand sides of each kind of solve."
     )
     text = (
         "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides."

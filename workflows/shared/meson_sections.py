@@ -114,7 +114,7 @@ def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) ->
     columns = ["solver", "rhs", "iterations (min / median / max)", "tolerance", "largest residual"]
     table = Table([*columns, "of the full operator", "ms per rhs"], [[*row, f"{1000 * seconds / rhs:.1f}"]])
     figure = Figure(
-        convergence_figure({first["solver"]: first["history"]}),
+        convergence_figure({first["solver"]: first}),
         "The first block of right-hand sides.",
     )
     text = (

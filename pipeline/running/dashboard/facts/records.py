@@ -104,7 +104,9 @@ class Records:
         self.read += 1
         statistics, label = record.get("statistics", {}), label_of(record)
         if history := statistics.get("history"):
-            self.solves.append(Convergence(label, stage, key, list(enumerate(map(float, history)))))
+            step = statistics.get("history_step", 1)
+            curve = [(step * number, float(residual)) for number, residual in enumerate(history)]
+            self.solves.append(Convergence(label, stage, key, curve))
         if rows := statistics.get("convergence"):
             self.eigensolves.append(Convergence(label, stage, key, [(row[0], float(row[2])) for row in rows]))
         if "rate" in statistics and "attempts" in statistics:
