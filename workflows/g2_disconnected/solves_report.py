@@ -29,9 +29,7 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
             row.append(f"{(node.joules or 0.0) / row[1]:.2g}")
     table = Table(columns, rows)
     solves = {node.name: node.records[0]["statistics"] for node in nodes}
-    figure = Figure(
-        convergence_figure(solves), "The first block of right-hand sides of each kind of solve."
-    )
+    figure = Figure(convergence_figure(solves), "The first block of right-hand sides of each kind of solve.")
     text = (
         "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides."
     )
