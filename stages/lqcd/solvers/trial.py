@@ -42,7 +42,7 @@ WIDEST = 64
 GAIN = 1.25
 """Least ratio of widths that are worth a comparison."""
 CONVERGED = "converged"
-FAILURES: tuple[type[Exception], ...] = (NotConverged, InputError)
+FAILURES: tuple[type[Exception], ...] = (NotConverged, InputError, MemoryError)
 """Of a solver, which leave the others to be tried."""
 DEFLATED = "deflated"
 
@@ -142,7 +142,7 @@ class TrialSystem:
 class Trial:
     """Measurements of a candidate on systems, in their order, up to one that failed.
 
-    how: `CONVERGED`, or why it is not to be had.
+    how: `CONVERGED`, or why it is not to be had. short: memory had no room for a block so wide.
     """
 
     setup_seconds: float = 0.0
@@ -150,6 +150,7 @@ class Trial:
     iterations: list[int] = field(default_factory=list)
     residual: list[float] = field(default_factory=list)
     how: str = CONVERGED
+    short: bool = False
 
 
 class TooSlow(Exception):  # noqa: N818 - it reads as what it is
@@ -235,7 +236,10 @@ class Trials:
         return min((self.cost(each) for each in self.done if among(each)), default=np.inf)
 
     def _promising(self, candidate: Candidate, widths: Sequence[int]) -> bool:
-        """True if it came near the best at the width before, and that width is the best so far."""
+        """True if it came near the best at the width before, and that width is the best so far.
+
+        One that had no room there is worth a trial of narrower blocks.
+        """
         first, place = widths[0], widths.index(candidate.block)
         wider = candidate.block > first
         before = [w for w in widths[:place] if (w > first) == wider and w != first]
@@ -246,10 +250,12 @@ class Trials:
 
         best = self._best(alike)
         of_last = self._best(lambda other: alike(other) and other.block == last)
-        narrower = replace(candidate, block=last)
+        there = self.done.get(replace(candidate, block=last))
+        if there is None or there.short:
+            return there is not None and candidate.block < last
         beside = [w for w in widths[:place] if w not in (last, candidate.block)]
         leads = of_last <= self._best(lambda other: alike(other) and other.block in beside)
-        return leads and narrower in self.done and self.cost(narrower) <= FIRST_PATIENCE * best
+        return leads and self.cost(replace(candidate, block=last)) < FIRST_PATIENCE * best
 
     def _tried(self, candidate: Candidate, patience: float) -> Trial:
         trial = Trial()
@@ -272,7 +278,8 @@ class Trials:
             trial.how = f"dropped, as others take less ({system.name})"
         except self.failures as error:
             place = f"{self.systems[len(trial.iterations)].name}, " if len(self.systems) > 1 else ""
-            trial.how = f"{place}{error}"
+            trial.how = f"{place}{str(error) or 'memory is short'}"
+            trial.short = isinstance(error, MemoryError)
         return trial
 
     def _others(self, trial: Trial, number: int) -> float:
@@ -290,7 +297,7 @@ class Trials:
                 self.setup(solver)  # compiles
                 self._setups[solver] = _seconds(lambda: self.setup(solver), self.systems[0].sources)
             except self.failures as error:
-                self._setups[solver] = np.nan, error
+                self._setups[solver] = np.nan, error.with_traceback(None)  # its fields are free
         seconds, made = self._setups[solver]
         if isinstance(made, self.failures):
             raise made

@@ -44,8 +44,11 @@ class Scripted:
     guess: float = 0.0
     pause: float = 0.0
     fails: bool = False
+    room: float = np.inf
 
     def solve(self, M: Any, b: np.ndarray, progress: Any = None) -> Solution:
+        if b.shape[-1] > self.room:
+            raise MemoryError
         self.clock.now += self.guess
         for iteration in range(16):
             self.clock.now += self.seconds / 16 + (self.pause if iteration == 3 else 0.0)
@@ -244,3 +247,20 @@ def test_what_fails_is_not_taken_and_makes_nobody_impatient(clock: Clock) -> Non
     failed = {name: why for name, why in how(trials).items() if why != CONVERGED}
     with pytest.raises(InputError, match=r"tolerance \(gcr double 4: system 0, .*\): .*, or go home"):
         check_one_converged(failed, "go home")
+
+
+def test_a_block_without_room_leaves_the_others_and_narrower_ones(clock: Clock) -> None:
+    """Memory is short beside a solver, too, where no solver says so."""
+    script = Script(
+        lambda c: 0.5 if c.solver == "block_cgrq" else 1.0,
+        clock,
+        options=lambda c: {"room": 40 if c.solver == "block_cgrq" else np.inf},
+    )
+    trials = script.measure(*map(str, candidates(SOLVERS, "double", [48, 64, 24])))
+    assert how(trials)["block_cgrq double 48"] == "memory is short"
+    assert "block_cgrq double 64" not in how(trials) and best(trials) == "block_cgrq double 24"
+
+
+def test_blocks_of_other_widths_are_not_tried_where_all_miss_the_tolerance(clock: Clock) -> None:
+    script = Script(lambda c: 1.0, clock, options=lambda c: {"fails": True})
+    assert len(script.measure(*map(str, candidates(SOLVERS, "double", [16, 32, 8, 4]))).done) == 2
