@@ -91,6 +91,7 @@ class GCR(KrylovSolver):
 
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 1e-4
+    forgets: ClassVar[bool] = True
     halves: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -38,6 +38,9 @@ class ReliableUpdates:
     update_at: ClassVar[float] = 0.0
     """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
 
+    forgets: ClassVar[bool] = False
+    """Whether every replacement ends a method's search directions, so that it falls at an even rate."""
+
     halves: ClassVar[bool] = False
     """Whether the method can iterate in half precision."""
 

@@ -105,7 +105,8 @@ class ReliableIteration:
         A = self._inner_operator()
         mixed = A is not self.A or self.solver.inner == "half"  # which A in single precision takes, too
         recurrence: Recurrence | None = None
-        stagnation, narrowed = Stagnation(self.norms, math.prod(self.A.shape)), self._narrow()
+        limit = self.solver.max_iterations if self.solver.forgets else None
+        stagnation, narrowed = Stagnation(self.norms, math.prod(self.A.shape), limit), self._narrow()
         while np.isfinite(self.norms).all():
             if not self.open.any():
                 return SolveStatus.CONVERGED

@@ -56,11 +56,13 @@ class Stagnation:
 
     A gain is a right-hand side that is done, or whose true residual has halved since its last gain. Since
     then estimates have shown that residual times their falls from one replacement to the next.
+    limit: of iterations, for a method that falls at an even rate, as it forgets its directions; else None.
     """
 
-    def __init__(self, norms: Vector, unknowns: int) -> None:
-        self.gained, self.shown, self.unknowns = norms.copy(), norms.copy(), unknowns
+    def __init__(self, norms: Vector, unknowns: int, limit: int | None = None) -> None:
+        self.gained, self.shown, self.unknowns, self.limit = norms.copy(), norms.copy(), unknowns, limit
         self.gained_at = self.stalled = 0
+        self.mark, self.marked_at, self.slow = norms.copy(), 0, False
 
     def enter(self, before: Vector, estimate: Vector, norms: Vector, target: Vector, iterations: int) -> bool:
         """True if a replacement after so many iterations counts as rounding.
@@ -73,7 +75,12 @@ class Stagnation:
         if gain.any():
             self.gained = np.where(gain, norms, self.gained)
             self.shown, self.gained_at, self.stalled = norms.copy(), iterations, 0
+            self.mark, self.marked_at, self.slow = norms.copy(), iterations, False
             return False
+        if self.limit is not None and iterations - self.marked_at >= LONG_PATIENCE:
+            remains = np.where(done, 1, norms / np.where(self.mark > 0, self.mark, 1))
+            self.slow = iterations - self.marked_at > -np.log2(remains.min()) * self.limit
+            self.mark, self.marked_at = norms.copy(), iterations
         missed = was_open & (self.shown < 0.5 * self.gained) & (self.shown < 0.5 * norms)
         if missed.any():
             self.shown, self.stalled = norms.copy(), self.stalled + 1
@@ -83,12 +90,14 @@ class Stagnation:
         """True if the solve is to end after so many iterations.
 
         Without rounding conjugate gradients end after as many as there are unknowns; with it, at conditions
-        of 1e8, they take up to half the square of that in double precision.
+        of 1e8, they take up to half the square of that in double precision. A method that falls at an even
+        rate is over if by its last iterations the limit comes before a gain.
         """
         since = iterations - self.gained_at
         if self.stalled >= STALLED_CYCLES and since >= max(PATIENCE, self.gained_at):
             return True
-        return since >= max(LONG_PATIENCE, PATIENT * self.gained_at, self.unknowns**2)
+        hopeless = self.slow if self.limit is not None else since >= self.unknowns**2
+        return hopeless and since >= max(LONG_PATIENCE, PATIENT * self.gained_at)
 
 
 class LeastResidual:

@@ -8,6 +8,7 @@ from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 from stages.lqcd.solvers.stagnation import Stagnation
 
@@ -202,6 +203,20 @@ def test_estimates_that_rest_above_the_tolerance_end_the_solve(dense, random_blo
     np.testing.assert_allclose(
         solution.residual, difference / np.linalg.norm(b.reshape(-1, 2), axis=0), rtol=0.1
     )
+
+
+def test_a_restarted_method_ends_where_its_fall_would_take_forever(dense, random_block):
+    """Of eigenvalues around the origin; halvings of more than a thousand iterations go on."""
+    around = 1 + 1.1 * np.exp(2j * np.pi * np.arange(99) / 99)
+    solutions = []
+    for eigenvalues in (around, np.geomspace(1e-4, 1, 60)):
+        A = dense(26, eigenvalues)
+        A.hermitian = A.positive_definite = False
+        method = GCR(0.03, restart=2, inner="single")
+        solutions.append(method.solve(A, random_block(27, *A.shape, 1), on_failure="return"))
+    rests, falls = solutions
+    assert rests.status is SolveStatus.STAGNATED and rests.iterations < 3000 and rests.residual > 0.2
+    assert falls.status is SolveStatus.CONVERGED and falls.iterations > 3000
 
 
 @pytest.mark.parametrize("inner", [None, "single"])
