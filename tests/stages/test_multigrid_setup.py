@@ -140,7 +140,7 @@ def test_a_poor_setup_is_made_again_and_recorded(
 ) -> None:
     from stages.lqcd.multigrid import multigrid
 
-    monkeypatch.setattr(multigrid, "measured_rate", lambda _, __, seed: {606: 0.9, 607: 0.3}[seed])
+    monkeypatch.setattr(multigrid, "measured_rate", lambda _, __, seed, *begun: {606: 0.9, 607: 0.3}[seed])
     at = At(**AT)
     setup = multigrid_setup(operator, at=at, **SETUP)
     assert at.statistics["rebuilt"]

@@ -21,7 +21,7 @@ from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import aggregation, block_blas
 from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import copied, on_rows
+from stages.lqcd.kernels.fields import on_rows
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin
 from stages.lqcd.multigrid.cycle import Cycle, GridSolve, KrylovSolve, Smoother, coarsest_solve
 from stages.lqcd.multigrid.fine_operator import FineOperator
@@ -39,8 +39,8 @@ MEASURED, SOLVED, MOST_CYCLES = 1e-6, 1e-10, 60
 """A rate is measured until a residual is reduced by the first number, in at most `MOST_CYCLES`: low modes,
 of which a random residual has little, show at the end. The last cycles say how it goes on to the second."""
 
-LAST_CYCLES = 5
-"""Those that say how it goes on; so many are measured with smoothers fitted each time."""
+FIRST_CYCLES, LAST_CYCLES = 5, 4
+"""Those that begin a solve, with smoothers fitted each time, and at least so many that say how it goes on."""
 
 NO_GAIN = 0.95
 """Rate of cycles that are as good as none."""
@@ -138,7 +138,7 @@ class Multigrid:
             attempts.append(Attempt(seed, rate))
             if rate <= self.largest_rate:
                 return Hierarchy(M, levels, cycle, tuple(attempts), time.perf_counter() - started)
-        raise PoorSetup(self._poor(attempts, _rate(reductions(cycle, like, seed, LAST_CYCLES))))
+        raise PoorSetup(self._poor(attempts, _rate(first_cycles(cycle, like, seed)[1])))
 
     def _poor(self, attempts: list[Attempt], first: float) -> str:
         """Message of poor setups; first: the rate of the first cycles of the last one."""
@@ -162,17 +162,19 @@ class Multigrid:
     ) -> tuple[tuple[Level, ...], Cycle, float]:
         """Levels with the moments of smoothers that are fitted once, their cycle, and its rate.
 
-        cycle: the one with smoothers fitted each time, which stay where those fitted once do worse.
+        cycle: the one with smoothers fitted each time, which stay where those fitted once do worse. These
+        go on with the solve that the others begin, whose residual is rich in low modes.
         """
         recorders = [recorded(level.post) for level in self.levels]
         pairs = zip((level.pre for level in self.levels), recorders, strict=True)
-        rate = _rate(reductions(cycle.with_smoothers(list(pairs)), like, seed, LAST_CYCLES))
+        begun = first_cycles(cycle.with_smoothers(list(pairs)), like, seed)
         fits = [
             replace(level, moments=moments_of(recorder))
             for level, recorder in zip(levels, recorders, strict=True)
         ]
-        found = self._measured(tuple(fits), cycle, like, seed)
-        if found[-1] <= min(self.largest_rate, rate ** (1 / WORSE)):
+        bound = min(self.largest_rate, _rate(begun[1]) ** (1 / WORSE))
+        found = self._measured(tuple(fits), cycle, like, seed, begun)
+        if found[-1] <= bound:
             return found
         best = levels, cycle, measured_rate(cycle, like, seed)
         bound = min(self.largest_rate, best[-1] ** (1 / WORSE))
@@ -182,11 +184,11 @@ class Multigrid:
         return best
 
     def _measured(
-        self, levels: tuple[Level, ...], cycle: Cycle, like: Array, seed: int
+        self, levels: tuple[Level, ...], cycle: Cycle, like: Array, seed: int, begun: Begun | None = None
     ) -> tuple[tuple[Level, ...], Cycle, float]:
         """Levels, the cycle with their smoothers, and its rate."""
         cycle = cycle.with_smoothers([self.smoothers(*each) for each in enumerate(levels)])
-        return levels, cycle, measured_rate(cycle, like, seed)
+        return levels, cycle, measured_rate(cycle, like, seed, begun)
 
     def load(self, arrays: dict[str, Any], metadata: dict[str, Any], M: WilsonOperator) -> Hierarchy:
         """The hierarchy of which these are `arrays` and `metadata`; InputError unless it is one of M."""
@@ -305,35 +307,43 @@ def check_vectors(counts: Iterable[int]) -> None:
             )
 
 
-def measured_rate(cycle: Cycle, like: Array, seed: int) -> float:
+Begun = tuple[GCRSpace, list[float]]
+"""A solve after its first cycles, and its |r_k|^2, k = 0, 1, ..."""
+
+
+def measured_rate(cycle: Cycle, like: Array, seed: int, begun: Begun | None = None) -> float:
     """10^(-10 / n) where a solve of a random residual to 1e-10 takes n cycles; may be NaN.
 
-    By GCR with the restarts of `MultigridGCR`, in the precision of the cycle.
+    By GCR with the restarts of `MultigridGCR`, in the precision of the cycle. begun: the solve, which other
+    cycles have begun and which ends here.
     """
-    return _rate(reductions(cycle, like, seed, MOST_CYCLES))
+    space, norms2 = begun or first_cycles(cycle, like, seed)
+    space.preconditioner, least = cycle, len(norms2) + LAST_CYCLES
+    while len(norms2) < least or (norms2[-1] > MEASURED**2 * norms2[0] and len(norms2) <= MOST_CYCLES):
+        if space.taken == space.size or norms2[-1] <= MultigridGCR.update_at**2 * norms2[-1 - space.taken]:
+            space.begin(space.r, space.target2)
+        space.step()
+        norms2.append(float(space.r2[0]))
+    return _rate(norms2, least - LAST_CYCLES - 1)
 
 
-def _rate(reductions: list[float]) -> float:
-    """The rate of a solve that begins with these |r_k| / |r_0|, k = 0, 1, ..."""
-    last = reductions[-LAST_CYCLES - 1 :]
+def _rate(norms2: list[float], begun: int = 0) -> float:
+    """The rate of a solve with these |r_k|^2, which goes on as in its last cycles, those after `begun`."""
+    last = np.sqrt(np.array(norms2[begun:][-CYCLE_RESTART - 1 :]) / norms2[0])
     recent = (last[-1] / last[0]) ** (1 / (len(last) - 1))
     if recent >= 1:
         return 1.0
     left = max(np.log(SOLVED / last[-1]) / np.log(recent), 0.0)
-    return float((last[-1] * recent**left) ** (1 / (len(reductions) - 1 + left)))
+    return float((last[-1] * recent**left) ** (1 / (len(norms2) - 1 + left)))
 
 
-def reductions(cycle: Cycle, like: Array, seed: int, most: int) -> list[float]:
-    """|r_k| / |r_0| after k = 0, 1, ... cycles inside GCR, of a random residual."""
+def first_cycles(cycle: Cycle, like: Array, seed: int) -> Begun:
+    """The first cycles of a solve of a random residual, all queued before the host looks at one."""
     A = cycle.system.operator
     r = random_fields((*A.shape, 1), A.dtype, like, seed, draw=RATE_DRAW)
-    norms = [float(block_blas.norms(r)[0])]
-    while len(norms) <= most and norms[-1] > MEASURED * norms[0]:
-        space = GCRSpace(A, copied(r), CYCLE_RESTART, cycle, 0 * block_blas.norms2(r))
-        low = MultigridGCR.update_at * norms[-1]
-        while len(norms) <= most and space.taken < space.size and norms[-1] > low:
-            space.step()
-            norms.append(float(space.r2[0]) ** 0.5)
-        block_blas.difference(r, A.apply(space.solution()), r)
-        norms[-1] = float(block_blas.norms(r)[0])
-    return [norm / norms[0] for norm in norms]
+    space = GCRSpace(A, r, CYCLE_RESTART, cycle, 0 * block_blas.norms2(r))
+    norms2 = [space.r2]
+    for _ in range(FIRST_CYCLES):
+        space.step()
+        norms2.append(space.r2)
+    return space, [float(each[0]) for each in norms2]

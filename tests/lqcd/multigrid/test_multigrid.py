@@ -219,7 +219,7 @@ def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
 
 def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = {77: float("nan"), 78: 0.2}
-    monkeypatch.setattr(multigrid_module, "measured_rate", lambda _, __, seed: rates[seed])
+    monkeypatch.setattr(multigrid_module, "measured_rate", lambda _, __, seed, *begun: rates[seed])
     level = LevelParameters(aggregate=(2, 2, 2, 2), vectors=2, refinements=0)
     hierarchy = Multigrid((level,), seed=77).setup(wilson())
     assert [attempt.seed for attempt in hierarchy.attempts] == [77, 78]

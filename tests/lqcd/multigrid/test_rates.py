@@ -97,6 +97,15 @@ def test_poor_setups_are_refused_with_the_remedy(monkeypatch: Any) -> None:
     assert "then low modes are left: raise vectors or refinements, and" in Multigrid()._poor(attempts, 0.5)
 
 
+def test_powers_of_too_many_steps_are_not_used(monkeypatch: Any) -> None:
+    """Those of one polynomial of 24 steps, whose rounding the cycles that go on with a solve must show."""
+    monkeypatch.setattr(
+        FittedSmoother, "runs", property(lambda self: [fitted_module._powers_of(self.omegas)])
+    )
+    hierarchy = of(PolynomialSmoother(24)).setup(rough(-0.8))
+    assert isinstance(hierarchy.cycle.post, PolynomialSmoother) and hierarchy.rate < 0.05
+
+
 GROWING = FittedSmoother((9.0,) * 4)
 
 
