@@ -173,7 +173,8 @@ def test_precision_that_the_data_do_not_have(tmp_path: Path, healthy: Healthy) -
     ("key", "value", "message"),
     [
         ("PLAQUETTE", "0.59", r"plaquette should be 0\.59, found -0\.0003911"),
-        ("PLAQUETTE", "none", "states 'none' as plaquette, which is no number"),
+        ("PLAQUETTE", "none", "plaquette should be 'none', which is no number, found"),
+        ("LINK_TRACE", "nan", "should be 'nan', which is no number, found .*; the checksum is right"),
         ("LINK_TRACE", "0.3", r"link trace should be 0\.3, found"),
         ("CHECKSUM", "12345678", "NERSC checksum should be 12345678, found [0-9a-f]{8}"),
         ("CHECKSUM", "xyz", "no 32-bit hexadecimal number"),

@@ -13,6 +13,7 @@ from stages.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.lattice.formats import check_gauge, lime, read_field, read_gauge, write_ildg
 from stages.lqcd.lattice.formats.gauge_file import printed_claim
+from stages.lqcd.lattice.formats.sample import stated_plaquette
 from stages.lqcd.lattice.formats.scidac import messages
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import plaquette
@@ -93,8 +94,21 @@ def test_the_plaquette_of_tmlqcd(file: Path, links: NDArray, shown: str) -> None
 
 
 def test_a_plaquette_that_is_no_number(file: Path) -> None:
-    with pytest.raises(InputError, match="states 'none' as plaquette, which is no number"):
-        read_gauge(described(file, TEXT.format("none")))
+    said = r"plaquette should be '{}', which is no number, found .*; the checksum is right"
+    for text in ("none", "nan", "1e999", "0x1p-1", "0.6_5", "1.2.3"):
+        path = described(file, TEXT.format(text))
+        with pytest.raises(InputError, match=said.format(text)):
+            read_gauge(path)
+        assert not check_gauge(path).ok and stated_plaquette(path) is None
+        read_gauge(path, wrong_header=True)
+
+
+def test_a_plaquette_that_is_left_out_states_nothing(file: Path) -> None:
+    """No word of the next line is taken for it."""
+    path = described(file, TEXT.format(""))
+    report = check_gauge(path)
+    assert report.ok and report.notes == ("states nothing as plaquette",)
+    assert "plaquette" not in {check.name for check in report.checks}
 
 
 @pytest.mark.parametrize("text", ["0", "1", "0.", "1e0", "-0"])
@@ -118,6 +132,10 @@ def test_a_plaquette_without_digits_verifies_nothing(file: Path, text: str) -> N
         ("0.6512", 0.65118, 4),
         ("0.651200", 0.6512001, 6),
         ("6.512e-01", 0.6512, 4),
+        (".65E0", 0.6512, 2),
+        ("65e-2", 0.6512, 2),
+        ("6.512D-01", 0.6512, 4),
+        ("0.65120000000000000000", 0.6512, 15),
         ("-0.01", -0.0149, 2),
         ("0.8", 0.6512, None),
         ("0.64", 0.6512, None),
@@ -129,7 +147,7 @@ def test_a_plaquette_without_digits_verifies_nothing(file: Path, text: str) -> N
 )
 def test_a_value_verifies_what_its_digits_say(stated: str, actual: float, digits: int | None) -> None:
     """Rounded or cut off."""
-    claim = printed_claim(Path("a"), "plaquette", stated, 32)
+    claim = printed_claim("plaquette", stated, 32)
     check = claim.check(actual)
     assert claim.telling and check.ok == (digits is not None) and check.digits == digits
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.formats.binary import DAMAGED, damaged, fault
+from stages.lqcd.lattice.formats.binary import DAMAGED, fault
 from stages.lqcd.lattice.formats.checksum import Checksum
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import LinkStatistics, Plaquette, link_statistics, plaquette
@@ -57,14 +57,29 @@ class Claim:
     tolerance: float
     decimals: int | None = None
     """Digits that are printed after the point; None of a binary number."""
+    text: str | None = None
+    """What the header has in the place of a number, '' or such as nan; `value` is NaN."""
+
+    @property
+    def note(self) -> str:
+        """Remark on a claim that is not `telling`."""
+        if self.text == "":
+            return f"states nothing as {self.name}"
+        return (
+            f"states {self.value:g} as {self.name}, which has no digit after the point: it verifies nothing"
+        )
 
     @property
     def telling(self) -> bool:
-        """False of 0, 1 and the like without a digit after the point: any field's plaquette fits them."""
+        """False for nothing, and for 0, 1 and the like, which without further digits fit any plaquette."""
+        if self.text is not None:
+            return bool(self.text)
         return self.decimals is None or self.decimals > 0 or abs(self.value) > 1
 
     def check(self, actual: float) -> Check:
-        """The links' value must round to the one that is stated, or be cut off to it."""
+        """The links' value must be the stated one when it is rounded, or cut off, to the stated digits."""
+        if self.text is not None:
+            return Check(self.name, f"{self.text!r}, which is no number", actual, ok=False)
         unit = 0.0 if self.decimals is None else 10.0**-self.decimals
         excess = math.copysign(1, self.value) * (actual - self.value)
         ok = -unit / 2 - self.tolerance <= excess <= unit + self.tolerance
@@ -73,7 +88,8 @@ class Claim:
     def _agreeing(self, difference: float) -> int | None:
         if not self.decimals:
             return None
-        return self.decimals if not difference else max(1, min(self.decimals, int(-math.log10(difference))))
+        agreeing = int(-math.log10(difference)) if difference else DOUBLE_DIGITS
+        return max(1, min(self.decimals, agreeing))
 
 
 UNVERIFIED = "has no checksum record: whether its numbers are those that were written is not known"
@@ -88,16 +104,22 @@ HEADER_ONLY = (
 PLAQUETTE = "plaquette"
 LINK_TRACE = "link trace"
 
+DOUBLE_DIGITS = 15
+"""Digits after the point of numbers below 1 that double precision holds."""
+PRINTED = re.compile(r"[+-]?(?:\d+\.?(\d*)|\.(\d+))(?:[eEdD]([+-]?\d+))?", re.ASCII)
+"""A number as C and Fortran print it: digits after the point, and the exponent."""
 
-def printed_claim(path: Path, name: str, text: str, precision: int) -> Claim:
-    """The claim of a number printed in a header: to the digits printed and the precision of the file."""
-    try:
-        number = Decimal(text)
-        decimals, value = -int(number.as_tuple().exponent), float(number)
-    except (InvalidOperation, ValueError):
-        decimals, value = 0, math.nan
-    if not math.isfinite(value):
-        raise damaged(path, f"its header states {text!r} as {name}, which is no number")
+
+def printed_claim(name: str, text: str, precision: int) -> Claim:
+    """The claim of a number printed in a header, to its digits and the precision of the file.
+
+    Text that is no number, such as nan, is a claim that no field fulfils; '' claims nothing.
+    """
+    number = PRINTED.fullmatch(text.strip())
+    value = float(re.sub("[dD]", "e", number[0])) if number else math.nan
+    if number is None or not math.isfinite(value):
+        return Claim(name, math.nan, 0.0, text=text.strip())
+    decimals = len(number[1] or number[2] or "") - int(number[3] or 0)
     return Claim(name, value, HEADER_TOLERANCE[precision], decimals)
 
 
@@ -177,11 +199,7 @@ class GaugeField:
     def notes(self) -> tuple[str, ...]:
         """Remarks on the file for its reader, none of which is a fault."""
         unverified = self.format in ("ILDG", "SciDAC") and not self.checksums
-        silent = (
-            f"states {claim.value:g} as {claim.name}, which has no digit after the point: it verifies nothing"
-            for claim in self.claims
-            if not claim.telling
-        )
+        silent = (claim.note for claim in self.claims if not claim.telling)
         return (*((UNVERIFIED,) if unverified else ()), *silent, *self.remarks)
 
     def report(self) -> CheckReport:

@@ -43,7 +43,7 @@ from stages.lqcd.lattice.formats.scidac import (
 )
 from stages.lqcd.lattice.geometry import Lattice
 
-STATED_PLAQUETTE = re.compile(r"\bplaquette\s*=\s*([^\s,;]+)")
+STATED_PLAQUETTE = re.compile(r"\bplaquette\s*=[ \t]*([^\s,;]*)")
 LETTERS = {32: "F", 64: "D"}
 """Precisions as SciDAC's records name them."""
 XML = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -71,7 +71,7 @@ class LimeGaugeFile:
     def claims(self) -> tuple[Claim, ...]:
         precision, info = self.stored.precision, self.metadata.get(TMLQCD, "")
         stated = STATED_PLAQUETTE.search(info)
-        of_tmlqcd = (printed_claim(self.path, PLAQUETTE, stated[1], precision),) if stated else ()
+        of_tmlqcd = (printed_claim(PLAQUETTE, stated[1], precision),) if stated else ()
         return (*usqcd_claims(self.stored.message, precision), *of_tmlqcd)
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:

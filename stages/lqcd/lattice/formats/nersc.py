@@ -73,8 +73,7 @@ class NerscFile:
     def claims(self) -> tuple[Claim, ...]:
         stated = ((PLAQUETTE, "PLAQUETTE"), (LINK_TRACE, "LINK_TRACE"))
         return tuple(
-            printed_claim(self.path, name, value(self.path, self.metadata, key), self.precision)
-            for name, key in stated
+            printed_claim(name, value(self.path, self.metadata, key), self.precision) for name, key in stated
         )
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:

@@ -24,7 +24,8 @@ READ_WHOLE = 16**4
 def stated_plaquette(path: Path) -> float | None:
     """The mean plaquette that a file's header states, normalised to 1, None where it states none."""
     claims = next(iter(sources(path))).claims
-    return next((claim.value for claim in claims if claim.name == PLAQUETTE and claim.telling), None)
+    stated = (claim for claim in claims if claim.name == PLAQUETTE and claim.telling and claim.text is None)
+    return next((claim.value for claim in stated), None)
 
 
 def first_planes(path: Path, planes: int, slices: int) -> NDArray[np.complex128] | None:

@@ -218,9 +218,7 @@ def usqcd_claims(message: Message, precision: int) -> tuple[Claim, ...]:
     stated = ((PLAQUETTE, "plaq"), (LINK_TRACE, "linktr"))
     texts = ((name, lime.element(message.user_xml, tag)) for name, tag in stated)
     return tuple(
-        printed_claim(message.path, name, text, precision)
-        for name, text in texts
-        if text and text != "missing"
+        printed_claim(name, text, precision) for name, text in texts if text is not None and text != "missing"
     )
 
 
