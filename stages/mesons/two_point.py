@@ -14,7 +14,7 @@ from stages.lqcd.analysis.effective_mass import effective_mass
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
-from stages.lqcd.spectroscopy.little_group import Row, channels_at, check_at_rest, operators_in
+from stages.lqcd.spectroscopy.little_group import Row, channels_at, check_at_rest, operators_in, undivided
 from stages.lqcd.spectroscopy.mesons import meson_correlators
 from stages.lqcd.spectroscopy.operators import BILINEARS
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
@@ -165,12 +165,12 @@ def dirac_channels(
 ) -> tuple[tuple[str, ...], Channels]:
     """The Dirac matrices, and sums of them, to measure at some momenta, and the channels that they make.
 
-    At rest these are the defaults of the stages.
+    At rest in a cube these are the defaults of the stages.
     """
-    if not any(map(any, momenta)):
-        return NAMES, AT_REST
     families = {name: [(gamma,) for gamma in gammas] for name, gammas in CHANNELS.items()}
     channels = channels_at(families, momenta, extents, BILINEARS)
+    if undivided(channels, families, momenta):
+        return NAMES, AT_REST
     return tuple(dict.fromkeys([*NAMES, *operators_in(channels)])), channels
 
 

@@ -20,7 +20,7 @@ from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
 from stages.lqcd.solvers.named import POSITIVE, Solve
-from stages.lqcd.spectroscopy.little_group import channels_at, operators_in
+from stages.lqcd.spectroscopy.little_group import channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
 from stages.mesons.solver_choice import staggered_choice
 from stages.mesons.staggered_costs import source_columns
@@ -74,7 +74,7 @@ class HisqMesonNodes(StaggeredNodes[HisqMesonParameters]):
             correlators,
             place=Place("average"),
             operators=labels,
-            channels=channels if any(map(any, momenta)) else mesons.operators,
+            channels=mesons.operators if undivided(channels, families, momenta) else channels,
             momenta=momenta,
             jackknife_bin=self.parameters.analysis.jackknife_bin,
         )

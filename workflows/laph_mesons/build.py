@@ -27,7 +27,7 @@ from stages.distillation.source_columns import first_sources, full_columns, stoc
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.trial import WIDEST
-from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in
+from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.operators import BILINEARS
 from stages.mesons.two_point import dirac_channels
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
@@ -175,6 +175,7 @@ class LaphNodes(QuarkNodes[LaphParameters]):
             gammas=gammas,
             channels=channels,
         )
+        whole = undivided(self.channels, operators.families, operators.momenta)
         rows = {name: next(filter(None, members)) for name, members in self.channels.items()}
         self.workflow.add(
             laph_levels,
@@ -182,7 +183,7 @@ class LaphNodes(QuarkNodes[LaphParameters]):
             place=Place("levels"),
             momenta=operators.momenta,
             operators=mesons.parameters["operators"],
-            bases=self.channels if any(map(any, operators.momenta)) else operators.bases,
+            bases=operators.bases if whole else self.channels,
             t0=operators.t0,
             jackknife_bin=width,
             level_names=[f"{name} {n}" for name, ((texts, _), *_) in rows.items() for n in range(len(texts))],

@@ -1,19 +1,20 @@
-"""Channels of moving mesons: which operators the rotations and reflections that keep a momentum relate.
+"""Channels of mesons: which operators are related by the rotations and reflections that keep a momentum.
 
-At rest a channel is the mean over a family of operators, such as GammaX, GammaY, GammaZ. At a momentum p
-only its little group is left, and families fall apart. Operators that are a vector (x, y, z), polar or axial,
-do so by their direction: longitudinal along p; transverse where the group turns one transverse direction into
-the other, as at (p, 0, 0) (C4v) and (p, p, p) (C3v), and the two apart elsewhere, as at (p, p, 0) (C2v). Then
-they are the normal of a mirror, if there is one, and what is orthogonal to it and to p.
-Operators of different staggered tastes do not mix, and those that the group permutes are one channel:
-longitudinal, transverse or oblique by the direction of spin or taste. Of other families no rows are averaged
+At rest in a cube a channel is the mean over a family of operators, such as GammaX, GammaY, GammaZ. At a
+momentum p only its little group is left, and a family splits. A vector (x, y, z), polar or axial, splits by
+its direction: one channel is longitudinal, along p. The two transverse directions are one channel where the
+group turns one into the other, as at (p, 0, 0) (C4v) and (p, p, p) (C3v), and two channels elsewhere, as at
+(p, p, 0) (C2v): the normal of a mirror, if there is one, and the direction orthogonal to it and to p.
+Operators of different staggered tastes do not mix. Those that the group permutes are one channel:
+longitudinal, transverse or oblique by the direction of spin or taste. Rows of other families are not averaged
 at p != 0.
 
-The group is that of the box: directions of different extents are not alike.
+The group is that of the box: where extents differ, directions are not equivalent, at rest neither.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import permutations, product
@@ -69,6 +70,11 @@ def channels_at(
     return channels
 
 
+def undivided(channels: Channels, families: Families, momenta: Sequence[Sequence[int]]) -> bool:
+    """True of mesons at rest in a box whose directions are equivalent for them: each family is a channel."""
+    return not any(map(any, momenta)) and list(channels) == list(families)
+
+
 def operators_in(channels: Channels) -> tuple[str, ...]:
     """All operators of channels, each once."""
     rows = (row for by_momentum in channels.values() for rows in by_momentum for row in rows)
@@ -77,8 +83,8 @@ def operators_in(channels: Channels) -> tuple[str, ...]:
 
 def of_family(name: str, labels: Sequence[str]) -> list[str]:
     """Labels of channels that are a family's: 'rho' and 'rho, longitudinal', not 'rho, T_ti'."""
-    words = (LONGITUDINAL, TRANSVERSE, OBLIQUE, "row ")
-    return [each for each in labels if each == name or each.startswith(tuple(f"{name}, {w}" for w in words))]
+    words = "|".join((LONGITUDINAL, TRANSVERSE, OBLIQUE, "row ", f"[{AXES}]+$"))
+    return [each for each in labels if re.match(f"{re.escape(name)}(, ({words})|$)", each)]
 
 
 def check_at_rest(rows: object, momenta: Sequence[Sequence[int]]) -> None:
@@ -96,8 +102,10 @@ def _channels(
 ) -> dict[str, tuple[Row, ...]]:
     """Channels of a family at one momentum."""
     given = [tuple(row) for row in rows]
-    if len(given) == 1 or not any(momentum):
-        return {name: tuple(Row(row, 1 / len(given)) for row in given)}
+    if len(given) == 1:
+        return {name: (Row(given[0], 1.0),)}
+    if not any(momentum):
+        return _at_rest(name, given, extents, algebra)
     kinds = {algebra.taste(text) for row in given for text in row}
     if len(kinds) == 1:
         vector = _vector(given, algebra)
@@ -115,6 +123,24 @@ def _channels(
     return {
         f"{name}{word}": tuple(Row(row, 1 / len(orbit)) for row in orbit)
         for word, orbit in zip(words, orbits, strict=True)
+    }
+
+
+def _at_rest(
+    name: str, rows: Sequence[Operators], extents: Extents, algebra: Algebra
+) -> dict[str, tuple[Row, ...]]:
+    """The mean over a family, or several where a cube relates rows that a box does not."""
+    orbits = _orbits(rows, rotations(extents), algebra)
+    if len(orbits) == len(_orbits(rows, rotations((1, 1, 1)), algebra)):
+        return {name: tuple(Row(row, 1 / len(rows)) for row in rows)}
+    axes = {row: [k for k in range(3) if _turns_into(row, row, _quarter_turn(k), algebra)] for row in rows}
+    if any(len(each) != 1 for each in axes.values()):
+        return {f"{name}, row {number}": (Row(row, 1.0),) for number, row in enumerate(rows, 1)}
+    return {
+        f"{name}, {''.join(sorted(AXES[axes[row][0]] for row in orbit))}": tuple(
+            Row(row, 1 / len(orbit)) for row in orbit
+        )
+        for orbit in orbits
     }
 
 

@@ -150,6 +150,26 @@ def test_a_box_has_fewer_rotations_than_a_cube() -> None:
     assert found["rho, longitudinal"][2][0].operators == ("3 GammaX + 4 GammaZ",)  # p = 2 pi (1/8, 0, 1/6)
 
 
+def test_a_box_splits_mesons_at_rest() -> None:
+    """Directions of different extents are not equivalent; families that a cube does not relate stay whole."""
+    box, rest, own = (6, 4, 4, 8), [(0, 0, 0)], {"own": [("Gamma5",), ("GammaX",)]}
+    given = {**families(CHANNELS), **own, "two": [("GammaX",), ("GammaY",)]}
+    found = channels_at(given, rest, box, BILINEARS)
+    rows = {name: [row.operators[0] for row in each[0]] for name, each in found.items()}
+    assert rows["rho, x"] == ["GammaX"] and rows["rho, yz"] == ["GammaY", "GammaZ"]
+    assert rows["b1, x"] == ["SigmaYZ"] and rows["b1, yz"] == ["SigmaXY", "SigmaXZ"]
+    assert rows["own"] == ["Gamma5", "GammaX"] and rows["two, x"] == ["GammaX"] and "rho" not in rows
+    assert of_family("rho", list(found)) == ["rho, x", "rho, yz"]
+    assert of_family("pion", list(found)) == ["pion"]
+    gammas, channels = dirac_channels(rest, box)
+    assert gammas == tuple(DIRAC) and list(channels)[:4] == ["pion", "pion, A_t", "rho, x", "rho, yz"]
+    tastes = channels_at(families(MULTIPLETS), rest, (4, 6, 8, 8), SPIN_TASTES)
+    assert [name for name in tastes if name.startswith("pionij")] == ["pionij, x", "pionij, y", "pionij, z"]
+    bases = channels_at({"rho": BASES["rho"]}, rest, box, BILINEARS)
+    assert {name: len(rows[0]) for name, rows in bases.items()} == {"rho, x": 1, "rho, yz": 2}
+    assert all(row.weight == 0.5 for row in bases["rho, yz"][0])
+
+
 def test_rows_that_are_no_vector_are_not_averaged() -> None:
     given = {"own": [("Gamma5",), ("GammaX",), ("GammaY",)], "two": [("GammaX",), ("GammaY",)]}
     found = channels_at(given, [(0, 0, 0), (1, 1, 0)], CUBE, BILINEARS)
