@@ -162,8 +162,8 @@ def test_mesons_of_walls(wilson: NDArray, tmp_path: Path) -> None:
     at = At(config="a", source=("t1",))
     changes = ("mesons: {momenta: [[0, 0, 0], [1, 0, 0]]}\n", ""), ("kind: point", "kind: wall")
     assert physics(tmp_path, MESONS, *changes)["definition"].startswith(
-        "C_G(t) = sum_x <O_G(x, t0 + t) W_G(t0)^dag>, W_G = sum_y,z psibar_2(y) G psi_1(z) of equal colours, "
-        "y and z all sites of the slice; "
+        "C_G(t) = sum_x <O_G(x, t0 + t) W_G(t0)^dag>, W_G = sum_y,z psibar_2(y) G psi_1(z) over all sites y "
+        "and z of the slice, with equal colours and without gauge links; mean over sources"
     )
     forward = wilson[:, :, :, slice_].sum(axis=3)
     backward = wilson[:, slice_].sum(axis=1).transpose(0, 2, 1, 3)
@@ -174,7 +174,7 @@ def test_mesons_of_walls(wilson: NDArray, tmp_path: Path) -> None:
 
     changes = changes[0], ("kind: point", "kind: z2_wall, noise: {seed: 3, vectors: 2}")
     assert physics(tmp_path, MESONS, *changes)["definition"].startswith(
-        "C_G(t) = (1 / L^3) sum_x,y <O_G(x, t0 + t) O_G(y, t0)^dag>, the mean over points y of the slice, "
+        "C_G(t) = (1 / V) sum_x,y <O_G(x, t0 + t) O_G(y, t0)^dag>, V sites in the slice: the mean over its "
     )
     noise = [At(config="a", source=(f"t1n{number}",)) for number in range(60)]
     walls = np.array(
@@ -239,8 +239,11 @@ def test_mesons_of_distillation(wilson: NDArray, tmp_path: Path) -> None:
     """From perambulators of some vectors, with the backward one instead of gamma5-Hermiticity."""
     assert physics(tmp_path, LAPH)["definition"] == (
         "C_G(p, t) = <O_G(p, t0 + t) O_G(p, t0)^dag>, O_G(p, t) = sum_x exp(-i p x) psibar_2 G psi_1 over "
-        "the slice t, also at the source, without a factor of the volume; p = 2 pi n / L; mean over sources"
+        "the slice t, also at the source, without a volume factor; p = 2 pi n / L; mean over sources"
     )
+    noise = ("solves:", "noise: {kind: z2, seed: 3, vectors: 2}\nsolves:")
+    said = physics(tmp_path, LAPH, noise)["definition"]
+    assert said.endswith("; mean over sources and pairs of different noise vectors")
     rng, k = np.random.default_rng(4), 5
     vectors = np.linalg.qr(rng.normal(size=(T, 3 * SLICE, k)) + 1j * rng.normal(size=(T, 3 * SLICE, k)))[0]
     v = vectors.reshape(T, SLICE, 3, k)
@@ -344,8 +347,8 @@ def test_hisq_mesons_of_walls(hisq: tuple[Any, NDArray], tmp_path: Path) -> None
     G, no_momenta = hisq[1], (", momenta: [[0, 0, 0], [1, 0, 0]]", "")
     said = physics(tmp_path, HISQ_MESONS, no_momenta, ("kind: point", "kind: corner_wall"))["definition"]
     assert said.startswith(
-        "C(t) = sum_a b_a^dag G P_t0+t O G O^dag b_a, b_a one at colour a of all sites of even x, y, z of "
-        "the slice t0: a coherent sum over pairs of corners, without a factor of the volume; "
+        "C(t) = sum_a b_a^dag G P_t0+t O G O^dag b_a, b_a is 1 at colour a on all sites of even x, y, z "
+        "of the slice t0, else 0: a coherent sum over pairs of corners, without a volume factor; "
     )
     x, y, z, t = PLACES
     b = ((x % 2 == 0) & (y % 2 == 0) & (z % 2 == 0) & (t == TIME)).astype(float)
@@ -357,8 +360,8 @@ def test_hisq_mesons_of_walls(hisq: tuple[Any, NDArray], tmp_path: Path) -> None
     noise = ("kind: point", "kind: random_wall, noise: {seed: 3}")
     said = physics(tmp_path, HISQ_MESONS, no_momenta, noise)["definition"]
     assert said.startswith(
-        "C(t) = Tr [P_t0+t O G O^dag P_t0 G] / L^3, the mean over the points of the slice t0, estimated with "
-        "noise; "
+        "C(t) = Tr [P_t0+t O G O^dag P_t0 G] / V, V sites in the slice t0: the mean over its points, "
+        "estimated with noise; "
     )
     walls = np.array([hisq_stored(hisq, f"t1n{number}", seed=3)[:, 0].real for number in range(80)])
     error = walls.std(axis=0, ddof=1) / np.sqrt(len(walls))
@@ -373,8 +376,8 @@ def test_hisq_mesons_of_walls(hisq: tuple[Any, NDArray], tmp_path: Path) -> None
 def test_the_normalisation_of_hisq_mesons(hisq: tuple[Any, NDArray], tmp_path: Path) -> None:
     said = physics(tmp_path, HISQ_MESONS)["not_included"]["normalisation"]
     assert said == (
-        "none beside MILC's, whose correlators are the same numbers; with 2 G, the propagator of m + D / 2, "
-        "C has a factor 4, and 1/4 for tastes cancels it"
+        "none: MILC's correlators are the same numbers. With 2 G, the propagator of m + D / 2, C is 4 times "
+        "as large; a factor 1/4 for tastes cancels that"
     )  # MILC's numbers: test_milcs_pion, and test_reference_numbers of staggered mesons
     M = np.linalg.inv(hisq[1])
     D = M - 2 * MASS * np.eye(V)
@@ -420,7 +423,7 @@ def test_loops_and_their_correlator(tmp_path: Path) -> None:
     assert about["definition"] == (
         "C(t) = (1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), i = x, y, z, mean over pairs of different "
         "noise vectors; J_mu(t) = - sum_x Im tr {eta_mu U_mu(x) [D (4 m^2 - D^2)^-1](x + mu, x)} over the "
-        "slice t"
+        "slice t, tr over colours"
     )
     lattice, mass = Lattice((4, 2, 2, 4)), 0.3
     field = diagonal_links(lattice, 17, 0.8)

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +21,15 @@ from tiny_laph import LAPH
 from tiny_mesons import MESONS
 from tiny_project import TINY, CommandLine, edit, refused
 
+from pipeline.reading.report import Section, Table
 from stages.lqcd.gauge.fixing import planes_plaquette
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.lattice.formats import read_gauge, write_ildg, write_milc, write_nersc
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
-from workflows.shared.ensemble_doubts import parted
+from workflows.commands.report import _warnings
+from workflows.shared.ensemble_doubts import TWO_GROUPS, parted
 from workflows.shared.report_sections import equal_fields, several_ensembles
 
 pytestmark = pytest.mark.usefixtures("plain_figures")
@@ -126,7 +130,7 @@ def test_refused(
             "mesons",
             "csw: 1.2",
             "csw: 1.2, stout: {rho: 0.22, steps: 1}",
-            "`quark.stout` (line 4): rho = 0.22 lets short waves grow, which at most 0.125 damps",
+            "`quark.stout` (line 4): rho = 0.22 amplifies short waves: take at most 0.125",
         ),
         (
             "mesons",
@@ -139,14 +143,13 @@ def test_refused(
             "mesons",
             "kind: point",
             "kind: smeared, smearing: {width: 1.0, steps: 4, links: {kind: ape, steps: 2, alpha: 0.7}}",
-            "`sources.smearing.links` (line 5): alpha = 0.7 lets short waves grow, which at most 0.6667 "
-            "damps",
+            "`sources.smearing.links` (line 5): alpha = 0.7 amplifies short waves: take at most 0.6667",
         ),
         (
             "laph",
             "rho: 0.1",
             "rho: 0.2",
-            "`smearing` (line 5): rho = 0.2 lets short waves grow, which at most 0.1667 damps",
+            "`smearing` (line 5): rho = 0.2 amplifies short waves: take at most 0.1667",
         ),
         (
             "laph",
@@ -158,7 +161,7 @@ def test_refused(
             "mesons",
             "kappa: 0.11, csw: 1.2",
             "kappa: 0.16",
-            "`quark` (line 4): kappa = 0.16 (mass -0.875) without `csw`, so that the action has no",
+            "`quark` (line 4): kappa = 0.16 (mass -0.875) without `csw`: the action has no",
         ),
         (
             "mesons",
@@ -170,54 +173,80 @@ def test_refused(
             "mesons",
             "kind: point",
             "kind: smeared, smearing: {width: 20.0, steps: 5}",
-            "`sources.smearing` (line 5): width 20 in 5 steps lets short waves grow, which at least 1.5 "
-            "width^2 = 600 steps damp",
+            "`sources.smearing` (line 5): width 20 in 5 steps amplifies short waves: take at least 1.5 "
+            "width^2 = 600 steps",
         ),
         (
             "mesons",
             "kind: point",
             "kind: smeared, smearing: {width: 0.1, steps: 5}",
-            "`sources.smearing.width` (line 5): 0.1 is outside 0.3 to 30: narrower is a point",
+            "`sources.smearing.width` (line 5): 0.1 is outside the usual 0.3 to 30: a narrower source",
         ),
-        ("mesons", "csw: 1.2", "csw: -1.2", "`quark.csw` (line 4): -1.2 is outside 0 to 3: it is 1 at tree"),
-        ("mesons", "csw: 1.2", "csw: 1.2, xi0: 0.3", "`quark.xi0` (line 4): 0.3 is outside 1 to 10: anis"),
-        ("mesons", "csw: 1.2", "csw: 1.2, nu: 9.0", "`quark.nu` (line 4): 9 is outside 0.5 to 2: it is"),
+        (
+            "mesons",
+            "csw: 1.2",
+            "csw: -1.2",
+            "`quark.csw` (line 4): -1.2 is outside the usual 0 to 3: it is 1 at tree",
+        ),
+        (
+            "mesons",
+            "csw: 1.2",
+            "csw: 1.2, xi0: 0.3",
+            "`quark.xi0` (line 4): 0.3 is outside the usual 1 to 10: anis",
+        ),
+        (
+            "mesons",
+            "kappa: 0.11",
+            "kappa: 0.05",
+            "`quark` (line 4): kappa = 0.05 (mass 6) is heavier than quarks that fit on the lattice: mass 1",
+        ),
+        (
+            "mesons",
+            "csw: 1.2",
+            "csw: 1.2, nu: 9.0",
+            "`quark.nu` (line 4): 9 is outside the usual 0.5 to 2: it is",
+        ),
         (
             "mesons",
             "csw: 1.2",
             "csw: 1.2, stout: {rho: 0.1, steps: 60}",
-            "`quark.stout.steps` (line 4): 60 is outside 1 to 20",
+            "`quark.stout.steps` (line 4): 60 is outside the usual 1 to 20",
         ),
         (
             "mesons",
             "tolerance: 1.0e-6",
             "tolerance: 0.5",
-            "`solves.tolerance` (line 6): 0.5 is outside 1e-13 ",
+            "`solves.tolerance` (line 6): 0.5 is outside the usual 1e-13 ",
         ),
         (
             "laph",
             "tolerance: 1.0e-7",
             "tolerance: 0.5",
-            "`solves.tolerance` (line 8): 0.5 is outside 1e-13 to",
+            "`solves.tolerance` (line 8): 0.5 is outside the usual 1e-13 to",
         ),
         (
             "hisq",
             "tolerance: 1.0e-8",
             "tolerance: 0.5",
-            "`solves.tolerance` (line 7): 0.5 is outside 1e-13 to",
+            "`solves.tolerance` (line 7): 0.5 is outside the usual 1e-13 to",
         ),
         (
             "hisq",
             "1.0e-8",
             "2.0e-14",
-            "`solves.tolerance` (line 7): 2e-14 is outside 1e-13 to 0.001: loose ones",
+            "`solves.tolerance` (line 7): 2e-14 is outside the usual 1e-13 to 0.001: looser",
         ),
-        ("g2", "tolerance: 1.0e-3", "tolerance: 0.5", "`solves.sloppy.tolerance` (line 15): 0.5 is outside "),
+        (
+            "g2",
+            "tolerance: 1.0e-3",
+            "tolerance: 0.5",
+            "`solves.sloppy.tolerance` (line 15): 0.5 is outside the usual",
+        ),
         (
             "g2",
             "tolerance: 1.0e-3}\n  fine: {tolerance: 1.0e-10, vectors: 2}",
             "tolerance: 1.0e-20}",
-            "`solves.sloppy.tolerance` (line 15): 1e-20 is outside 1e-13 to 0.1",
+            "`solves.sloppy.tolerance` (line 15): 1e-20 is outside the usual 1e-13 to 0.1",
         ),
         (
             "g2",
@@ -229,22 +258,37 @@ def test_refused(
             "g2",
             "tolerance: 1.0e-3}\n  fine: {tolerance: 1.0e-10, vectors: 2}",
             "tolerance: 1.0e-2}",
-            "`solves.sloppy.tolerance` (line 15): 0.01 leaves a bias, which no `fine` solves take off",
+            "`solves.sloppy.tolerance` (line 15): 0.01 leaves a bias, and there are no `fine`",
         ),
-        ("g2", "strange: 0.3", "strange: 5", "`masses.strange` (line 5): 5 is outside 1e-05 to 1: heavier"),
-        ("g2", "light: 0.1", "light: 1.0e-9", "`masses.light` (line 5): 1e-09 is outside 1e-05 to 1"),
+        (
+            "g2",
+            "strange: 0.3",
+            "strange: 5",
+            "`masses.strange` (line 5): 5 is outside the usual 1e-05 to 1: heavier",
+        ),
+        (
+            "g2",
+            "light: 0.1",
+            "light: 1.0e-9",
+            "`masses.light` (line 5): 1e-09 is outside the usual 1e-05 to 1",
+        ),
         (
             "g2",
             "action: hisq",
             "action: asqtad, u0: 1.7",
-            "`links.u0` (line 4): 1.7 is outside 0.5 to 1: it is",
+            "`links.u0` (line 4): 1.7 is outside the usual 0.5 to 1: it is",
         ),
-        ("g2", "beta: 6.0", "beta: 60", "`ensemble.heatbath.beta` (line 3): 60 is outside 5 to 8: quenched"),
+        (
+            "g2",
+            "beta: 6.0",
+            "beta: 60",
+            "`ensemble.heatbath.beta` (line 3): 60 is outside the usual 5 to 8: quenched",
+        ),
         (
             "g2",
             "sweeps: 3",
             "sweeps: 1",
-            "`ensemble.heatbath.sweeps` (line 3): 1 is outside 3 to 100000: a chain",
+            "`ensemble.heatbath.sweeps` (line 3): 1 is outside the usual 3 to 100000: a hot",
         ),
         (
             "g2",
@@ -256,7 +300,7 @@ def test_refused(
             "hisq",
             "mass: 0.3",
             "mass: 5",
-            "`quark.mass` (line 4): 5 is outside 1e-05 to 1: heavier quarks do not",
+            "`quark.mass` (line 4): 5 is outside the usual 1e-05 to 1: heavier quarks do not",
         ),
         (
             "hisq",
@@ -268,7 +312,7 @@ def test_refused(
             "laph",
             "steps: 2",
             "steps: 500",
-            "`smearing.steps` (line 5): 500 is outside 0 to 100: so many leave",
+            "`smearing.steps` (line 5): 500 is outside the usual 0 to 100: so many leave",
         ),
         (
             "laph",
@@ -280,7 +324,7 @@ def test_refused(
             "laph",
             "kind: stout, steps: 2, rho: 0.1",
             "kind: hyp, steps: 2, alpha: [1.5, 0.3]",
-            "`smearing` (line 5): alpha = [1.5, 0.3] takes away from the link itself: at most 1 each",
+            "`smearing` (line 5): alpha = [1.5, 0.3] gives the link itself a negative weight: take",
         ),
         (
             "laph",
@@ -291,14 +335,14 @@ def test_refused(
         (
             "hisq",
             *WALL,
-            "`sources.kind` (line 5): takes a fixed gauge, and the heat bath's fields have none",
+            "`sources.kind` (line 5): needs a fixed gauge, but heat-bath configurations are in none",
         ),
         (
             "mesons",
             "kind: point, times: [0, 2]}\nsolves: {solver: cgnr, tolerance: 1.0e-6}\n"
             "mesons: {momenta: [[0, 0, 0], [1, 0, 0]]}",
             "kind: wall, times: [0, 2]}\nsolves: {solver: cgnr, tolerance: 1.0e-6}",
-            "`sources.kind` (line 5): takes a fixed gauge, and the heat bath's fields have none",
+            "`sources.kind` (line 5): needs a fixed gauge, but heat-bath configurations are in none",
         ),
     ],
 )
@@ -362,8 +406,8 @@ def test_files_of_several_ensembles(
     answer = quarkline("plan", of_files(TINY, tmp_path, fields, write))
     assert answer.code == 0
     assert re.search(
-        r"warning: .*`ensemble.files` \(line 3\): plaquettes lie apart, 0.\d+ to 0.\d+ and 0.8\d+ to 0.8\d+ "
-        r"\(b.1\), and those of one ensemble differ by about 0.\d+ here: are all 3 of one\?",
+        r"warning: .*`ensemble.files` \(line 3\): plaquettes form two groups, 0.\d+ to 0.\d+ and 0.8\d+ to "
+        r"0.8\d+ \(b.1\), but fluctuate by only about 0.\d+ within one ensemble: are all 3 config",
         answer.out,
     )
 
@@ -387,7 +431,7 @@ def test_chains_of_a_small_lattice_are_one_ensemble(beta: float, count: int) -> 
     assert not parted({k: values[k] for k in ("0", "1", "2")}, dict.fromkeys(values, 6 * SMALL.volume))
     other = values | {"b": 0.75, "c": 0.77}
     text = parted(other, dict.fromkeys(other, 6 * SMALL.volume))
-    assert "(b, c), and those of one ensemble differ by about 0.01 here: are all" in text
+    assert "(b, c), but fluctuate by only about 0.01 within one ensemble: are all 7" in text
 
 
 @pytest.mark.parametrize("mu", range(4))
@@ -415,8 +459,15 @@ def test_ensembles_by_measured_plaquettes_in_the_report() -> None:
         {"lattice": "8x8x8x8 (x, y, z, t)"},
     )
     text = several_ensembles(observed)
-    assert text.startswith("Warning: plaquettes lie apart, 0.5920 to 0.5940 and 0.8740 to 0.8740 (b), and")
+    assert text.startswith("Warning: plaquettes form two groups, 0.5920 to 0.5940 and 0.8740 to 0.8740 (b)")
     assert not several_ensembles(observed.isel(config=[0, 2]))
+    project: Any = SimpleNamespace(
+        warnings=[f"a.yaml: `ensemble.files`: {TWO_GROUPS}, 0.6 and 0.9", "another"]
+    )
+    for shown, rows in ((text, [["another"]]), ("", [[warning] for warning in project.warnings])):
+        (section,) = _warnings(project, [Section("Gauge configurations", shown, [])])
+        (table,) = section.parts
+        assert isinstance(table, Table) and table.rows == rows  # said once
 
 
 @pytest.mark.parametrize("write", [ildg, nersc, write_milc])
@@ -426,7 +477,7 @@ def test_walls_need_a_gauge_that_is_fixed(
     """Measured: a field in Coulomb gauge or in Landau gauge is not doubted, another one is."""
     text = HISQ_MESONS.replace(*WALL)
     answer = quarkline("plan", of_files(text, tmp_path, {"a.1": in_gauge(0)}, write))
-    assert re.search(r"\(line 5\): takes a fixed gauge, and a.1 has none: the residual .* is \d", answer.out)
+    assert re.search(r"\(line 5\): needs a fixed gauge, but a.1 is in none: .* gauge is \d", answer.out)
     for directions in (3, 4):
         answer = quarkline("plan", of_files(text, tmp_path, {"a.1": in_gauge(directions)}, write))
         assert answer.code == 0 and "warning" not in answer.out

@@ -87,7 +87,8 @@ def results_of(project: Project, store: Store, file: Path) -> Part:
         raise FailedError(missing)
     run(part.plan, store, cluster=Local(workers=1, backend=best.plan.backend))
     if best.plan.missing:
-        say(f"warning: {missing} computes them; until then: {part.mark(store)}", err=True)
+        until = f"; until then: {mark}" if (mark := part.mark(store)) else ""
+        say(f"warning: {missing} computes them{until}", err=True)
     return part
 
 
@@ -113,18 +114,22 @@ def publish(part: Part, store: Store) -> Path:
         texts = {}
     about = {name: value for name, value in project.workflow.about.items() if name not in ("title", FILE)}
     told = reconciled(store, name, accounts(store, name))
-    sections = [*_warnings(project), *part.sections(), *project.sections(store), *told, *account(store, name)]
+    own = project.sections(store)
+    sections = [*_warnings(project, own), *part.sections(), *own, *told, *account(store, name)]
     with writing_into(project.report) as folder:
         return write_report(
             folder, project.title, summary(store, name), sections, texts, part.mark(store), about
         )
 
 
-def _warnings(project: Project) -> list[Section]:
+def _warnings(project: Project, sections: Sequence[Section]) -> list[Section]:
+    """The plan's warnings, without that on plaquettes where one of the sections has it, by measured ones."""
     from pipeline.reading.report import Section, Table
+    from workflows.shared.ensemble_doubts import TWO_GROUPS
 
-    rows = [[warning] for warning in project.warnings]
-    text = "Input that may be meant, and rarely is; it stands on every plan and run, too."
+    measured = any(TWO_GROUPS in section.text for section in sections)
+    rows = [[warning] for warning in project.warnings if not (measured and TWO_GROUPS in warning)]
+    text = "Input that is legal but rarely meant. Plan and run show the same warnings."
     return [Section("Warnings", text, [Table(["warning"], rows)])] if rows else []
 
 

@@ -199,8 +199,8 @@ class G2Workflow(Definition[G2Parameters]):
             "light, strange, light - strange",
             "definition": "C(t) = (1/3) sum_i (1/T) sum_t0 J_i(t0 + t) J_i(t0), i = x, y, z, mean over "
             "pairs of different noise vectors; J_mu(t) = - sum_x Im tr {eta_mu U_mu(x) "
-            "[D (4 m^2 - D^2)^-1](x + mu, x)} over the slice t",
-            "sign": "MILC's sign and normalisation of the loops",
+            "[D (4 m^2 - D^2)^-1](x + mu, x)} over the slice t, tr over colours",
+            "sign": "loops J have MILC's sign and normalisation; C(t) is their product",
             "not_included": NOT_INCLUDED,
             "noise": noise.model_dump(mode="json", exclude={"chunk", "probe_chunk"}),
             "low_modes": f"{modes.vectors} eigenvectors" if modes else "none",

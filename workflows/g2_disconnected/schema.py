@@ -60,7 +60,9 @@ class LinksSection(FileSection):
     """Boundary condition of the quarks in time."""
     naik_epsilon: Annotated[float, NAIK_EPSILON] = 0.0
     """Of hisq: epsilon of the Naik term, a correction for heavy quarks."""
-    u0: Annotated[float | None, Field(gt=0), Usual(0.5, 1.0, "it is a root of a plaquette")] = None
+    u0: Annotated[
+        float | None, Field(gt=0), Usual(0.5, 1.0, "it is the fourth root of the mean plaquette")
+    ] = None
     """Of asqtad, which needs it: the tadpole factor, the fourth root of the ensemble's mean plaquette."""
 
     def misplaced_options(self) -> Iterator[Problem]:
@@ -93,7 +95,7 @@ class MassesSection(FileSection):
         return mass
 
 
-SLOPPY = Usual(1e-13, 0.1, "looser solves find next to nothing of the quark, and rounding ends tighter ones")
+SLOPPY = Usual(1e-13, 0.1, "looser solutions are far from the propagator, and rounding prevents tighter ones")
 
 
 class SloppySection(FileSection):
@@ -143,7 +145,9 @@ class CurrentSection(FileSection):
 class BootstrapSection(FileSection):
     """Resampling of configurations with replacement."""
 
-    samples: Annotated[int, Usual(100, 1_000_000, "errors of few are uncertain themselves")] = Field(ge=10)
+    samples: Annotated[int, Usual(100, 1_000_000, "errors from fewer are uncertain themselves")] = Field(
+        ge=10
+    )
     """Number of resampled ensembles."""
     seed: Seed
     """Of the resampling."""
@@ -228,12 +232,12 @@ class G2Parameters(WorkflowParameters):
                 )
 
     def doubts(self) -> Iterator[Problem]:
-        """Masses and tolerances that may be meant, and rarely are."""
+        """Masses and tolerances that are legal but rarely meant."""
         light, strange, solves = self.masses.light, self.masses.strange, self.solves
         if not solves.fine and TOLERANCE.most < solves.sloppy.tolerance <= SLOPPY.most:
             yield (
                 ("solves", "sloppy", "tolerance"),
-                f"{solves.sloppy.tolerance:g} leaves a bias, which no `fine` solves take off",
+                f"{solves.sloppy.tolerance:g} leaves a bias, and there are no `fine` solves to remove it",
             )
         if light > strange:
             text = f"{light:g} is heavier than strange, {strange:g}: are the two exchanged?"

@@ -29,9 +29,9 @@ class TargetSection(FileSection):
     """Error of one spatial J_i(t) of one configuration."""
     correlator: float | None = Field(default=None, gt=0)
     """Error of C(t) of one configuration, for t in `window`."""
-    stochastic_to_gauge: Annotated[float | None, Usual(0.01, 1.0, "below 0.1 noise no longer matters")] = (
-        Field(default=None, gt=0)
-    )
+    stochastic_to_gauge: Annotated[
+        float | None, Usual(0.01, 1.0, "above 1 noise dominates, below 0.1 it does not matter")
+    ] = Field(default=None, gt=0)
     """Error of C(t) as a fraction of its gauge noise, over `window`."""
     window: tuple[int, ...] | None = Field(default=None, strict=False, min_length=2, max_length=2)
     """First and last t; of a ratio 1 to T/2 unless given."""

@@ -42,10 +42,10 @@ THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
 DEFINITIONS = {
     "point": "C(p, t) = Tr [exp(-i p (x - x0)) P_t0+t O G O^dag P_x0 G], x0 the one point of the source, "
     "p = 2 pi n / L",
-    "corner_wall": "C(t) = sum_a b_a^dag G P_t0+t O G O^dag b_a, b_a one at colour a of all sites of even x, "
-    "y, z of the slice t0: a coherent sum over pairs of corners, without a factor of the volume",
-    "random_wall": "C(t) = Tr [P_t0+t O G O^dag P_t0 G] / L^3, the mean over the points of the slice t0, "
-    "estimated with noise",
+    "corner_wall": "C(t) = sum_a b_a^dag G P_t0+t O G O^dag b_a, b_a is 1 at colour a on all sites of "
+    "even x, y, z of the slice t0, else 0: a coherent sum over pairs of corners, without a volume factor",
+    "random_wall": "C(t) = Tr [P_t0+t O G O^dag P_t0 G] / V, V sites in the slice t0: the mean over its "
+    "points, estimated with noise",
 }
 """What is measured with sources of each kind."""
 
@@ -206,8 +206,8 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
             "solver": f"{solves.solver}, {solves.precision}, residuals at most {solves.tolerance:g} of the "
             "even sites' system",
             "not_included": {
-                "normalisation": "none beside MILC's, whose correlators are the same numbers; with 2 G, the "
-                "propagator of m + D / 2, C has a factor 4, and 1/4 for tastes cancels it",
+                "normalisation": "none: MILC's correlators are the same numbers. With 2 G, the propagator of "
+                "m + D / 2, C is 4 times as large; a factor 1/4 for tastes cancels that",
                 "renormalisation": "of the operators: Z factors",
                 "disconnected": "quark-line disconnected parts, which flavour-non-singlet mesons do not have",
             },

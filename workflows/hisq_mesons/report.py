@@ -19,7 +19,8 @@ from workflows.shared.report_sections import available, gauge_section
 from workflows.shared.solver_sections import choice_sections, spectrum_section
 
 WORDS = Words(
-    members="Each channel is the mean of the spin-taste operators that belong to it; all operators",
+    members="Each channel is the mean over the spin-taste operators that belong to it, at p != 0 over those "
+    "that are related by rotations and reflections that keep p. All operators",
     masses="cosh m(t) = [S(t - 1) + S(t + 1)] / [2 S(t)] of S(t) = [C(t - 1) + 2 C(t) + C(t + 1)] / 4, in "
     "which the partner of other parity, -(-1)^t exp(-m' t), is suppressed by (1 - cosh m') / (1 + cosh m). ",
 )

@@ -240,8 +240,8 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
             "noise": noise.model_dump(**options) if noise else "none: exact distillation",
             "sources": parameters.sources.model_dump(**options, exclude={"chunk"}),
             "definition": "C_G(p, t) = <O_G(p, t0 + t) O_G(p, t0)^dag>, O_G(p, t) = sum_x exp(-i p x) "
-            "psibar_2 G psi_1 over the slice t, also at the source, without a factor of the volume; p = 2 pi "
-            "n / L; mean over sources",
+            "psibar_2 G psi_1 over the slice t, also at the source, without a volume factor; p = 2 pi n / L; "
+            f"mean over sources{' and pairs of different noise vectors' if noise else ''}",
             "sign": "that of <O O^dag>: the pion's is positive; t counts from the source",
         }
 

@@ -16,6 +16,7 @@ from workflows.laph_mesons.schema import LaphParameters
 from workflows.shared.meson_sections import (
     correlator_section,
     correlator_text,
+    errors_in,
     mass_section,
     mass_text,
     momentum_text,
@@ -74,7 +75,7 @@ def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterat
             ]
             place = f"p = {momentum_text(momentum)}"
             parts += [
-                Figure(levels_figure(energy, error, names, t0), f"{name}, {place}, jackknife errors."),
+                Figure(levels_figure(energy, error, names, t0), f"{name}, {place}, {errors_in(error)}."),
                 Table(["t/a", *names], lines, f"{name}, {place}"),
             ]
         mean = "the mean over " if len(rows) > 1 else ""

@@ -33,9 +33,9 @@ class DistillationSection(FileSection):
 
     vectors: int = Field(ge=1)
     """Lowest eigenvectors of the Laplacian on each time slice."""
-    tolerance: Annotated[
-        float, Usual(1e-13, 1e-4, "the space of looser vectors is another one in each run")
-    ] = Field(default=1e-8, ge=1e-13, le=1e-2)
+    tolerance: Annotated[float, Usual(1e-13, 1e-4, "looser vectors span another space in each run")] = Field(
+        default=1e-8, ge=1e-13, le=1e-2
+    )
     """Of residuals of the squared operator, relative to 36, its largest possible eigenvalue."""
     precision: Literal["double", "single"] = "double"
     """Precision in which the vectors are stored."""
@@ -96,7 +96,7 @@ class OperatorSection(FileSection):
     """Momenta of mesons, in units of 2 pi / L."""
     bases: Bases = ((("Gamma5",),),)
     """Of generalised eigenvalue problems: pion, rho (`stages.lqcd.spectroscopy.operators.BASES`), or rows of
-    operators, whose matrices are averaged at rest; at a momentum those that its little group relates.
+    operators. Matrices of rows are averaged at rest, and at a momentum where its little group relates them.
     Operators are sums of Dirac matrices with displacements, as 0.5 Identity[+x] - 0.5 Identity[-x].
     """
     t0: int = Field(default=1, ge=0)
@@ -184,7 +184,7 @@ class LaphParameters(QuarkParameters):
     operators: OperatorSection = OperatorSection()
     """Measured operators and correlation matrices."""
     insertions: InsertionSection | None = None
-    """Currents on quark lines from source to sink; of full distillation alone."""
+    """Currents on quark lines from source to sink; only for full distillation."""
 
     def columns(self, lattice: Lattice) -> int:
         """Right-hand sides of a chunk of sources. Raises InputError for a dilution that does not divide."""

@@ -47,10 +47,10 @@ DEFINITIONS = {
     "point": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>",
     "smeared": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O'_G(x0, t0)^dag>, O' of smeared quark "
     "fields",
-    "wall": "C_G(t) = sum_x <O_G(x, t0 + t) W_G(t0)^dag>, W_G = sum_y,z psibar_2(y) G psi_1(z) of equal "
-    "colours, y and z all sites of the slice",
-    "z2_wall": "C_G(t) = (1 / L^3) sum_x,y <O_G(x, t0 + t) O_G(y, t0)^dag>, the mean over points y of "
-    "the slice, estimated with noise",
+    "wall": "C_G(t) = sum_x <O_G(x, t0 + t) W_G(t0)^dag>, W_G = sum_y,z psibar_2(y) G psi_1(z) over all "
+    "sites y and z of the slice, with equal colours and without gauge links",
+    "z2_wall": "C_G(t) = (1 / V) sum_x,y <O_G(x, t0 + t) O_G(y, t0)^dag>, V sites in the slice: the mean "
+    "over its points y, estimated with noise",
     "file": "C_G(p, t) = - sum_x exp(-i p x) tr [G S(x) gamma_t G^dag gamma_t gamma_5 S(x)^dag gamma_5], S "
     "the solutions of the file's columns, x from the origin, t0 the first slice that is not zero",
 }
@@ -164,12 +164,14 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     def physics(self, parameters: MesonParameters) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign."""
         sources = parameters.sources.model_dump(mode="json", exclude_none=True, exclude={"chunk"})
+        definition = DEFINITIONS[parameters.sources.kind]
+        momentum = "p = 2 pi n / L; " if "C_G(p, t)" in definition else ""
         return {
             **super().physics(parameters),
             "operator": "O_G = psibar_2 G psi_1, point at the sink; Dirac matrices G in the DeGrand-Rossi "
             "basis",
             "sources": sources,
-            "definition": f"{DEFINITIONS[parameters.sources.kind]}; p = 2 pi n / L; mean over sources",
+            "definition": f"{definition}; {momentum}mean over sources",
             "sign": "that of <O O^dag>: the pion's is positive; t counts from the source",
         }
 

@@ -31,7 +31,9 @@ WALLS = ("wall", "z2_wall")
 class SourceSmearingSection(FileSection):
     """Gaussian smearing on the source's time slice (`stages.lqcd.spectroscopy.smearing`)."""
 
-    width: Annotated[float, Usual(0.3, 30.0, "narrower is a point, wider fills a lattice")] = Field(gt=0)
+    width: Annotated[
+        float, Usual(0.3, 30.0, "a narrower source is a point, a wider one fills the lattice")
+    ] = Field(gt=0)
     """Width of the Gaussian, in sites."""
     steps: int = Field(ge=1)
     """Steps that approximate it."""
@@ -97,8 +99,8 @@ class MesonParameters(QuarkParameters):
         if smearing and smearing.steps < (stable := least_steps(smearing.width)):
             yield (
                 ("sources", "smearing"),
-                f"width {smearing.width:g} in {smearing.steps} steps lets short waves grow, which at least "
-                f"1.5 width^2 = {stable:g} steps damp",
+                f"width {smearing.width:g} in {smearing.steps} steps amplifies short waves: take at least "
+                f"1.5 width^2 = {stable:g} steps",
             )
         if smearing and smearing.links:
             yield from smearing.links.doubts("sources", "smearing", "links")

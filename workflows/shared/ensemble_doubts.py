@@ -1,4 +1,4 @@
-"""Doubts about configurations, by what is measured on a few planes of their files."""
+"""Doubts about configurations, from measurements on a few planes of their files."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ SPREAD = 0.3
 It is the slope of the plaquette in beta, exactly so of the Wilson action: 0.12 at beta 6, 0.3 at 5.6.
 """
 APART = 6.0
-"""Standard deviations that ensembles are apart."""
+"""Standard deviations between two ensembles, at least."""
 SITES = 4096
 """Sites of a plaquette's estimate, in whole planes; smaller lattices are read whole."""
 MOST_FILES = 100
-"""Files that are looked into for their plaquettes, evenly over the list."""
-FIXED = 1e-3
-"""Largest residual of a field whose gauge is fixed."""
+"""Files whose plaquettes are looked at, spread evenly over the list."""
+FIXED = 1e-2
+"""Residual of Coulomb or Landau gauge below which a gauge is fixed, however loosely; about 3 in none."""
+TWO_GROUPS = "plaquettes form two groups"
+"""Beginning of the warning about files of several ensembles."""
 FILES: Location = ("ensemble", "files")
 
 
 def ensemble_doubts(ensemble: Configurations, gauge: Location | None) -> Iterator[Problem]:
-    """Files of several ensembles; fields in no fixed gauge, where the value at `gauge` in the file needs one.
+    """Doubts about files of several ensembles, and about fields in no fixed gauge.
 
-    Files that cannot be read are passed over: a run tells of them.
+    gauge: place of the value in the file that needs a fixed gauge, if one does. Files that cannot be read are
+    skipped here; a run reports them.
     """
     paths = _some(list(ensemble.files.values()), MOST_FILES)
     if text := parted(*_plaquettes(paths, ensemble.lattice)):
@@ -43,10 +46,10 @@ def ensemble_doubts(ensemble: Configurations, gauge: Location | None) -> Iterato
 
 
 def parted(values: Mapping[str, float], counts: Mapping[str, int]) -> str:
-    """A warning of mean plaquettes by label that fluctuations cannot join, or nothing.
+    """A warning about mean plaquettes by label between which there is a gap, or nothing.
 
-    counts: plaquettes that each is the mean of. Ensembles are parted by a gap: one has none, however many its
-    configurations are.
+    counts: number of plaquettes that each is the mean of. Fluctuations of one ensemble leave no gap of
+    `APART` standard deviations, whatever the number of configurations.
     """
     order = sorted(values, key=lambda label: values[label])
     gaps = []
@@ -61,8 +64,9 @@ def parted(values: Mapping[str, float], counts: Mapping[str, int]) -> str:
     shown = f"{', '.join(small[:3])}{' and more' if len(small) > 3 else ''}"
     first, second = (f"{values[part[0]]:.4f} to {values[part[-1]]:.4f}" for part in parts)
     return (
-        f"plaquettes lie apart, {first} and {second} ({shown}), and those of one ensemble differ by about "
-        f"{deviation:.1g} here: are all {len(small) + len(large)} of one? A workflow averages over all"
+        f"{TWO_GROUPS}, {first} and {second} ({shown}), but fluctuate by only about "
+        f"{deviation:.1g} within one ensemble: are all {len(small) + len(large)} configurations of one? "
+        "Results are averages over all"
     )
 
 
@@ -86,7 +90,7 @@ def _plaquettes(paths: Sequence[Path], lattice: Lattice) -> tuple[dict[str, floa
 
 def _unfixed(ensemble: Configurations) -> Iterator[str]:
     if not ensemble.files:
-        yield "takes a fixed gauge, and the heat bath's fields have none: its noise is that of the gauge"
+        yield "needs a fixed gauge, but heat-bath configurations are in none: results are gauge noise"
     for path in _some(list(ensemble.files.values()), 3):
         try:
             links = first_planes(path, 4, 2)
@@ -94,14 +98,14 @@ def _unfixed(ensemble: Configurations) -> Iterator[str]:
             continue
         if links is not None and (residual := gauge_residual(links)) > FIXED:
             yield (
-                f"takes a fixed gauge, and {path.name} has none: the residual of Coulomb and Landau gauge is "
-                f"{residual:.2g} (fixed: below {FIXED:g}). Fix the gauge, or take another kind"
+                f"needs a fixed gauge, but {path.name} is in none: the least residual of Coulomb and Landau "
+                f"gauge is {residual:.2g}, and below {FIXED:g} in a fixed gauge; fix it, or take another kind"
             )
             return
 
 
 def _some(paths: Sequence[Path], most: int) -> list[Path]:
-    """At most so many, evenly over the list, the first and the last among them."""
+    """At most so many, spread evenly over the list, with the first and the last."""
     if len(paths) <= most:
         return list(paths)
     return [paths[round(k * (len(paths) - 1) / (most - 1))] for k in range(most)]

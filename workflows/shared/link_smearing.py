@@ -58,9 +58,12 @@ class LinkSmearingSection(FileSection):
         if any(weights) != bool(self.steps):
             yield location, f"{self.steps} steps of {name} = {weight} smear nothing: is that meant?"
         if self.kind == "hyp" and max(weights) > 1:
-            yield location, f"alpha = {list(weights)} takes away from the link itself: at most 1 each"
+            yield (
+                location,
+                f"alpha = {list(weights)} gives the link itself a negative weight: take at most 1 each",
+            )
         if isinstance(weight, float) and weight > STABLE.get(self.kind, weight):
             yield (
                 location,
-                f"{name} = {weight} lets short waves grow, which at most {STABLE[self.kind]:.4g} damps",
+                f"{name} = {weight} amplifies short waves: take at most {STABLE[self.kind]:.4g}",
             )

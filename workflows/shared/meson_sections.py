@@ -27,8 +27,8 @@ class Words:
     """Sentences on channels: which correlators make one, and what effective masses are of."""
 
     members: str = (
-        "Each channel is the mean of the Dirac matrices that belong to it, at p != 0 of those that the "
-        "rotations and reflections keeping p relate; all sixteen"
+        "Each channel is the mean over the Dirac matrices that belong to it, at p != 0 over those that are "
+        "related by rotations and reflections that keep p. All matrices"
     )
     masses: str = (
         "cosh m(t) = [C(t - 1) + C(t + 1)] / [2 C(t)], which is exact for one state, forwards and backwards. "
@@ -41,7 +41,7 @@ DIRAC = Words()
 def correlator_section(
     average: xarray.Dataset, store: Store, workflow: str, of: str = "", words: Words = DIRAC
 ) -> Section:
-    """C(t) of the channels at each momentum, drawn at the first; of: more that the text says of them."""
+    """C(t) of the channels at each momentum, drawn at the first one; of: a further sentence on them."""
     tables = []
     for number, momentum in enumerate(average.momentum.values):
         each = average.isel(momentum=number, channel=_existing(average, number))
@@ -57,13 +57,13 @@ def correlator_section(
     freedom = degrees_of_freedom(store, workflow)
     text = (
         f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
-        f"with jackknife errors{f' ({freedom})' if freedom else ''}; t counts from the source. "
-        f"{words.members}, and all momenta, are in mesons.txt. {of}Lattice units, without "
-        "renormalisation; the quark-line disconnected part is no part of these flavour-non-singlet mesons."
+        f"with {errors_in(average.channel_error.values)}{f' ({freedom})' if freedom else ''}; t counts from "
+        f"the source. {words.members} at all momenta are in mesons.txt. {of}Lattice units, without "
+        "renormalisation; flavour-non-singlet mesons have no quark-line disconnected part."
     )
     figure = Figure(
         meson_figure(first.channel_correlator, first.channel_error, list(map(str, first.channel.values))),
-        f"C(t) at p = {momentum_text(average.momentum.values[0])}, jackknife errors.",
+        f"C(t) at p = {momentum_text(average.momentum.values[0])}, {errors_in(first.channel_error.values)}.",
     )
     return Section("Meson correlators", text, [figure, *tables])
 
@@ -88,8 +88,8 @@ def mass_section(
         [t, *(mass_text(float(m), float(e)) for m, e in zip(mass[:, t], error[:, t], strict=True))]
         for t in range(1, times // 2 + 1)
     ]
-    text = f"{words.masses}It falls towards the ground state's energy as t grows."
-    figure = Figure(effective_mass_figure(mass, error, labels), "Effective masses, jackknife errors.")
+    text = f"{words.masses}It tends to the ground state's energy as t grows."
+    figure = Figure(effective_mass_figure(mass, error, labels), f"Effective masses, {errors_in(error)}.")
     return Section("Effective masses", text, [figure, Table(["t/a", *labels], rows)])
 
 
@@ -163,6 +163,11 @@ def correlator_text(store: Store, workflow: str, axis: str = "gamma") -> str:
     times = average.sizes["time"]
     values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
     return correlator_table(values, errors, names, {"degrees of freedom": freedom} if freedom else {})
+
+
+def errors_in(errors: np.ndarray) -> str:
+    """Kind of errors, for captions."""
+    return "jackknife errors" if np.isfinite(errors).any() else "no errors, which take two bins"
 
 
 def mass_text(mass: float, error: float) -> str | None:

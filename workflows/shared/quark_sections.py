@@ -50,6 +50,8 @@ def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice, *location: str) 
                 )
 
 
+HEAVIEST = 1.0
+"""Bare mass, in lattice units, above which Compton wavelengths are shorter than the lattice spacing."""
 CLOVER = Usual(0.0, 3.0, "it is 1 at tree level, and about 2 at most")
 CLOVER_SHIFT = 0.2
 """Part of the critical mass of common ensembles that each unit of csw takes off, at least."""
@@ -69,7 +71,7 @@ class StoutSection(FileSection):
 
     rho: float = Field(gt=0)
     """Weight of the staples."""
-    steps: Annotated[int, Usual(1, 20, "so many wash out the quark's own momenta")] = Field(ge=1)
+    steps: Annotated[int, Usual(1, 20, "so many leave little of the gauge field")] = Field(ge=1)
     """How often the links are smeared."""
     spatial: bool = False
     """Whether links in time are neither smeared nor used."""
@@ -217,12 +219,12 @@ class QuarkParameters(WorkflowParameters):
         return self.solves.solver == "auto"
 
     def doubts(self) -> Iterator[Problem]:
-        """A mass that may be meant, and rarely is; smearing that roughens; a setup for CPUs alone."""
+        """Masses that are rarely meant, smearing that roughens, and a setup that only CPUs can use."""
         stout = self.quark.stout
         if stout and stout.rho > stout.stable:
             yield (
                 ("quark", "stout"),
-                f"rho = {stout.rho} lets short waves grow, which at most {stout.stable:.4g} damps",
+                f"rho = {stout.rho} amplifies short waves: take at most {stout.stable:.4g}",
             )
         clover = self.quark.clover
         shift = 1 - CLOVER_SHIFT * (min(clover) if isinstance(clover, tuple) else clover)
@@ -235,14 +237,20 @@ class QuarkParameters(WorkflowParameters):
         elif self.quark.bare_mass < 0 and (self.quark.csw, self.quark.csw_r) == (None, None):
             yield (
                 ("quark",),
-                f"{self.quark.shown_mass} without `csw`, so that the action has no clover term, and common "
-                "ensembles do; where that is meant, write csw: 0",
+                f"{self.quark.shown_mass} without `csw`: the action has no clover term, unlike that of "
+                "common ensembles; if that is meant, write csw: 0",
+            )
+        elif self.quark.bare_mass > HEAVIEST:
+            yield (
+                ("quark",),
+                f"{self.quark.shown_mass} is heavier than quarks that fit on the lattice: mass {HEAVIEST:g} "
+                f"(kappa {kappa_of_mass(HEAVIEST):g}) at most",
             )
         for number, level in enumerate(self.multigrid.levels or ()):
             if level.vectors > MOST_ON_GPU:
                 yield (
                     ("multigrid", "levels", number, "vectors"),
-                    f"{level.vectors} near-null vectors are for CPUs alone: on a GPU at most {MOST_ON_GPU}",
+                    f"{level.vectors} near-null vectors work on CPUs only: on a GPU at most {MOST_ON_GPU}",
                 )
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from workflows.shared.cluster_section import ClusterSection
 
 @dataclass(frozen=True)
 class Usual:
-    """The range of a number that is not doubted; what lies outside is legal, and rarely meant.
+    """The usual range of a number; a value outside is legal, but rarely meant.
 
     Given as `Annotated[float, Usual(...)]` at a key of any section.
     """
@@ -27,25 +27,26 @@ class Usual:
     least: float
     most: float
     why: str
-    """What is odd about others, after the value."""
+    """What is odd about values outside, as it is said after them."""
 
 
-TOLERANCE = Usual(1e-13, 1e-3, "loose ones leave wrong propagators, and rounding ends tighter ones")
-"""Of solves that results are made of."""
+TOLERANCE = Usual(1e-13, 1e-3, "looser solves give wrong propagators, and rounding prevents tighter ones")
+"""Tolerance of the solves for results."""
 STAGGERED_MASS = Usual(
     1e-5, 1.0, "heavier quarks do not fit on the lattice, and no ensemble has lighter ones"
 )
-NAIK_EPSILON = Usual(-1.0, 0.5, "it is about -0.7 m^2: 0 of light quarks, -0.36 of charm at m = 0.8")
+NAIK_EPSILON = Usual(-1.0, 0.5, "it is about -0.7 m^2: 0 for light quarks, -0.36 for charm at m = 0.8")
 
 
 def unusual(section: FileSection, location: Location = ()) -> Iterator[Problem]:
-    """Numbers outside the range that their key declares as usual, in a section and those within it."""
+    """Numbers outside the usual range that their key declares, in a section and the sections within it."""
     for name, field in type(section).model_fields.items():
         value, here = getattr(section, name), (*location, name)
         if isinstance(value, int | float):
             for usual in (each for each in field.metadata if isinstance(each, Usual)):
                 if not usual.least <= value <= usual.most:
-                    yield here, f"{value:g} is outside {usual.least:g} to {usual.most:g}: {usual.why}"
+                    span = f"{usual.least:g} to {usual.most:g}"
+                    yield here, f"{value:g} is outside the usual {span}: {usual.why}"
         items = (
             value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple) else ()
         )
@@ -65,13 +66,13 @@ class HeatbathSection(FileSection):
 
     extents: Extents
     """Sites along x, y, z and t: four even numbers."""
-    beta: Annotated[float, Usual(5.0, 8.0, "quenched lattices of the Wilson action are made there")] = Field(
-        gt=0
+    beta: Annotated[float, Usual(5.0, 8.0, "quenched ensembles of the Wilson action are in that range")] = (
+        Field(gt=0)
     )
     """Coupling beta = 6 / g^2 of the Wilson gauge action."""
     configurations: int = Field(ge=1, le=LARGEST)
     """Number of configurations; raise it later, and only the new ones are computed."""
-    sweeps: Annotated[int, Usual(3, 100_000, "a chain from a hot start takes some tens")] = Field(ge=1)
+    sweeps: Annotated[int, Usual(3, 100_000, "a hot start needs some tens to thermalise")] = Field(ge=1)
     """Heat-bath sweeps from a hot start to each configuration."""
     overrelaxation: Annotated[int, Usual(0, 50, "a few are common")] = Field(ge=0)
     """Over-relaxation steps after each heat-bath sweep."""
@@ -103,8 +104,8 @@ class EnsembleSection(FileSection):
     exclude: Texts = ()
     """Labels of configurations that are left out; the files of those are not opened."""
     wrong_headers: Texts = ()
-    """Labels of files that are taken although their header states a plaquette or link trace that is not that
-    of their links; their checksums must be right."""
+    """Labels of files that are accepted although their header states a wrong plaquette or link trace; their
+    checksums must be right."""
 
     @field_validator("files", mode="before")
     @classmethod
@@ -181,9 +182,9 @@ class WorkflowParameters(FileSection):
         return ()
 
     def doubts(self) -> Iterable[Problem]:
-        """Input that may be meant, and rarely is, beside `unusual` numbers.
+        """Input that is legal but rarely meant, besides `unusual` numbers.
 
-        A plan, a run and its report warn about it.
+        Plan, run and report warn about it.
         """
         return ()
 

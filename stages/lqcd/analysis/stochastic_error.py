@@ -35,7 +35,7 @@ from stages.lqcd.estimators.truncated import Piece
 LEAST_VECTORS = 4
 """Below, G cannot be told from the means."""
 LEAST_SHARE = 0.1
-"""Of the pairs' part in a variance of C(t), whatever the estimate of its linear part: no error is 0."""
+"""Least variance of C(t), as a share of its quadratic part: estimates of the linear part may be negative."""
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ X, Y, Z, T = range(4)
 
 
 def planes_plaquette(links: NDArray, *, whole: bool) -> float:
-    """Mean of Re tr P / 3 of links ``[t, z, y, x, mu, 3, 3]``: of a whole lattice, or in x and y alone."""
+    """Mean of Re tr P / 3 of links ``[t, z, y, x, mu, 3, 3]``: of a whole lattice, or only in x and y."""
     pairs = [(X, Y), *([(X, Z), (X, T), (Y, Z), (Y, T), (Z, T)] if whole else [])]
     return float(np.mean([_mean_trace(links, mu, nu) for mu, nu in pairs]))
 
@@ -24,8 +24,8 @@ def gauge_residual(links: NDArray) -> float:
     """Least residual of Coulomb and Landau gauge on planes, links ``[t, z, y, x, mu, 3, 3]``, t and z >= 2.
 
     theta = mean of tr D D^dag / 3, D = sum_mu [A_mu(x) - A_mu(x - mu)] over directions in space, or all, with
-    the traceless A = (U - U^dag) / 2i, at t = 1 and z >= 1, whose neighbours are there. About 3 of a
-    rough field in no gauge, and below 1e-5 of one whose gauge is fixed (criterion of arXiv:1212.5221).
+    the traceless A = (U - U^dag) / 2i, at t = 1 and z >= 1, whose neighbours are among the links. It is
+    about 3 for a rough field in no gauge, and below 1e-5 in a fixed gauge (criterion of arXiv:1212.5221).
     """
     a = (links - np.swapaxes(links.conj(), -1, -2)) / 2j
     a = a - np.trace(a, axis1=-2, axis2=-1)[..., None, None] * np.eye(3) / 3

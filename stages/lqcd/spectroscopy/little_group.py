@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 Channels = dict[str, tuple[tuple[Row, ...], ...]]
-"""Rows of a channel at each momentum, none where there is no such channel."""
+"""Rows of each channel at each momentum; no rows where the channel does not exist."""
 
 
 class Algebra(NamedTuple):
@@ -55,7 +55,7 @@ class Algebra(NamedTuple):
     combined: Callable[[Sequence[int], Sequence[str]], str]
     """The sum of operators times factors."""
     taste: Callable[[str], object]
-    """What must be the same of two operators that mix."""
+    """Quantum number that is the same for operators that mix."""
 
 
 def channels_at(
@@ -88,12 +88,12 @@ def of_family(name: str, labels: Sequence[str]) -> list[str]:
 
 
 def check_at_rest(rows: object, momenta: Sequence[Sequence[int]]) -> None:
-    """Raises InputError where rows that are averaged at rest, `Channels` not being given, meet a momentum."""
+    """Raise InputError for a momentum != 0 with names of averages at rest; `Channels` are right at any."""
     moving = [list(momentum) for momentum in momenta if any(momentum)]
     if moving and not isinstance(rows, Mapping):
         raise InputError(
             f"{rows} are channels of mesons at rest, and at the momentum {moving[0]} their means mix "
-            f"irreducible representations of its little group: take channels_at of {__name__}"
+            f"irreducible representations of its little group: take channels from {__name__}.channels_at"
         )
 
 
@@ -214,7 +214,7 @@ def _turns_into(row: Operators, other: Operators, rotation: Rotation, algebra: A
 
 
 def _along(direction: Direction, vector: Sequence[tuple[int, Operators]], algebra: Algebra) -> Operators:
-    """Operators of a direction; along an axis those of its row, whose sign no correlator sees."""
+    """Operators of a direction; along an axis those of its row, because signs cancel in correlators."""
     parts = [(sign * n, row) for n, (sign, row) in zip(direction, vector, strict=True) if n]
     if len(parts) == 1:
         return parts[0][1]
@@ -267,7 +267,7 @@ def _trace(rotation: Rotation) -> int:
 
 
 def _normal(mirror: Rotation) -> Direction:
-    """The direction that a mirror turns around."""
+    """The direction that a mirror reverses."""
     units = [tuple(int(axis == k) for k in range(3)) for axis in range(3)]
     moved = (tuple(a - b for a, b in zip(unit, rotated(unit, mirror), strict=True)) for unit in units)
     return _primitive(next(each for each in moved if any(each)))

@@ -37,5 +37,5 @@ def gaussian_smeared(
 
 
 def least_steps(width: float) -> float:
-    """Steps from which on all modes are damped: |1 - 12 width^2 / (4 n)| <= 1 for n >= 1.5 width^2."""
+    """Least number of steps that damps all modes: |1 - 12 width^2 / (4 n)| <= 1 for n >= 1.5 width^2."""
     return 1.5 * width**2

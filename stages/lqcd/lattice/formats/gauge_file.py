@@ -35,14 +35,14 @@ class Check:
     ok: bool
     remedy: str = DAMAGED
     digits: int | None = None
-    """Of a number printed in a header that holds: how many digits after the point agree."""
+    """Number of digits after the point that agree, for a right number that is printed in a header."""
 
     def __str__(self) -> str:
         return f"{self.name} should be {_printed(self.expected)}, found {_printed(self.found)}"
 
     @property
     def verified(self) -> str:
-        """Words for people on a check that holds: `plaquette (6 digits)`."""
+        """Name of a check that holds, for people: `plaquette (6 digits)`."""
         if self.digits is None:
             return self.name
         return f"{self.name} ({self.digits} digit{'s' * (self.digits > 1)})"
@@ -96,7 +96,7 @@ UNVERIFIED = "has no checksum record: whether its numbers are those that were wr
 """Said of a LIME file that lacks what its writers add."""
 
 HEADER_ONLY = (
-    "the checksum is right, so the links are those that were written: if they are meant, name the file in "
+    "the checksum is right, so the links are as written; to accept them, name the file in "
     "`ensemble.wrong_headers`"
 )
 """The remedy for a wrong plaquette or link trace beside a right checksum."""

@@ -1,4 +1,4 @@
-"""A few planes of the gauge field in a file, read in milliseconds: for estimates that a plan is made with."""
+"""A few planes of the gauge field in a file, read in milliseconds, for estimates in a plan."""
 
 from __future__ import annotations
 

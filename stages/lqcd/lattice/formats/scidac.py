@@ -66,7 +66,7 @@ class Message:
     ildg_xml: str
     xlf_info: str = ""
     checksums: tuple[tuple[int, int], ...] = ()
-    """Of all its checksum records, which should be alike."""
+    """Sums in all its checksum records, which should be equal."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,9 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
 def messages(path: Path) -> list[Message]:
     """Every block of binary data of a LIME file with the records that describe it; reads no data.
 
-    Texts stand before their data, or after the last ones. A checksum is that of the data in its message;
-    where there are none, or several, of the data before it, or of the next ones where those have their own.
+    Texts come before their data, or after the last data. A checksum belongs to the data in its message. If
+    that has no data, or several blocks, it belongs to the block before it, or to the next one if that has a
+    checksum already.
     """
     chain = lime.records(path)
     data = Counter(record.message for record in chain if record.kind in BINARY)
