@@ -112,7 +112,7 @@ class ReliableIteration:
                 return SolveStatus.CONVERGED
             if self.iterations >= self.solver.max_iterations:
                 return SolveStatus.ITERATION_LIMIT
-            if stagnation.over(self.iterations):
+            if stagnation.over(self.iterations, self.suspected):
                 return SolveStatus.STAGNATED
             before, fresh = self.norms.copy(), recurrence is None
             try:

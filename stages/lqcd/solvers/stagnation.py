@@ -24,6 +24,9 @@ STALLED_CYCLES = 3
 iterations and as many as came before it: BiCGstab in half precision may miss three and gain at the next.
 """
 
+IN_VAIN = 50
+"""So many replacements in turn that were all taken back, in a long time without a gain, are the end, too."""
+
 
 class Rest:
     """Watch over the estimates of a cycle, which ends where they rest.
@@ -61,7 +64,7 @@ class Stagnation:
 
     def __init__(self, norms: Vector, unknowns: int, limit: int | None = None) -> None:
         self.gained, self.shown, self.unknowns, self.limit = norms.copy(), norms.copy(), unknowns, limit
-        self.gained_at = self.stalled = 0
+        self.gained_at = self.stalled = self.in_vain = 0
         self.mark, self.marked_at, self.slow = norms.copy(), 0, False
 
     def enter(self, before: Vector, estimate: Vector, norms: Vector, target: Vector, iterations: int) -> bool:
@@ -70,6 +73,7 @@ class Stagnation:
         before, estimate, norms: |r| after the last replacement, as it was believed to be at this one, and is.
         """
         was_open, done = before > target, norms <= target
+        self.in_vain = 0 if (norms < before).any() else self.in_vain + 1
         self.shown[was_open] *= (estimate / np.where(was_open, before, 1))[was_open]
         gain = was_open & (done | (norms < 0.5 * self.gained))
         if gain.any():
@@ -86,15 +90,17 @@ class Stagnation:
             self.shown, self.stalled = norms.copy(), self.stalled + 1
         return bool(missed.any())
 
-    def over(self, iterations: int) -> bool:
-        """True if the solve is to end after so many iterations.
+    def over(self, iterations: int, taken_back: bool = False) -> bool:
+        """True if the solve is to end after so many iterations; taken_back: what raises the residual is.
 
         Without rounding conjugate gradients end after as many as there are unknowns; with it, at conditions
         of 1e8, they take up to half the square of that in double precision. A method that falls at an even
         rate is over if by its last iterations the limit comes before a gain.
         """
         since = iterations - self.gained_at
-        if self.stalled >= STALLED_CYCLES and since >= max(PATIENCE, self.gained_at):
+        stalled = self.stalled >= STALLED_CYCLES and since >= max(PATIENCE, self.gained_at)
+        in_vain = taken_back and self.in_vain >= IN_VAIN and since >= LONG_PATIENCE
+        if stalled or in_vain:
             return True
         hopeless = self.slow if self.limit is not None else since >= self.unknowns**2
         return hopeless and since >= max(LONG_PATIENCE, PATIENT * self.gained_at)

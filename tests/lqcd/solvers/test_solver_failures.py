@@ -10,6 +10,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
+from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
 from stages.lqcd.solvers.stagnation import Stagnation
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
@@ -217,6 +218,16 @@ def test_a_restarted_method_ends_where_its_fall_would_take_forever(dense, random
     rests, falls = solutions
     assert rests.status is SolveStatus.STAGNATED and rests.iterations < 3000 and rests.residual > 0.2
     assert falls.status is SolveStatus.CONVERGED and falls.iterations > 3000
+
+
+def test_short_cycles_that_are_all_taken_back_end_a_solve(dense, random_block):
+    """In single precision only, each from the same x: they once went on to the limit of iterations."""
+    spectrum = 1e-4 + np.linspace(0, 4.5, 601)[1:] ** 2
+    A = type(dense(1, np.ones(3)))(np.diag(spectrum).astype(np.complex64))
+    b = random_block(1, *A.shape, 33)[..., :1].astype(np.complex64)
+    solution = SStepCG(1e-7, max_iterations=20_000).solve(A, b, on_failure="return")
+    assert solution.status is SolveStatus.STAGNATED and solution.iterations < 5000
+    assert solution.residual < 2e-7
 
 
 @pytest.mark.parametrize("inner", [None, "single"])
