@@ -48,6 +48,9 @@ NO_GAIN = 0.95
 WORSE = 1.5
 """Times the cycles with smoothers fitted each time that a solve with those fitted once may take."""
 
+WEAKER = 1.75
+"""Times the gain of as many cycles with smoothers fitted once, in logarithms, that those before may have."""
+
 RATE_DRAW = 1000
 """Draw of the random residual; those below are the vectors of the levels."""
 
@@ -174,7 +177,7 @@ class Multigrid:
         ]
         bound = min(self.largest_rate, _rate(begun[1]) ** (1 / WORSE))
         found = self._measured(tuple(fits), cycle, like, seed, begun)
-        if found[-1] <= bound:
+        if found[-1] <= bound and not _weaker(begun[1]):
             return found
         best = levels, cycle, measured_rate(cycle, like, seed)
         bound = min(self.largest_rate, best[-1] ** (1 / WORSE))
@@ -335,6 +338,12 @@ def _rate(norms2: list[float], begun: int = 0) -> float:
         return 1.0
     left = max(np.log(SOLVED / last[-1]) / np.log(recent), 0.0)
     return float((last[-1] * recent**left) ** (1 / (len(norms2) - 1 + left)))
+
+
+def _weaker(norms2: list[float]) -> bool:
+    """Whether the first cycles of a solve gain far more than those that follow, which are others."""
+    before, middle, after = (norms2[FIRST_CYCLES + k * LAST_CYCLES] for k in (-1, 0, 1))
+    return bool(np.log(before / middle) > WEAKER * np.log(middle / after))
 
 
 def first_cycles(cycle: Cycle, like: Array, seed: int) -> Begun:

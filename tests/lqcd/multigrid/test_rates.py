@@ -106,6 +106,16 @@ def test_powers_of_too_many_steps_are_not_used(monkeypatch: Any) -> None:
     assert isinstance(hierarchy.cycle.post, PolynomialSmoother) and hierarchy.rate < 0.05
 
 
+def test_a_fit_of_too_few_steps_is_not_used(monkeypatch: Any) -> None:
+    """Eighteen cycles would be taken for eight, for those before have done most of the work."""
+    right = module.fitted
+    monkeypatch.setattr(module, "fitted", lambda smoother, m: right(smoother and PolynomialSmoother(2), m))
+    hierarchy = of(PolynomialSmoother(8)).setup(rough(-0.4))
+    predicted = np.log(1e-10) / np.log(hierarchy.rate)
+    assert isinstance(hierarchy.cycle.post, PolynomialSmoother)
+    assert iterations(hierarchy) <= 1.25 * predicted + 2
+
+
 GROWING = FittedSmoother((9.0,) * 4)
 
 
