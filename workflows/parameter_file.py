@@ -73,7 +73,7 @@ class ParameterFile:
         return InputError(f"{self.path}: {len(problems)} problems\n{listed}")
 
     def warnings(self, doubts: Iterable[Problem]) -> tuple[str, ...]:
-        """Messages on what may be meant, and rarely is."""
+        """Messages about input that is legal but rarely meant."""
         return tuple(f"{self.path}: {self.name(*location)}: {text}" for location, text in doubts)
 
     def refuse(self, problems: Iterable[Problem]) -> None:

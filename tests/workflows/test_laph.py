@@ -6,14 +6,21 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import xarray
 from tiny_laph import LAPH
 from tiny_project import CommandLine, edit, missing, run_to_its_end
 
 from pipeline import open_result
+from pipeline.reading.report import Table
 from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.little_group import channels_at
+from stages.lqcd.spectroscopy.operators import BILINEARS
+from workflows.laph_mesons.report import level_sections
 
 NOISE = (
     "solves: {",
@@ -100,6 +107,28 @@ def test_one_analysis_that_fails_leaves_the_rest(quarkline: CommandLine, laph: P
     assert quarkline("run", laph, "--cluster", cluster).code == 0
 
 
+def test_operators_of_levels_are_those_of_their_momentum() -> None:
+    momenta, operators = [(1, 1, 0), (1, 0, -1)], {"rho": [["GammaX"], ["GammaY"], ["GammaZ"]]}
+    bases = channels_at(operators, momenta, (4, 4, 4), BILINEARS)
+    values = np.ones((2, len(bases), 4))
+    named = dict.fromkeys(("energy", "energy_error", "eigenvalue"), (("momentum", "level", "time"), values))
+    levels = xarray.Dataset(
+        {
+            **named,
+            "basis": ("level", [*range(len(bases))]),
+            "momentum": (("momentum", "direction"), np.array(momenta)),
+        },
+        attrs={"parameters": {"bases": bases}},
+    )
+    parameters: Any = SimpleNamespace(operators=SimpleNamespace(t0=0))
+    sections = {section.title: section.parts for section in level_sections(parameters, levels)}
+    captions = [part.caption for part in sections["Levels of rho, longitudinal"] if isinstance(part, Table)]
+    assert captions == [
+        "rho, longitudinal, p = 1,1,0: operators GammaX + GammaY",
+        "rho, longitudinal, p = 1,0,-1: operators GammaX - GammaZ",
+    ]
+
+
 def test_the_report(ran: Path) -> None:
     page = (ran / "report" / "index.html").read_text()
     assert re.findall(r"<h2>(.*?)</h2>", page)[:6] == [
@@ -111,7 +140,7 @@ def test_the_report(ran: Path) -> None:
         "Levels of rho, transverse",
     ]
     tables = (ran / "report" / "tables.txt").read_text()
-    assert "# Levels of rho, transverse\n\nrho, transverse, p = 1,0,0\n" in tables
+    assert "# Levels of rho, transverse\n\nrho, transverse, p = 1,0,0: operators GammaY; GammaZ\n" in tables
     assert "rho, p = 1,0,0" not in tables
     assert "4 lowest Laplace eigenvectors" in page
     assert "with jackknife errors (errors have 1 degree of freedom" in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -58,10 +58,12 @@ def texts(parameters: LaphParameters, store: Store) -> dict[str, str]:
 def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterator[Section]:
     """Effective energies of the levels of each channel at each momentum."""
     t0, given = parameters.operators.t0, levels.attrs["parameters"]["bases"]
-    families: dict[str, Sequence[Sequence[str]]] = {**parameters.operators.families}
-    if isinstance(given, Mapping):
-        families = {name: [row for row, _ in next(filter(None, rows))] for name, rows in given.items()}
-    for number, (name, rows) in enumerate(families.items()):
+    text = (
+        f"C(t) v = lambda(t, t0) C(t0) v with t0 = {t0}. C is the correlation matrix of the operators that "
+        "the caption of a table names; where a semicolon separates rows of operators, their mean matrix. "
+        "cosh E(t) = [lambda(t - 1) + lambda(t + 1)] / [2 lambda(t)] (arXiv:0902.1265)."
+    )
+    for number, name in enumerate(given if isinstance(given, Mapping) else parameters.operators.families):
         chosen = levels.isel(level=np.flatnonzero(levels.basis.values == number))
         names = [f"level {level}" for level in range(chosen.sizes["level"])]
         parts: list[Figure | Table] = []
@@ -74,16 +76,12 @@ def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterat
                 for t in range(t0 + 1, levels.sizes["time"] // 2 + 1)
             ]
             place = f"p = {momentum_text(momentum)}"
+            rows = [row for row, _ in given[name][at]] if isinstance(given, Mapping) else given[number]
+            operators = "; ".join(", ".join(row) for row in rows)
             parts += [
                 Figure(levels_figure(energy, error, names, t0), f"{name}, {place}, {errors_in(error)}."),
-                Table(["t/a", *names], lines, f"{name}, {place}"),
+                Table(["t/a", *names], lines, f"{name}, {place}: operators {operators}"),
             ]
-        mean = "the mean over " if len(rows) > 1 else ""
-        text = (
-            f"C(t) v = lambda(t, t0) C(t0) v with t0 = {t0}, C {mean}the operators "
-            f"{'; '.join(', '.join(row) for row in rows)}; cosh E(t) = [lambda(t - 1) + lambda(t + 1)] / "
-            "[2 lambda(t)] (arXiv:0902.1265)."
-        )
         yield Section(f"Levels of {name}", text, parts)
 
 

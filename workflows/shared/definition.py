@@ -68,7 +68,7 @@ class Project:
     rehearse: Callable[[ModuleType], Iterator[tuple[int, int]]]
     """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
     warnings: tuple[str, ...] = ()
-    """About input that may be meant, and rarely is."""
+    """About input that is legal but rarely meant."""
     follow: Callable[[Plan, Store], Step] | None = None
     """What comes after a complete plan of this workflow, where it is one of several rounds."""
     among: Callable[[Sequence[str]], Project] | None = None
