@@ -15,7 +15,10 @@ def cholesky(G: Matrix) -> tuple[Matrix, Matrix, float]:
     """Upper triangular S and S^-1 with G = S^H S, and the condition of G scaled to a unit diagonal.
 
     The condition is that of Frobenius norms, N^2 times too large at most; infinite where G is not positive.
+    G may be empty.
     """
+    if not len(G):
+        return G, G, 1.0
     with np.errstate(all="ignore"):
         norms = np.sqrt(G.diagonal().real)
         inverses = 1 / norms

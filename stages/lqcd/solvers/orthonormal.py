@@ -63,8 +63,6 @@ def _in_passes(block: Array, G: Matrix, noise: NDArray[np.float64]) -> tuple[int
 
 def _factors(G: Matrix, unit: float) -> tuple[Matrix, Matrix, float]:
     """S, S^-1, condition of G = S^H S: by Cholesky, or nearly so by eigenvectors (condition infinite)."""
-    if len(G) == 0:
-        return G, G, 1.0
     S, inverse, condition = cholesky(G)
     if condition * unit < 0.1:
         return S, inverse, condition

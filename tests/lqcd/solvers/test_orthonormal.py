@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from stages.lqcd.kernels.cholesky import cholesky
 from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.solvers.orthonormal import orthonormalise
 from stages.lqcd.solvers.recurrence import BreakdownError
@@ -80,6 +81,13 @@ def test_noise_below_the_floor_is_left_out(dtype, basis, random_block):
     assert decomposed(block, floor=1.0)[2] == 2
     tiny = (block[..., :1] * UNIT[dtype]).copy()
     assert decomposed(tiny)[2] == 1 and decomposed(tiny, floor=1.0)[2] == 0
+
+
+def test_of_nothing_lapack_is_not_asked(capfd):
+    """It would print a complaint: of the last step of a block that is solved exactly."""
+    nothing = np.zeros((0, 0), complex)
+    assert cholesky(nothing)[2] == 1
+    assert capfd.readouterr() == ("", "")
 
 
 def test_not_finite(random_block):
