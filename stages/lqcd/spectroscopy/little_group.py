@@ -9,7 +9,8 @@ Operators of different staggered tastes do not mix. Those that the group permute
 longitudinal, transverse or oblique by the direction of spin or taste. Rows of other families are not averaged
 at p != 0.
 
-The group is that of the box: where extents differ, directions are not equivalent, at rest neither.
+The group is that of the box: where extents differ, directions are not equivalent, also at rest. Reflections
+keep a component of pi, which therefore mixes no directions: at (pi, p, 0) longitudinal is along y.
 """
 
 from __future__ import annotations
@@ -157,8 +158,13 @@ def rotations(extents: Extents) -> tuple[Rotation, ...]:
 
 @cache
 def little_group(momentum: Direction, extents: Extents) -> tuple[Rotation, ...]:
-    """Rotations and reflections of a box that keep a momentum."""
-    return tuple(each for each in rotations(extents) if rotated(momentum, each) == momentum)
+    """Rotations and reflections of a box that keep a momentum, for which n and n + L are the same."""
+
+    def keeps(rotation: Rotation) -> bool:
+        image = rotated(momentum, rotation)
+        return all((n - m) % extent == 0 for n, m, extent in zip(momentum, image, extents, strict=True))
+
+    return tuple(filter(keeps, rotations(extents)))
 
 
 def rotated(direction: Sequence[int], rotation: Rotation) -> tuple[int, ...]:
@@ -173,7 +179,11 @@ def polarisations(momentum: Direction, extents: Extents) -> dict[str, tuple[Dire
     """Directions of a vector by the names of their channels; orthogonal, of whole numbers, not normalised."""
     group = little_group(momentum, extents)
     common = lcm(*extents)
-    along = _primitive(tuple(n * common // extent for n, extent in zip(momentum, extents, strict=True)))
+    # a component of pi, which is also -pi, has no direction beside others
+    inner = tuple(0 if 2 * abs(n) == extent else n for n, extent in zip(momentum, extents, strict=True))
+    moving = inner if any(inner) else momentum
+    along = _primitive(tuple(n * common // extent for n, extent in zip(moving, extents, strict=True)))
+    group = tuple(each for each in group if rotated(along, each) == along)
     mirrors = {_normal(each) for each in group if _determinant(each) < 0 and _trace(each) == 1}
     plainest = sorted(mirrors, key=lambda n: (sum(map(bool, n)), [-abs(k) for k in n], n))
     first = plainest[0] if plainest else _primitive(_cross(along, (0, 0, 1)))

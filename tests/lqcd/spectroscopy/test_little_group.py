@@ -150,6 +150,18 @@ def test_a_box_has_fewer_rotations_than_a_cube() -> None:
     assert found["rho, longitudinal"][2][0].operators == ("3 GammaX + 4 GammaZ",)  # p = 2 pi (1/8, 0, 1/6)
 
 
+def test_components_of_pi_mix_no_directions() -> None:
+    """Half the extent is its own negative: a reflection keeps it, and x is apart from y at (pi, p, 0)."""
+    rho, small = families({"rho": CHANNELS["rho"]}), (4, 4, 4, 8)
+    found = channels_at(rho, [(2, 1, 0), (-2, 1, 1), (2, 2, 1), (2, 0, 0), (2, 2, 0)], small, BILINEARS)
+    rows = {name: [[row.operators[0] for row in each] for each in rows] for name, rows in found.items()}
+    assert rows["rho, longitudinal"][:4] == [["GammaY"], ["GammaY + GammaZ"], ["GammaZ"], ["GammaX"]]
+    assert rows["rho, transverse x"] == [["GammaX"], [], [], [], []]
+    assert rows["rho, transverse axis"][1] == ["GammaX"]
+    assert sorted(rows["rho, transverse"][2]) == ["GammaX", "GammaY"] and len(rows["rho, transverse"][3]) == 2
+    assert rows["rho, transverse axis"][4] == ["GammaZ"]  # not averaged with the diagonal
+
+
 def test_a_box_splits_mesons_at_rest() -> None:
     """Directions of different extents are not equivalent; families that a cube does not relate stay whole."""
     box, rest, own = (6, 4, 4, 8), [(0, 0, 0)], {"own": [("Gamma5",), ("GammaX",)]}
