@@ -16,6 +16,7 @@ from pathlib import Path
 from pipeline.planning.manifest import manifests, write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.store.durable import write_atomically
+from pipeline.store.plain_files import json_object, plain
 from pipeline.store.store import Store
 
 DIGITS = 16
@@ -107,7 +108,7 @@ def _add(store: Store, name: str, plan: PastPlan) -> None:
 def _read(path: Path) -> PastPlan | None:
     """The plan in a file; None where there is none, or it is damaged."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json_object(plain(path).read_bytes()) or {}
         joined = content.pop("keys")
         keys = frozenset(joined[k : k + DIGITS] for k in range(0, len(joined), DIGITS))
         return PastPlan(**content, keys=keys)

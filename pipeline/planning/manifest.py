@@ -22,6 +22,7 @@ from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_parameters
 from pipeline.planning.workflow import Source
 from pipeline.store.durable import write_atomically
+from pipeline.store.plain_files import plain
 from pipeline.store.record import canonical_json
 from pipeline.store.store import Store
 from stages.errors import InputError, suggestion
@@ -124,10 +125,10 @@ class Manifest:
         path = store.path / ".workflows" / f"{workflow}.json"
         try:
             with without_collection():
-                content = json.loads(path.read_bytes())
+                content = json.loads(plain(path).read_bytes())
                 nodes = {name: NodeRecord.of(node) for name, node in content["nodes"].items()}
                 return cls(workflow, nodes, content.get("about", {}), content.get("source", {}))
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             return None
 
 

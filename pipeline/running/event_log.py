@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from pipeline.store.durable import delete
+from pipeline.store.plain_files import json_lines, json_object, plain
 from pipeline.store.store import Store
 from pipeline.worker.events import ENDED, ChunkState, EventKind
 from stages.atomic import replacing
@@ -103,6 +105,21 @@ class Tally:
             self.measured[stage] = self.measured.get(stage, 0) + 1
 
 
+TYPES: dict[str, Any] = {
+    **dict.fromkeys(("event", "node", "stage", "key", "error", "workflow", "worker", "stopped"), str),
+    **dict.fromkeys(("time", "done", "total", "kernels"), (int, float)),
+    **dict.fromkeys(("coordinates", "missing"), dict),
+    "joules": (int, float, NoneType),
+}
+"""Of the values of events, as far as they have them."""
+
+_CHUNK = ("event", "time", "node", "stage", "key", "coordinates")
+OF_CHUNKS = {
+    **dict.fromkeys((EventKind.STARTED, EventKind.PROGRESS, *ENDED), _CHUNK),
+    ChunkState.FAILED: (*_CHUNK, "error"),
+}
+"""What events of these kinds have."""
+
 SECRET = {"dashboard"}
 """What is shown to the listener alone: others may read the store."""
 
@@ -191,9 +208,10 @@ class EventLog:
 
 
 def runs(store: Store) -> list[str]:
-    """All runs of a store, oldest first."""
+    """All runs of a store, oldest first; those whose folder or log is a link or no file are left out."""
     logs = store.inside(".runs").glob(f"*/{LOG}")
-    return sorted(path.parent.name for path in logs if not path.parent.is_symlink())
+    links = (path for path in logs if path.is_file() and not path.is_symlink())
+    return sorted(path.parent.name for path in links if not path.parent.is_symlink())
 
 
 def log_of(store: Store, run: str) -> Path:
@@ -215,8 +233,10 @@ def drop_old_runs(store: Store, current: str = "") -> None:
 def tally_of(store: Store, run: str) -> Tally:
     """Counts of the events of a run until now."""
     try:
-        content = json.loads((_folder(store, run) / TALLY).read_bytes())
+        content = json_object(plain(_folder(store, run) / TALLY).read_bytes()) or {}
         read, tally = content.pop("read"), Tally(**content)
+        if read < 0 or not all(map(is_whole, (tally.first, tally.last, *tally.running.values()))):
+            raise ValueError(f"the tally of run {run} is damaged")
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         read, tally = 0, Tally()
     for event in read_events(store, run, read):
@@ -225,13 +245,13 @@ def tally_of(store: Store, run: str) -> Tally:
 
 
 def read_events(store: Store, run: str, first: int = 0) -> Iterator[Event]:
-    """The events of a run that were written, in order, from a byte on; a line that was cut off is skipped."""
-    with (_folder(store, run) / LOG).open("rb") as lines:
-        lines.seek(first)
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and "event" in event:
-                yield event
+    """The events of a run that were written, in order, from a byte on; a damaged line is skipped."""
+    return filter(is_whole, json_lines(_folder(store, run) / LOG, first))
+
+
+def is_whole(event: Event) -> bool:
+    """True for an event that has what its kind has, of the types that its readers count on."""
+    needed = OF_CHUNKS.get(str(event.get("event")), ("event", "time"))
+    return all(name in event for name in needed) and all(
+        isinstance(event[name], kind) for name, kind in TYPES.items() if name in event
+    )

@@ -21,6 +21,7 @@ from pathlib import Path
 from pipeline.store import lease
 from pipeline.store.driver import Driver, Witness, read_driver
 from pipeline.store.durable import delete, write_atomically
+from pipeline.store.plain_files import plain
 from pipeline.store.shelves import inside
 from pipeline.store.store import Store
 
@@ -97,7 +98,10 @@ class Claims:
 
     def _counts(self, path: Path) -> bool:
         """True if a claim is of a driver that is at work."""
-        run = inside(self._folder, path.name).read_text()
+        try:
+            run = plain(inside(self._folder, path.name)).read_text(errors="replace")
+        except ValueError:  # no file: nobody's
+            return False
         if run == NOBODY:
             return False
         if run:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+
+from pipeline.store.plain_files import json_object, plain
 
 JOBS = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "lsf": "LSB_JOBID", "sge": "JOB_ID"}
 """Variables in which batch systems name the job that a process belongs to."""
@@ -97,7 +98,7 @@ def own_job() -> tuple[str, str, int]:
 def read_driver(path: Path) -> Driver | None:
     """The driver that a file names; None where it is none, or is being written."""
     try:
-        written = json.loads(path.read_text())
+        written = json_object(plain(path).read_bytes()) or {}
         return Driver(**{each.name: written[each.name] for each in fields(Driver) if each.name in written})
     except (OSError, ValueError, TypeError):
         return None

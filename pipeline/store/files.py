@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from pipeline.store.plain_files import json_lines
 from stages.errors import InputError
 
 READERS = 4
@@ -92,15 +93,9 @@ def _digest(path: Path) -> str:
 
 def _read(cache: Path) -> dict[str, str]:
     known: dict[str, str] = {}
-    try:
-        lines = cache.read_text().splitlines()
-    except OSError:
-        return known
-    for line in lines:
-        try:
-            known.update(json.loads(line))
-        except (ValueError, TypeError):
-            continue
+    with suppress(OSError, ValueError):
+        for entry in json_lines(cache):
+            known.update(entry)
     return known
 
 

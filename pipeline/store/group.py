@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
@@ -19,6 +20,7 @@ from zarr.codecs import Crc32cCodec
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, MemoryStore
 
+from pipeline.store.plain_files import plain
 from pipeline.store.record import sealed
 
 PIECE_BYTES = 16 << 20
@@ -107,6 +109,8 @@ class _CheckedFolder(LocalStore):
         prototype: BufferPrototype | None = None,
         byte_range: ByteRequest | None = None,
     ) -> Buffer | None:
+        with suppress(FileNotFoundError):
+            plain(self.root / key)
         value = await super().get(key, prototype, byte_range)
         return checked(key, value, self._expected, byte_range is None)
 

@@ -6,7 +6,9 @@ is open for appending, so that drivers on several machines share it; a line that
 
 from __future__ import annotations
 
+import errno
 import json
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +17,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from pipeline.store.plain_files import json_lines
 from pipeline.store.store import Store
+from stages.errors import InputError
 
 FORMAT = 1
 
@@ -61,28 +65,27 @@ class Ledger:
 
     def bring(self, entry: Mapping[str, Any]) -> None:
         """Append an entry of another ledger as it is, durably. Raises StoreError."""
-        line = json.dumps(entry)
+        line = f"{json.dumps(entry)}\n".encode()
         with self.store.writing("its ledger"):
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
             try:
-                os.write(handle, f"{line}\n".encode())
+                size = os.fstat(handle).st_size
+                if size and os.pread(handle, 1, size - 1) != b"\n":
+                    line = b"\n" + line  # the entry before was cut off: this one is not to be lost with it
+                if os.write(handle, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(handle)
             finally:
                 os.close(handle)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """All entries that are whole."""
+        """All entries that are whole. Raises InputError where the file cannot be read."""
         try:
-            lines = self.path.read_text().splitlines()
+            yield from (entry for entry in json_lines(self.path) if "event" in entry)
         except FileNotFoundError:
             return
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, dict) and "event" in entry:
-                yield entry
+        except (OSError, ValueError) as error:
+            raise InputError(f"the ledger {self.path} cannot be read: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -204,4 +207,4 @@ def _over(job: Job, moment: float | None) -> Job:
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    return value if type(value) in (int, float) and math.isfinite(value) else None

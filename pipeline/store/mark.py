@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from pipeline.store.durable import write_atomically
+from pipeline.store.plain_files import plain
 from pipeline.store.shelves import inside
 from stages.errors import InputError
 
@@ -37,11 +38,11 @@ def format_of(store: Path) -> int | None:
 def _text(store: Path) -> str | None:
     """Content of a store's mark, None where there is none."""
     try:
-        return inside(store, MARK).read_text()
+        return plain(inside(store, MARK)).read_text(errors="replace")
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise InputError(f"store {store} cannot be read: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"store {store} cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
 def format_in(text: str, store: str) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.store.errors import StoreError
+from pipeline.store.plain_files import plain
 from stages.errors import InputError
 
 PACKED = ".zarr.zip"
@@ -90,9 +91,12 @@ def links_in(folder: Path) -> Iterator[Path]:
 
 
 def refuse_links(chunk: Path) -> None:
-    """Raise ValueError for a link in a chunk's folder."""
+    """Raise ValueError for a link, or what is neither file nor folder, in a chunk's folder."""
     for link in links_in(chunk):
         raise ValueError(f"{link} is a link to {os.readlink(link)}")
+    for parent, _, files in os.walk(chunk):
+        for name in files:
+            plain(Path(parent, name))
 
 
 def chunk_entries(stage: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -173,7 +177,8 @@ def has_pieces(folder: Path, array: Mapping[str, Any]) -> bool:
         OSError, ValueError, KeyError: it cannot be said.
     """
     with os.scandir(folder) as entries:
-        files = {entry.name for entry in entries if not entry.is_symlink() and entry.stat().st_size > 0}
+        own = (entry for entry in entries if entry.is_file(follow_symlinks=False))
+        files = {entry.name for entry in own if entry.stat().st_size > 0}
     return _pieces(folder, array) <= files and not folder.is_symlink()
 
 
@@ -181,7 +186,7 @@ def _pieces(folder: Path, array: Mapping[str, Any]) -> set[str]:
     """Names of the files of an array, by its record, or by its metadata where the record is of format 1."""
     if "pieces" in array:
         return {"zarr.json", *array["pieces"]}
-    metadata = json.loads((folder / "zarr.json").read_bytes())
+    metadata = json.loads(plain(folder / "zarr.json").read_bytes())
     shape, piece = metadata["shape"], metadata["chunk_grid"]["configuration"]["chunk_shape"]
     counts = [-(-n // length) for n, length in zip(shape, piece, strict=True)]
     if not prod(counts):

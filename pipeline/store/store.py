@@ -37,6 +37,7 @@ from pipeline.store.group import (
     write_packed,
 )
 from pipeline.store.mark import FORMAT, MARK, format_of, mark
+from pipeline.store.plain_files import plain
 from pipeline.store.record import record_in
 from pipeline.store.shelves import (
     PACKED,
@@ -175,7 +176,7 @@ class Store:
     def _has_files(self, stage: str, key: str, entry: os.DirEntry[str]) -> bool:
         try:
             if entry.name.endswith(PACKED):
-                return entry.stat().st_size > 0
+                return entry.is_file() and entry.stat().st_size > 0
             arrays = self.record(stage, key)["arrays"]
             return all(has_pieces(Path(entry.path, name), array) for name, array in arrays.items())
         except (OSError, ValueError, KeyError, TypeError, DamagedChunkError):
@@ -297,8 +298,8 @@ class Store:
         """The record, and all files of a packed chunk, which is read at once."""
         path = self.location(stage, key)
         if not path.name.endswith(PACKED):
-            return record_in((path / "zarr.json").read_bytes(), stage, key), None
-        files = unpacked(path.read_bytes())
+            return record_in(plain(path / "zarr.json").read_bytes(), stage, key), None
+        files = unpacked(plain(path).read_bytes())
         return record_in(files["zarr.json"], stage, key), files
 
     def arrays(self, stage: str, key: str) -> dict[str, StoredArray]:

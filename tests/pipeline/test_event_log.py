@@ -16,10 +16,11 @@ from pipeline import Outcome, Place, Share, Store, Workflow, plan, run
 from pipeline.planning.manifest import write_manifest
 from pipeline.reading.account import account
 from pipeline.reading.forecast.samples import samples
-from pipeline.reading.status import run_status
+from pipeline.reading.status import run_status, status
 from pipeline.running import event_log
 from pipeline.running.clusters.address import Address
-from pipeline.running.event_log import EventLog, Tally, read_events, tally_of
+from pipeline.running.dashboard.facts.runs import RunLog
+from pipeline.running.event_log import EventLog, Tally, log_of, read_events, runs, tally_of
 from pipeline.running.graph import work_of
 from pipeline.running.limits import Limits
 from pipeline.worker.events import ChunkState, EventKind
@@ -67,7 +68,20 @@ def test_a_tally_counts_what_the_log_leaves_out(
     assert (status.workflow, status.counts, len(status.running)) == ("w", {"done": 28, "failed": 1}, 1)
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"read": 0, "more": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{}",
+        "[]",
+        "[" * 100_000,
+        '{"read": 0, "more": 1}',
+        '{"read": "0"}',
+        '{"read": -5}',
+        '{"read": 0, "running": {"k": 5}}',
+        '{"read": 0, "first": {"event": []}}',
+    ],
+)
 def test_a_tally_that_cannot_be_read_is_none(
     store: Store, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
@@ -193,6 +207,51 @@ def test_nothing_that_watches_a_run_ends_it(
     said += capsys.readouterr().err.splitlines()
     assert len(said) == 1 and "failed (KeyError: 'loops'); the run goes on" in said[0]
     assert not plan(demo("ab"), store).missing
+
+
+CHUNK = {"time": 5.0, "node": "loops", "stage": "loops", "key": "k", "coordinates": {"config": ["a"]}}
+DAMAGED = [
+    b"[" * 100_000,
+    b"\xff\xfe\0",
+    *(
+        json.dumps(event).encode()
+        for event in (
+            {"event": ["done"], "time": 5.0},
+            {"event": "run-started", "time": 5.0, "missing": [1]},
+            {"event": "run-ended", "time": "late"},
+            {"event": "started", "time": 5.0},
+            {**CHUNK, "event": "done", "joules": "many"},
+            {**CHUNK, "event": "done", "coordinates": "abc"},
+            {**CHUNK, "event": "failed"},
+            {**CHUNK, "event": "failed", "error": 7},
+            {**CHUNK, "event": "progress", "total": None},
+        )
+    ),
+]
+"""Lines of a log that say nothing."""
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=range(len(DAMAGED)))
+def test_a_damaged_line_of_a_log_is_skipped_by_all_who_read_it(store: Store, line: bytes) -> None:
+    store.create()
+    with EventLog(store, "run") as log:
+        for event in events(5):
+            log(event)
+    path = log_of(store, "run")
+    before = str(status(store))
+    path.write_bytes(line + b"\n" + path.read_bytes() + line + b"\n")
+    assert str(status(store)) == before
+    followed = RunLog(store, "run")
+    followed.advance()
+    assert followed.tally == tally_of(store, "run") and len(followed.failed) == 1
+
+
+def test_a_log_that_is_no_file_is_no_run(store: Store) -> None:
+    """A pipe would never answer."""
+    store.create()
+    (store.path / ".runs" / "run").mkdir()
+    os.mkfifo(store.path / ".runs" / "run" / "events.jsonl")
+    assert runs(store) == [] and status(store).last_run is None
 
 
 def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> None:

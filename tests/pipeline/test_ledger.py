@@ -1,9 +1,13 @@
 """The ledger of a campaign: append-only, shared by drivers, cut lines skipped."""
 
+import os
 from pathlib import Path
 
-from pipeline.store.ledger import Ledger, LedgerEvent
+import pytest
+
+from pipeline.store.ledger import Ledger, LedgerEvent, jobs_of
 from pipeline.store.store import Store
+from stages.errors import InputError
 
 
 def test_entries_are_appended_and_a_line_that_was_cut_off_is_skipped(tmp_path: Path) -> None:
@@ -18,3 +22,30 @@ def test_entries_are_appended_and_a_line_that_was_cut_off_is_skipped(tmp_path: P
     first, second = ledger.entries()
     assert (first["event"], first["job"], first["format"]) == ("submitted", "7", 1)
     assert second["joules"] is None and second["time"] >= first["time"]
+
+
+def test_an_entry_after_one_that_was_torn_is_not_lost_with_it(tmp_path: Path) -> None:
+    """A driver that died while it wrote, or a disk that was full, left a line without its end."""
+    store = Store(tmp_path / "store")
+    store.create()
+    ledger = Ledger(store)
+    ledger.path.write_bytes(b'\xff\xfe\n{"event": "began", "jo')
+    ledger.add(LedgerEvent.BEGAN, job="8", chain=1)
+    (entry,) = ledger.entries()
+    assert entry["job"] == "8"
+    with open(ledger.path, "ab") as file:
+        file.write(
+            b"\0" * 100 + b"\n" + b"[" * 100_000 + b"\n" + b'{"event": "ended", "job": "8", "seconds": NaN}'
+        )
+    ledger.add(LedgerEvent.ENDED, job="8", chain=1)
+    assert [entry["event"] for entry in ledger.entries()] == ["began", "ended", "ended"]
+    (job,) = jobs_of(ledger.entries())
+    assert job.seconds is None and job.state == "ended"
+
+
+def test_a_ledger_that_is_no_file_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.create()
+    os.mkfifo(store.path / ".ledger.jsonl")
+    with pytest.raises(InputError, match=r"ledger .*\.ledger\.jsonl cannot be read: .* is no file"):
+        list(Ledger(store).entries())

@@ -15,9 +15,11 @@ from stores import demo, digests, filled, tree
 from pipeline import InputError, Share, Store, collect_garbage, plan, run, verify
 from pipeline.reading.hdf5 import write_hdf5
 from pipeline.reading.report import write_report
+from pipeline.reading.status import status
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import EventLog, drop_old_runs, runs
+from pipeline.store import lease
 from pipeline.store.arrival import arrivals
 from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.durable import delete
@@ -281,3 +283,50 @@ def test_deleting_takes_the_link_and_not_its_target(victim: Path, tmp_path: Path
     (tmp_path / "copy" / "link").symlink_to(victim)
     delete(tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".workflows/demo.json", ".digests.jsonl", ".runs/20260101/jobs", ".drivers/x", ".claims/x.0", ".lease"],
+)
+@pytest.mark.parametrize("kind", ["pipe", "folder", "bytes"])
+def test_what_is_no_file_of_the_store_stops_nobody(
+    made: Store, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe that is opened never answers."""
+    monkeypatch.setattr(lease, "STALE", 0.2)
+    monkeypatch.setattr(lease, "BEAT", 0.05)
+    place(made.path / name, kind)
+    assert status(made).store
+    assert len(plan(demo("ab"), made).missing) == 0
+    if name.startswith((".drivers", ".claims")):
+        with shared_lock(made, "mine") as claims:
+            assert claims.take(["piece"])
+    elif name != ".lease" or kind == "bytes":
+        assert collect_garbage(made, [demo("a")]).removed
+
+
+@pytest.mark.parametrize("part", ["packed", "record", "piece"])
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+def test_what_is_no_file_within_a_chunk_is_damage(made: Store, part: str, kind: str) -> None:
+    stage = "loops" if part == "packed" else "field"
+    key = min(made.keys(stage))
+    chunk = made.location(stage, key)
+    parts = {"packed": chunk, "record": chunk / "zarr.json", "piece": next(chunk.glob("*/c.*"), chunk)}
+    place(parts[part], kind)
+    assert made.gaps(stage, [key]).lacking == {key} or part == "record"
+    assert [(damage.stage, damage.key) for damage in verify(made).damaged] == [(stage, key)]
+    with pytest.raises(InputError, match="is damaged"):
+        made.load(stage, key)
+
+
+def place(path: Path, kind: str) -> None:
+    """Put what is no text into the place of a file."""
+    delete(path)
+    path.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\xff\xfe\0[")

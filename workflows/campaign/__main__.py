@@ -37,7 +37,7 @@ def _note_death(place: Path, chain: int, reason: str) -> None:
     lines = [{**common, "event": "began", "missing": None}, {**common, "event": "ended", **nothing}]
     lines[-1]["reason"] = reason
     with open(place.parents[1] / ".ledger.jsonl", "a") as ledger:
-        ledger.write("".join(f"{json.dumps(line)}\n" for line in lines))
+        ledger.write("".join(f"\n{json.dumps(line)}\n" for line in lines))  # what is before may be cut off
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.running.clusters.batch import KINDS, State, batch_system
+from pipeline.store.plain_files import plain
 from pipeline.store.store import Store
 
 CERTIFICATES = ".dask-jobqueue.worker.*"
@@ -52,8 +53,8 @@ class JobList:
 
     def _lines(self) -> Iterator[tuple[str, str]]:
         try:
-            lines = self._path.read_text().splitlines()
-        except OSError:
+            lines = plain(self._path).read_text(errors="replace").splitlines()
+        except (OSError, ValueError):
             return
         for line in lines:
             if match := LINE.fullmatch(line):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.running.event_log import Event, Tally, log_of, runs, tally_of
+from pipeline.running.event_log import Event, Tally, is_whole, log_of, runs, tally_of
 from pipeline.running.failures import Failure, Failures
 from pipeline.store.lease import clock
+from pipeline.store.plain_files import json_object
 from pipeline.store.store import Store
 from pipeline.worker.events import ENDED, ChunkState, EventKind
 
@@ -87,8 +87,9 @@ class RunLog:
             whole = piece[: piece.rfind(b"\n") + 1]
             self.offset += len(whole)
             for line in whole.splitlines():
-                with suppress(ValueError, KeyError, TypeError):
-                    self.add(json.loads(line))
+                if (event := json_object(line)) and is_whole(event):
+                    with suppress(ValueError, KeyError, TypeError):
+                        self.add(event)
             return bool(whole)
         return False
 

@@ -1,0 +1,42 @@
+"""Files of a store as they are read, whatever has become of them or was put in their place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any
+
+
+def plain(path: Path) -> Path:
+    """The path of a file, to be opened: a pipe in its place would never answer.
+
+    Raises:
+        OSError: there is nothing, or it cannot be looked at.
+        ValueError: what is there is no file.
+    """
+    if not S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path} is no file")
+    return path
+
+
+def json_lines(path: Path, first: int = 0) -> Iterator[dict[str, Any]]:
+    """The objects in a file of JSON lines, in order, from a byte on.
+
+    A line that was cut off, or is anything else, is skipped. Raises OSError and ValueError as `plain` does.
+    """
+    with plain(path).open("rb") as lines:
+        lines.seek(first)
+        for line in lines:
+            if (content := json_object(line)) is not None:
+                yield content
+
+
+def json_object(text: bytes) -> dict[str, Any] | None:
+    """The object that a JSON text is; None for any other text."""
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
