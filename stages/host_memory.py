@@ -16,6 +16,9 @@ PROCESS = Path("/proc/self")
 LIMITS = "memory.max", "memory.high", "memory.limit_in_bytes"
 """Files of a control group, of version 2 and 1, with a limit in bytes; else with a word, or absent."""
 
+STATM = re.compile(r"(\d+) (\d+) \d+ \d+ \d+ (\d+)")
+"""Pages of a process: its size, what is resident, its data."""
+
 TAKEN = "memory.current", "memory.usage_in_bytes"
 
 CACHE = re.compile(r"^(?:total_)?(?:in)?active_file (\d+)$", re.MULTILINE)
@@ -42,12 +45,12 @@ def _groups(process: Path) -> Iterator[Path]:
     """Folders of the control groups for memory that hold the process, from its own to the outermost."""
     groups = {}
     for line in _text(process / "cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if not controllers or "memory" in controllers.split(","):
+        _, controllers, group = (*line.split(":", 2), "", "")[:3]
+        if group and (not controllers or "memory" in controllers.split(",")):
             groups["cgroup" if controllers else "cgroup2"] = group
     for line in _text(process / "mountinfo").splitlines():
         mounted, _, about = line.partition(" - ")
-        root, place = map(_unescaped, mounted.split(" ")[3:5])
+        root, place = map(_unescaped, (*mounted.split(" "), *5 * ("/",))[3:5])
         kind, _, options = (*about.split(" ", 2), "", "")[:3]
         if kind in groups and (kind == "cgroup2" or "memory" in options.split(",")):
             inside = os.path.relpath(groups[kind], root)
@@ -58,13 +61,13 @@ def _groups(process: Path) -> Iterator[Path]:
 
 def _limits(folder: Path) -> Iterator[int]:
     for name in LIMITS:
-        with suppress(ValueError):  # "max", or no such file
-            yield int(_text(folder / name))
+        if (limit := _number(folder / name)) > 0:
+            yield limit
 
 
 def _taken(folder: Path) -> int:
     """Bytes that a control group cannot give up."""
-    taken = next((int(text) for name in TAKEN if (text := _text(folder / name))), 0)
+    taken = next(filter(None, (_number(folder / name) for name in TAKEN)), 0)
     stat = _text(folder / "memory.stat")
     lines = CACHE.finditer(stat)
     nested = "total_inactive_file" in stat  # version 1 tells pages of the group alone, too
@@ -73,12 +76,20 @@ def _taken(folder: Path) -> int:
 
 def _resources(process: Path) -> Iterator[tuple[int, int]]:
     """Bytes of each resource limit that is set, and how many of them are taken."""
-    size, resident, _, _, _, data, *_ = map(int, (_text(process / "statm") or 7 * "0 ").split())
+    pages = STATM.match(_text(process / "statm"))
+    size, resident, data = map(int, pages.groups()) if pages else (0, 0, 0)
     used = {resource.RLIMIT_AS: size, resource.RLIMIT_DATA: data, resource.RLIMIT_RSS: resident}
     for kind, pages in used.items():
         soft, _ = resource.getrlimit(kind)
         if soft != resource.RLIM_INFINITY:
             yield soft, pages * resource.getpagesize()
+
+
+def _number(path: Path) -> int:
+    """The number in a file; 0 for a word such as "max", or where there is no file."""
+    with suppress(ValueError):
+        return int(_text(path))
+    return 0
 
 
 def _text(path: Path) -> str:

@@ -114,6 +114,28 @@ def test_without_limits_the_machine_counts(tmp_path: Path, groups: str) -> None:
     assert (memory_limit(tmp_path), available_memory(tmp_path)) == (94 * GB, 60 * GB)
 
 
+@pytest.mark.parametrize("word", ["max", "lots", "", "-1", "0", "1e9", "9" * 5000, "5\n7"])
+def test_what_is_no_limit_does_not_count(tmp_path: Path, word: str) -> None:
+    files = {
+        "cgroup/job": {"memory.max": word, "memory.current": word},
+        "cgroup": {"memory.max": f"{5 * GB}\n"},
+    }
+    proc = process(tmp_path, "0::/job\n", V2, files)
+    assert memory_limit(proc) == available_memory(proc) == 5 * GB
+
+
+@pytest.mark.parametrize("name", ["cgroup", "mountinfo", "statm"])
+@pytest.mark.parametrize(
+    "text", ["\n", "garbage\n", "0::\n", "5:memory\n", "30 24 0:26\n", "30 24 - x\n", "1 2\n"]
+)
+def test_lines_of_a_kernel_that_nobody_knows_are_left_out(tmp_path: Path, name: str, text: str) -> None:
+    """Memory is asked for when the package is imported: it would end every command."""
+    proc = process(tmp_path, "0::/job\n", V2, {"cgroup/job": {"memory.max": f"{GB}\n"}})
+    before = (proc / name).read_text() if name != "statm" else ""
+    (proc / name).write_text(text + before)
+    assert memory_limit(proc) == available_memory(proc) == GB
+
+
 @pytest.mark.parametrize(("kind", "field"), [("AS", 0), ("DATA", 5), ("RSS", 1)])
 def test_resource_limits_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, field: int
