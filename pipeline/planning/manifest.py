@@ -22,7 +22,7 @@ from pipeline.planning.chunk import Chunk, Position
 from pipeline.planning.key import canonical_parameters
 from pipeline.planning.workflow import Source
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import plain
+from pipeline.store.plain_files import plain, text_of
 from pipeline.store.record import canonical_json
 from pipeline.store.store import Store
 from stages.errors import InputError, suggestion
@@ -182,7 +182,7 @@ def write_manifest(
 
 
 def _keep(store: Store, path: Path, text: str) -> None:
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    if text_of(path) != text:
         with store.writing("the plan of its workflow"):
             write_atomically(path, text)
 

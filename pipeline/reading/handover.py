@@ -22,6 +22,7 @@ from pipeline.store.checkpoint import checkpoints
 from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent, jobs_of
 from pipeline.store.lock import current_drivers
 from pipeline.store.object_store import store_at
+from pipeline.store.plain_files import text_of
 from pipeline.store.provenance import code_text
 from pipeline.store.store import Store
 from stages.errors import InputError
@@ -215,7 +216,7 @@ def _workflow(
     store: Store, manifest: Manifest, existing: Mapping[str, set[str]], records: Records
 ) -> WorkflowState:
     kept = store.path / ".workflows" / f"{manifest.workflow}.yaml"
-    text = kept.read_text(encoding="utf-8") if kept.exists() else ""
+    text = text_of(kept)
     path, folder = manifest.source.get("path", ""), manifest.source.get("folder", "")
     errors = _errors(store, manifest.workflow)
     stored = {name: node for name, node in manifest.nodes.items() if not node.content["transient"]}

@@ -27,7 +27,7 @@ class Monitor(SchedulerPlugin):
 
     async def start(self, scheduler: Any) -> None:
         """Open the dashboard, if there is one; a run goes on without it."""
-        if not self._dashboard:
+        if not self._dashboard or not self._dashboard.is_open:  # the run was stopped while this started
             return
         try:
             from pipeline.running.dashboard.serving import application

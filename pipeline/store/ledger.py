@@ -85,7 +85,9 @@ class Ledger:
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
-            raise InputError(f"the ledger {self.path} cannot be read: {error}") from error
+            raise InputError(
+                f"the ledger {self.path} cannot be read ({error}): mend it, or move it away"
+            ) from error
 
 
 @dataclass(frozen=True)

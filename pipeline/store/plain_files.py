@@ -21,6 +21,14 @@ def plain(path: Path) -> Path:
     return path
 
 
+def text_of(path: Path) -> str:
+    """The text of a file; '' where there is none that can be read, other signs for bytes that are none."""
+    try:
+        return plain(path).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
+
+
 def json_lines(path: Path, first: int = 0) -> Iterator[dict[str, Any]]:
     """The objects in a file of JSON lines, in order, from a byte on.
 

@@ -19,6 +19,7 @@ from pipeline.store.durable import flush, write_atomically
 from pipeline.store.errors import StoreError
 from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent
 from pipeline.store.lock import current_driver, driver_lock
+from pipeline.store.plain_files import text_of
 from pipeline.store.store import Store
 from stages.atomic import replacing
 from stages.errors import InputError
@@ -77,8 +78,8 @@ def _bring_plans(source: Store, target: Store) -> Iterator[str]:
 def _bring_parameter_files(source: Store, target: Store) -> None:
     """Each text once, under its workflow's name; a second one has a part of its digest in its name."""
     for path in sorted((source.path / ".workflows").glob("[!.]*.yaml")):
-        text = path.read_text()
-        held = {other.read_text() for other in (target.path / ".workflows").glob("*.yaml")}
+        text = text_of(path)
+        held = {"", *map(text_of, (target.path / ".workflows").glob("*.yaml"))}
         if text not in held:
             place = target.path / ".workflows" / path.name
             if place.exists():
@@ -94,7 +95,7 @@ def _bring_run(source: Store, target: Store, run: str) -> bool:
         return False
     ours.mkdir(exist_ok=True)
     for name in (LOG, TALLY):
-        if (theirs / name).exists():
+        if (theirs / name).is_file():
             with (theirs / name).open("rb") as log, replacing(ours / name) as copy:
                 shutil.copyfileobj(log, copy)
     flush(ours)

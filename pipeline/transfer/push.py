@@ -14,6 +14,7 @@ from pipeline.planning.manifest import manifests
 from pipeline.store.arrival import ARRIVALS, whole_record
 from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger
+from pipeline.store.plain_files import text_of
 from pipeline.store.shelves import PACKED
 from pipeline.store.store import Store
 from pipeline.transfer.belongings import bring_belongings
@@ -93,8 +94,7 @@ def _send_belongings(source: Store, host: Elsewhere) -> list[str]:
 
 
 def _lines(about: Store) -> list[str]:
-    path = Ledger(about).path
-    return path.read_text().splitlines() if path.exists() else []
+    return text_of(Ledger(about).path).splitlines()
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -47,5 +47,5 @@ def test_a_ledger_that_is_no_file_is_named(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     store.create()
     os.mkfifo(store.path / ".ledger.jsonl")
-    with pytest.raises(InputError, match=r"ledger .*\.ledger\.jsonl cannot be read: .* is no file"):
+    with pytest.raises(InputError, match=r"ledger .*\.ledger\.jsonl cannot be read .*is no file.: mend it"):
         list(Ledger(store).entries())

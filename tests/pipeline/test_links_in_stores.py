@@ -13,6 +13,7 @@ import pytest
 from stores import demo, digests, filled, tree
 
 from pipeline import InputError, Share, Store, collect_garbage, plan, run, verify
+from pipeline.planning.history import keep_plan
 from pipeline.reading.hdf5 import write_hdf5
 from pipeline.reading.report import write_report
 from pipeline.reading.status import status
@@ -287,11 +288,19 @@ def test_deleting_takes_the_link_and_not_its_target(victim: Path, tmp_path: Path
 
 @pytest.mark.parametrize(
     "name",
-    [".workflows/demo.json", ".digests.jsonl", ".runs/20260101/jobs", ".drivers/x", ".claims/x.0", ".lease"],
+    [
+        ".workflows/demo.json",
+        ".workflows/demo.yaml",
+        ".digests.jsonl",
+        ".runs/20260101/jobs",
+        ".drivers/x",
+        ".claims/x.0",
+        ".lease",
+    ],
 )
 @pytest.mark.parametrize("kind", ["pipe", "folder", "bytes"])
 def test_what_is_no_file_of_the_store_stops_nobody(
-    made: Store, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    made: Store, tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe that is opened never answers."""
     monkeypatch.setattr(lease, "STALE", 0.2)
@@ -299,6 +308,9 @@ def test_what_is_no_file_of_the_store_stops_nobody(
     place(made.path / name, kind)
     assert status(made).store
     assert len(plan(demo("ab"), made).missing) == 0
+    receive([made], Store(tmp_path / "other"), Terms())
+    if kind != "folder" or not name.startswith(".workflows"):
+        keep_plan(made, plan(demo("ab"), made))
     if name.startswith((".drivers", ".claims")):
         with shared_lock(made, "mine") as claims:
             assert claims.take(["piece"])

@@ -502,7 +502,7 @@ def test_status_names_a_spent_budget_a_killed_chain_and_jobs_that_wait(
         Ledger(Store(campaign.store)).bring({**named, **hostile})
     assert "chain 0 ended: the budget is spent" in lines(campaign)
     (campaign.place / "campaign.json").write_text("{")
-    assert "is damaged, or of another version" in lines(campaign)
+    assert "is damaged, not readable, or of another version" in lines(campaign)
 
 
 def run_job(campaign: Campaign, number: str, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -13,6 +13,7 @@ from pipeline.running.clusters.batch import BatchSystem, batch_system
 from pipeline.running.clusters.site import Site
 from pipeline.store.durable import write_atomically
 from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.plain_files import plain
 from pipeline.store.store import Store
 from stages.errors import InputError
 
@@ -109,12 +110,12 @@ def read_campaign(place: Path) -> Campaign:
         InputError: there is none, or it was written by another version.
     """
     try:
-        return _ADAPTER.validate_json((place / FILE).read_bytes())
+        return _ADAPTER.validate_json(plain(place / FILE).read_bytes())
     except FileNotFoundError:
         raise InputError(f"{place} is no campaign of `quarkline submit`") from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise InputError(
-            f"{place / FILE} is damaged, or of another version: submit again ({error})"
+            f"{place / FILE} is damaged, not readable, or of another version: submit again ({error})"
         ) from None
 
 

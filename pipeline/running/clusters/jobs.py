@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.running.clusters.batch import KINDS, State, batch_system
-from pipeline.store.plain_files import plain
+from pipeline.store.plain_files import text_of
 from pipeline.store.store import Store
 
 CERTIFICATES = ".dask-jobqueue.worker.*"
@@ -52,11 +52,7 @@ class JobList:
         return next((kind for kind, _ in self._lines()), "slurm")
 
     def _lines(self) -> Iterator[tuple[str, str]]:
-        try:
-            lines = plain(self._path).read_text(errors="replace").splitlines()
-        except (OSError, ValueError):
-            return
-        for line in lines:
+        for line in text_of(self._path).splitlines():
             if match := LINE.fullmatch(line):
                 yield match[1] or "slurm", match[2]
 

@@ -69,6 +69,11 @@ class Dashboard:
         connect(application, server, scheduler, prefix=self.token)
         application.add_application(pages)
 
+    @property
+    def is_open(self) -> bool:
+        """True until it is closed."""
+        return self._door.fileno() >= 0
+
     def close(self) -> None:
         """Give the port back, if no scheduler did."""
         self._door.close()
