@@ -9,7 +9,7 @@ import pytest
 from stages.errors import InputError
 from stages.loops.solver_trials import TrialSolves
 from stages.lqcd.solvers.defect_correction import DefectCorrection
-from stages.lqcd.solvers.named import OpenSolve, Solve
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.reliable_solver import ReliableUpdates
 from workflows.g2_disconnected.schema import G2Parameters, SolvesSection
 from workflows.hisq_mesons.schema import StaggeredSolves
@@ -274,6 +274,6 @@ def test_limits_of_iterations_in_files_fit_light_masses(section: type) -> None:
     assert section.model_fields["max_iterations"].default >= 100_000
 
 
-@pytest.mark.parametrize("options", [ReliableUpdates, DefectCorrection, Solve, OpenSolve, TrialSolves])
+@pytest.mark.parametrize("options", [ReliableUpdates, DefectCorrection, Solve, TrialSolves])
 def test_limits_of_iterations_fit_light_masses(options: type) -> None:
     assert options.__dataclass_fields__["max_iterations"].default >= 100_000
