@@ -109,9 +109,9 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
         for name, record in manifest.nodes.items()
         if not record.content["transient"]
     )
-    last = _last_run(store)
     in_flight = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
     driver = current_driver(store)
+    last = _last_run(store, driver.run if driver else "")
     left = tuple(
         (jobs.folder.name, tuple(jobs.ids()))
         for jobs in job_lists(store)
@@ -131,9 +131,14 @@ def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[st
     return NodeStatus(workflow, name, stage, len(record.chunks), stored)
 
 
-def _last_run(store: Store) -> RunStatus | None:
-    """The last run, or the one before where that only averaged what it left complete."""
-    known = (run_status(store, run) for run in reversed(runs(store)))
+def _last_run(store: Store, current: str) -> RunStatus | None:
+    """The current run, else the last one, or the one before where that only averaged what it left complete.
+
+    The current one has not always the last name: a clock may have been wrong before.
+    """
+    known = (
+        run_status(store, run) for run in sorted(runs(store), key=lambda run: (run == current, run))[::-1]
+    )
     return next((run for run in known if run.ended is None or not run.workflow.endswith(PART)), None)
 
 

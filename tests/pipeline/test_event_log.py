@@ -23,6 +23,7 @@ from pipeline.running.dashboard.facts.runs import RunLog
 from pipeline.running.event_log import EventLog, Tally, log_of, read_events, runs, tally_of
 from pipeline.running.graph import work_of
 from pipeline.running.limits import Limits
+from pipeline.store.lock import driver_lock
 from pipeline.worker.events import ChunkState, EventKind
 from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
@@ -244,6 +245,19 @@ def test_a_damaged_line_of_a_log_is_skipped_by_all_who_read_it(store: Store, lin
     followed = RunLog(store, "run")
     followed.advance()
     assert followed.tally == tally_of(store, "run") and len(followed.failed) == 1
+
+
+def test_status_is_of_the_run_that_drives_the_store_though_an_older_one_has_a_later_name(
+    store: Store,
+) -> None:
+    store.create()
+    for name in ("20991128-000000-ab", "20261128-000000-cd"):
+        with EventLog(store, name) as log:
+            for event in events(5):
+                log(event)
+    assert status(store).last_run.run == "20991128-000000-ab"  # type: ignore[union-attr]
+    with driver_lock(store, "20261128-000000-cd"):
+        assert status(store).last_run.run == "20261128-000000-cd"  # type: ignore[union-attr]
 
 
 def test_a_log_that_is_no_file_is_no_run(store: Store) -> None:
