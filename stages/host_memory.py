@@ -79,10 +79,10 @@ def _resources(process: Path) -> Iterator[tuple[int, int]]:
     pages = STATM.match(_text(process / "statm"))
     size, resident, data = map(int, pages.groups()) if pages else (0, 0, 0)
     used = {resource.RLIMIT_AS: size, resource.RLIMIT_DATA: data, resource.RLIMIT_RSS: resident}
-    for kind, pages in used.items():
+    for kind, taken in used.items():
         soft, _ = resource.getrlimit(kind)
         if soft != resource.RLIM_INFINITY:
-            yield soft, pages * resource.getpagesize()
+            yield soft, taken * resource.getpagesize()
 
 
 def _number(path: Path) -> int:

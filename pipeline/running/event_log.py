@@ -114,7 +114,7 @@ TYPES: dict[str, Any] = {
 """Of the values of events, as far as they have them."""
 
 _CHUNK = ("event", "time", "node", "stage", "key", "coordinates")
-OF_CHUNKS = {
+OF_CHUNKS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys((EventKind.STARTED, EventKind.PROGRESS, *ENDED), _CHUNK),
     ChunkState.FAILED: (*_CHUNK, "error"),
 }

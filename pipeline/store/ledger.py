@@ -209,4 +209,6 @@ def _over(job: Job, moment: float | None) -> Job:
 
 
 def _number(value: object) -> float | None:
-    return value if type(value) in (int, float) and math.isfinite(value) else None
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return None
+    return value
