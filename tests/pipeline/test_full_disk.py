@@ -67,9 +67,9 @@ def test_a_run_that_finds_no_room_is_one_clear_error(store: Store) -> None:
 def test_events_that_find_no_room_are_left_out(store: Store) -> None:
     store.create()
     with EventLog(store, "crowded") as log:
-        log({"event": "first"})
+        log({"event": "first", "time": 1.0})
         with no_room_beyond(40):
-            log({"event": "torn in the middle"})
-            log({"event": "lost"})
-        log({"event": "last"})
+            log({"event": "torn in the middle", "time": 2.0})
+            log({"event": "lost", "time": 3.0})
+        log({"event": "last", "time": 4.0})
     assert [event["event"] for event in read_events(store, "crowded")] == ["first", "last"]
