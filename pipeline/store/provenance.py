@@ -51,12 +51,16 @@ def commit_of(file: Path) -> str:
         return ""
     if _git(root, "ls-files", "--error-unmatch", str(file.relative_to(root))) is None:
         return ""
-    return _git(root, "describe", "--always", "--dirty") or ""
+    edited = _git(root, "status", "--porcelain", "--untracked-files=no")
+    return (_git(root, "describe", "--always") or "") + ("-dirty" if edited else "")
 
 
 def _git(folder: Path, *words: str) -> str | None:
-    """Answer of git about the repository of a folder; None where there is none, or no git."""
-    command = ["git", "-c", "safe.directory=*", "-C", str(folder), *words]
+    """Answer of git about the repository of a folder; None where there is none, or no git.
+
+    git only reads: it writes no index, whose lock a killed process would leave behind, and runs no program.
+    """
+    command = ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
     outside = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     options: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": ANSWER}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -106,3 +107,13 @@ def test_a_record_without_a_commit_names_its_sources() -> None:
     assert code_text({"code": {"quarkline": "1.2", "commit": "abc", "sources": digest}}) == "1.2 (abc)"
     assert code_text({"code": {"quarkline": "1.2", "commit": ""}}) == "1.2"
     assert code_text({}) == "?"
+
+
+def test_git_only_reads(checkout: Path, git: Git) -> None:
+    """A process that is killed meanwhile leaves no lock in the checkout; a hook of the checkout is not run."""
+    index, ran = checkout / ".git" / "index", checkout / "ran"
+    git(checkout, "config", "core.fsmonitor", f"touch {ran}; false")
+    os.utime(checkout / FILE, (1, 1))  # git would write down that the file is what it was
+    before = index.read_bytes(), index.stat().st_mtime_ns
+    assert commit_of(checkout / FILE) == head(git, checkout)
+    assert (index.read_bytes(), index.stat().st_mtime_ns) == before and not ran.exists()
