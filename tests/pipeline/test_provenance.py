@@ -110,7 +110,7 @@ def test_a_record_without_a_commit_names_its_sources() -> None:
 
 
 def test_git_only_reads(checkout: Path, git: Git) -> None:
-    """A process that is killed meanwhile leaves no lock in the checkout; a hook of the checkout is not run."""
+    """A process that is killed meanwhile leaves no lock in the checkout; no hook of it is run."""
     index, ran = checkout / ".git" / "index", checkout / "ran"
     git(checkout, "config", "core.fsmonitor", f"touch {ran}; false")
     os.utime(checkout / FILE, (1, 1))  # git would write down that the file is what it was
