@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from campaign import Campaign
 from executions import Executions
 
+from campaign import Campaign
 from pipeline import Outcome, Store, Workflow, plan, run
 from pipeline.running.clusters.address import Address
 

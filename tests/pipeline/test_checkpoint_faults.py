@@ -12,8 +12,8 @@ import psutil
 import pytest
 import toy_driver
 import toy_stages as toys
-from campaign import PATIENCE, Campaign
 
+from campaign import PATIENCE, Campaign
 from pipeline import Store, plan, run, verify
 from pipeline.running.clusters.address import Address
 

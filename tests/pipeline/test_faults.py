@@ -10,8 +10,8 @@ from datetime import datetime
 import pytest
 import toy_driver
 import toy_stages as toys
-from campaign import PATIENCE, Campaign
 
+from campaign import PATIENCE, Campaign
 from pipeline import Store, plan, run, status, verify
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import read_events, runs

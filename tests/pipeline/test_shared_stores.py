@@ -13,8 +13,8 @@ from collections import Counter
 import pytest
 import toy_driver
 import toy_stages as toys
-from campaign import PATIENCE, Campaign
 
+from campaign import PATIENCE, Campaign
 from pipeline import Store, plan, run, verify
 from pipeline.running.clusters.address import Address
 from pipeline.store.lock import current_drivers

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 import toy_stages as toys
-from campaign import HERE, Campaign
 from distributed import LocalCluster
 
+from campaign import HERE, Campaign
 from pipeline import Place, Store, Workflow, plan, run
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import read_events

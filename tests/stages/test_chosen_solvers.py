@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workflows.benchmarks.chosen_solvers import CASES, Case, loss
+from chosen_solvers import CASES, Case, loss
 
 MOST = 1.1
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compare_checkouts import Comparison, compared, difference, main
 from pipeline import Store
-from workflows.benchmarks.compare_checkouts import Comparison, compared, difference, main
 
 STAGE = "disconnected_correlator"
 

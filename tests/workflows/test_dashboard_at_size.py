@@ -15,7 +15,7 @@ from test_dashboard_in_browser import served
 from pipeline import Plan, Store
 from pipeline.running.event_log import EventLog
 from pipeline.worker.events import ChunkState, chunk_identity
-from workflows.benchmarks.recorded_chunks import Writer, fill
+from recorded_chunks import Writer, fill
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 CHUNKS, LEFT = 100_000, 24

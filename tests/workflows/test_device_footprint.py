@@ -6,6 +6,7 @@ import pytest
 
 from pipeline import At
 from pipeline.worker.memory import device_pool
+from solver_memory import blocks_of
 from stages.ensemble import staggered_operator as operators
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
@@ -19,7 +20,6 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import REGULAR, Solve, workspace_of
-from workflows.benchmarks.solver_memory import blocks_of
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((16, 16, 16, 16))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from workflows.benchmarks import iteration_counts
+import iteration_counts
 
 ARGUMENTS = (
     *("--lattice", "4", "4", "4", "4", "--sweeps", "2", "--mass", "0.2", "--rhs", "2", "3"),

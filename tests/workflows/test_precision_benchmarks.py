@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from workflows.benchmarks import hisq_solves, mixed_precision, storage_forms, truncated_solver
+import hisq_solves
+import mixed_precision
+import truncated_solver
+from mixed_iterations import METHODS, columns
+from truncated_solver import Measured
 from workflows.benchmarks.machine import metered
-from workflows.benchmarks.mixed_iterations import METHODS, columns
-from workflows.benchmarks.truncated_solver import Measured
 
 Table = Callable[..., list[list[list[str]]]]
 
@@ -68,13 +70,11 @@ def test_tables_of_mixed_precision(tables: Table, tmp_path: Path) -> None:
     lattice = ("--lattice", "4", "4", "4", "4", "--sweeps", "2", "--mass", "0.3", "0.2")
     picture = tmp_path / "time.svg"
     found = tables(mixed_precision.main, *lattice, "--plot", str(picture))
-    times, rates, errors, memory, bicgstab, cg = found
+    times, rates, memory, bicgstab, cg = found
     assert [row[:3] for row in times[:6]] == [["0.3", *each] for each in mixed_precision.SOLVES]
     assert all(int(row[3]) > 3 and float(row[-1]) <= 1e-8 for row in times)
     assert [row[0] for row in rates] == ["double", "double-single", "double-half"]
     assert all(float(cell) > 0 for row in rates for cell in row[1:])
-    assert [row[2] for row in errors] == [storage_forms.WHOLE, storage_forms.TO_SINGLE, storage_forms.HALF]
-    assert all(0 < float(cell) < 1e-4 for row in errors for cell in row[3:])
     assert len(memory) == 6 and all(float(cell) > 0 for row in memory for cell in row[2:])
     assert all(int(cell) > 3 for row in (*bicgstab, *cg) for cell in row[1:])
     assert "<svg" in picture.read_text()

@@ -10,6 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 from tiny_project import TINY
 
+from workflows.command import app
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.laph_mesons.schema import LaphParameters
@@ -103,3 +104,13 @@ def test_links_and_paths_lead_somewhere(page: str) -> None:
     paths = re.findall(r"`((?:pipeline|stages|workflows|tests|docs)/[\w./]+)`", text)
     absent = [link for link in links if not (ROOT / page).parent.joinpath(link).exists()]
     assert absent + [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_pages_exist(page: str) -> None:
+    """Measuring scripts and commands of `quarkline` that a page names."""
+    text = (ROOT / page).read_text()
+    scripts = re.findall(r"python\s+(tests/benchmarks/[a-z]\w*\.py)", text)
+    assert [script for script in scripts if not (ROOT / script).exists()] == []
+    existing = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert set(re.findall(r"`quarkline ([a-z]+)", text)) <= existing

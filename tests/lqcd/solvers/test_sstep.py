@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sstep_study import laplacian, strakos, study
 from stages.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels import block_blas, stream
@@ -19,7 +20,6 @@ from stages.lqcd.solvers.sstep.deviation import Deviation
 from stages.lqcd.solvers.sstep.polynomials import BASES, polynomials
 from stages.lqcd.solvers.sstep.spectrum import ritz_values
 from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
-from workflows.benchmarks.sstep_study import laplacian, strakos, study
 
 RITZ = np.linspace(0.3, 7.0, 17)
 

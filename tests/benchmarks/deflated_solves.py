@@ -1,0 +1,113 @@
+"""Iterations and time of solves deflated by 0, 16, 64, 256 vectors, masses from strange to light.
+
+    python tests/benchmarks/deflated_solves.py [--backend cuda] [--lattice 8 8 8 16] [--beta 5.7]
+    [--mass 0.05 0.01 0.001] [--vectors 0 16 64 256] [--rhs 16] [--precision double]
+
+HISQ links of one quenched configuration, the normal operator on the even sites, Z2 noise, eigenvectors by
+block Lanczos. The fastest of some equal solves counts. Columns: kappa, the condition number that
+remains, from the first eigenvalue that is not deflated (of the last vectors: their own) and the upper end of
+the Lanczos window; iterations, and their ratio to sqrt(kappa) / 2 ln(2 / tolerance); corrections in the
+subspace and the milliseconds that all of them take, timed alone; milliseconds of the solve; the ratio of the
+latter to no vectors. Times are per right-hand side.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from script import SMALL, PrintedTable, arguments_of, quenched, staggered
+from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.lattice.geometry import EVEN
+from stages.lqcd.noise.vectors import noise_vectors
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.solvers.solution import Solution
+from workflows.benchmarks.machine import fastest
+
+SEED = 271
+MOST = 100_000
+"""Iterations."""
+SOLVERS: dict[str, tuple[Any, str | None]] = {
+    "batched_cg double": (BatchedCG, None),
+    "batched_cg double-single": (BatchedCG, "single"),
+    "block_cgrq double": (BlockCGrQ, None),
+    "block_cgrq double-single": (BlockCGrQ, "single"),
+}
+COLUMNS = (
+    *("mass", "vectors", "kappa", "iterations", "of theory"),
+    *("corrections", "ms of them", "ms", "speed-up"),
+)
+
+
+def main() -> None:
+    """Print a table for each solver that the arguments name."""
+    problem = {"beta": 5.7, "sweeps": 40, "mass": [0.05, 0.01, 0.001], "rhs": 16, "tolerance": 1e-10}
+    vectors = {"vectors": [0, 16, 64, 256], "precision": ("double", "single"), "block": 16, "lanczos": 1e-10}
+    options = {**problem, **vectors, "solver": list(SOLVERS), "repeats": 3}
+    arguments = arguments_of(__doc__, lattice=SMALL, machine="cpu", options=options)
+    machine, lattice = arguments.machine, arguments.lattice
+    chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
+    thin = quenched(lattice, "deflated solves", **chain, xp=machine.xp)
+    dslash = staggered(thin, lattice)
+    B, wanted = SquaredDslash(dslash), max(arguments.vectors)
+    pairs = BlockLanczos(wanted, arguments.block, arguments.lanczos).solve(B, machine.xp)
+    print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end="")
+    print(f"to {arguments.tolerance:g}; vectors in {arguments.precision} precision")
+    print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s, ", end="")
+    print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
+    dtype = np.complex64 if arguments.precision == "single" else np.complex128
+    even = Deflation.measured(B, pairs.vectors.astype(dtype))
+    space = StaggeredDeflation(dslash, even)
+    print(f"largest residual of the vectors as they are used: {np.asarray(even.residuals).max():.1e}")
+    upper, values = pairs.window[1], pairs.values
+    del pairs, thin
+    b = noise_vectors(lattice, EVEN, "deflated solves", SEED, range(arguments.rhs), xp=machine.xp)
+    for name in arguments.solver:
+        print(f"\n## {name}")
+        table = PrintedTable(*COLUMNS)
+        for mass in arguments.mass:
+            A, plain = NormalOperator(dslash, mass), 0.0
+            for count in arguments.vectors:
+                remaining = values[min(count, len(values) - 1)]
+                kappa = (upper + 4 * mass**2) / (remaining + 4 * mass**2)
+                theory = np.sqrt(kappa) / 2 * np.log(2 / arguments.tolerance)
+                solution, correcting = measured(arguments, A, lowest(space, count), name, b)
+                seconds, iterations = solution.seconds, solution.iterations
+                plain = plain or seconds
+                counts = iterations, iterations / theory, solution.extras["deflations"]
+                times = (1e3 * part / arguments.rhs for part in (correcting, seconds))
+                table.add(mass, count, kappa, *counts, *times, plain / seconds)
+
+
+def lowest(space: StaggeredDeflation, count: int) -> StaggeredDeflation | None:
+    """The space of so many of the lowest vectors, a view; None without any."""
+    if not count:
+        return None
+    even = space.even
+    matrices = even.gram[:count, :count], even.projected[:count, :count]
+    residuals = None if even.residuals is None else even.residuals[:count]
+    return StaggeredDeflation(space.dslash, Deflation(even.vectors[..., :count], *matrices, residuals))
+
+
+def measured(
+    arguments: argparse.Namespace, A: NormalOperator, space: StaggeredDeflation | None, name: str, b: Array
+) -> tuple[Solution, float]:
+    """The fastest of some solves, and seconds of all its corrections, timed alone."""
+    method, inner = SOLVERS[name]
+    solver: Any = method(arguments.tolerance, MOST, inner)
+    alone = 0.0
+    if space is not None:
+        solver, correct = DeflatedSolver(solver, space), space.correction(A)
+        alone = fastest(arguments.machine, lambda: correct(b))
+    solution = min((solver.solve(A, b) for _ in range(arguments.repeats)), key=lambda run: run.seconds)
+    return solution, solution.extras["deflations"] * alone
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Setup and solves with multigrid, and the same solves with BiCGstab, masses from heavy to light.
+
+    python tests/benchmarks/multigrid_solves.py [--backend cuda]
+    [--gauge FILE [--tile 2] | --lattice 16 16 16 16 --beta 6.0]
+    [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
+    [--vectors 24 ...] [--refinements 2] [--smoothing 8] [--restart 10] [--inner half] [--repeats 3]
+    [--no-bicgstab] [--error] [--one-by-one]
+
+Wilson-clover, antiperiodic in t, on the configuration of a file, repeated `tile` times in each direction, or
+on a quenched one by heat bath; random normal sources on the whole lattice, the symmetric Schur complement of
+the even sites to a relative residual of 1e-10. A first setup and solve compile the kernels; the fastest of
+the repeats counts; `--inner half` keeps multigrid's directions in 16 bits. Columns: seconds of the setup,
+its factor per cycle; right-hand sides; then of multigrid, and of BiCGstab iterated in single precision
+with residuals in double: iterations, milliseconds and joules of the whole GPU per right-hand side,
+largest error over residual (both relative; `--error`, against a solution to 1e-13); the ratio of the
+times. `--one-by-one` adds what the setup takes whose vectors are relaxed and refined one after the other,
+and with the products of the finest Galerkin operator one after the other too.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from script import PrintedTable, arguments_of, quenched
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.lattice.formats import read_gauge
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.hierarchy import Hierarchy
+from stages.lqcd.multigrid.levels import default_levels, multigrid_of
+from stages.lqcd.multigrid.multigrid import Multigrid
+from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
+from stages.lqcd.multigrid.system import FineSystem, coarse_system
+from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.solution import NotConverged
+from workflows.benchmarks.machine import Machine
+
+SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13
+EACH = ("its", "ms", "J", "err/res")
+COLUMNS = ("mass", "setup s", "rate", "rhs", *(f"MG {name}" for name in EACH), *EACH, "speed-up")
+
+
+def main() -> None:
+    """Print the table."""
+    arguments = parsed()
+    links, lattice = configuration(arguments)
+    levels = levels_of(arguments, lattice)
+    multigrid = multigrid_of(levels, SEED)
+    dslash = WilsonDslash(wilson_links(links, lattice, boundary="antiperiodic", csw=arguments.csw))
+    print(f"{arguments.machine.name}; {lattice}, csw = {arguments.csw:g}")
+    for level in levels:
+        print(", ".join(f"{name} {value}" for name, value in level.items()))
+    table = PrintedTable(*COLUMNS)
+    for mass in arguments.mass:
+        of_mass(arguments, table, multigrid, WilsonOperator(dslash, mass))
+
+
+def of_mass(
+    arguments: argparse.Namespace, table: PrintedTable, multigrid: Multigrid, M: WilsonOperator
+) -> None:
+    """Print the rows of one mass; nothing of it stays in memory."""
+    multigrid.setup(M)
+    best = multigrid.setup(M)
+    for _ in range(arguments.repeats - 1):
+        best = min(best, multigrid.setup(M), key=lambda hierarchy: hierarchy.seconds)
+    for rhs in arguments.rhs:
+        table.add(M.mass, best.seconds, best.rate, rhs, *solves(arguments, best, rhs))
+    if arguments.one_by_one:
+        refining, products = one_by_one(multigrid, best, arguments.machine)
+        for what, longer in (("", refining), (", Galerkin products too", refining + products)):
+            seconds = best.seconds + longer
+            print(f"one by one{what}: {seconds:.3g} s, {seconds / best.seconds:.1f} times as long")
+
+
+def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> list[object]:
+    """Cells of the solves of one mass for so many right-hand sides."""
+    machine, S = arguments.machine, hierarchy.system
+    draw, shape = machine.xp.random.default_rng(SEED).standard_normal, (*hierarchy.M.shape, rhs)
+    b, _ = S.prepare(draw(shape) + 1j * draw(shape))
+    exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
+    solvers: list[Any] = [hierarchy.solver(TOLERANCE, restart=arguments.restart, inner=arguments.inner)]
+    if not arguments.no_bicgstab:
+        solvers.append(BiCGstab(TOLERANCE, max_iterations=5000, inner="single"))
+    cells: list[object] = []
+    seconds: list[float] = []
+    for solver in solvers:
+        iterations, fastest, joules, x = measured(machine, partial(solver.solve, S, b), arguments.repeats)
+        seconds.append(fastest)
+        ratio = None if exact is None else error_to_residual(S, x, b, exact)
+        cells += [iterations, 1e3 * fastest / rhs, None if joules is None else joules / rhs, ratio]
+    return [*cells, seconds[1] / seconds[0]] if len(solvers) == 2 else [*cells, *[None] * (len(EACH) + 1)]
+
+
+def measured(
+    machine: Machine, solve: Callable[[], Any], repeats: int
+) -> tuple[int | str, float, float | None, Array]:
+    """Iterations, least seconds and joules of some equal solves after one that compiles, and the solution."""
+    try:
+        solution = solve()
+    except NotConverged as failure:
+        return failure.solution.status.name.lower(), np.nan, None, failure.solution.x
+    seconds = min(machine.wall_seconds(solve) for _ in range(repeats))
+    return solution.iterations, seconds, machine.joules(solve, seconds), solution.x
+
+
+def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:
+    """The largest |x - exact| / |exact| over |b - S x| / |b| of the right-hand sides."""
+
+    def norms(field: Array) -> Any:
+        return np.linalg.norm(as_numpy(field).reshape(-1, b.shape[-1]), axis=0)
+
+    return float((norms(x - exact) / norms(exact) / (norms(b - S.apply(x)) / norms(b))).max())
+
+
+def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> tuple[float, float]:
+    """Seconds that a setup would take longer if its vectors were worked on one after the other.
+
+    Relaxed and refined one by one; and by the products of the finest Galerkin operator one by one.
+    """
+
+    def longer(step: Callable[[Array], Any], fields: Array) -> float:
+        blocks = [machine.xp.ascontiguousarray(fields[..., k : k + 1]) for k in range(fields.shape[-1])]
+        step(blocks[0])
+        together = machine.wall_seconds(lambda: step(fields))
+        return machine.wall_seconds(lambda: [step(block) for block in blocks]) - together
+
+    seconds, builds = 0.0, 1
+    fine = FineOperator(hierarchy.M.astype(np.complex64))
+    system: Any = FineSystem(fine)
+    cycle: Any = hierarchy.cycle
+    A: Any = fine
+    for parameters, level in zip(multigrid.levels, hierarchy.levels, strict=True):
+        shape = (A.grid.sites, A.components, parameters.vectors)
+        fields = random_fields(shape, A.dtype, fine.M.links.links, SEED)
+        seconds += builds * longer(lambda x: relaxed(system, x, parameters.relaxation), fields)  # noqa: B023
+        seconds += parameters.refinements * longer(lambda x: refined(system, x, cycle), fields)  # noqa: B023
+        A, builds = level.operator, builds + parameters.refinements
+        system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
+    P: Any = hierarchy.levels[0].transfer
+    faces = [P.face(mu) for mu in range(4)]
+
+    def products(columns: Array) -> None:
+        P.restrict(fine.local(columns))
+        for mu in range(4):
+            moved = fine.forward_hop(mu, columns)
+            P.restrict(moved), P.restrict_packed(faces[mu], moved)
+
+    return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns(slice(None)))
+
+
+def configuration(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
+    """Thin links where the machine computes, and their lattice."""
+    xp, lattice = arguments.machine.xp, arguments.lattice
+    if arguments.gauge is None:
+        chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
+        return quenched(lattice, "multigrid", **chain, xp=xp), lattice
+    gauge = read_gauge(arguments.gauge)
+    extents = np.multiply(arguments.tile, gauge.lattice.extents).tolist()
+    lattice = Lattice(tuple(extents))
+    return xp.asarray(tiled(gauge.links, gauge.lattice, lattice)), lattice
+
+
+def tiled(links: Array, lattice: Lattice, larger: Lattice) -> Array:
+    """Links ``[mu, parity, site, 3, 3]`` repeated in all directions on a lattice of even multiples."""
+    fields = []
+    for parity in (EVEN, ODD):
+        sites = np.ravel_multi_index(
+            tuple((larger.coordinates(parity) % np.array(lattice.extents)).T[::-1]), lattice.extents[::-1]
+        )
+        order = np.argsort(lattice.lexicographic(parity))
+        fields.append(links[:, parity, order[np.searchsorted(lattice.lexicographic(parity)[order], sites)]])
+    return np.stack(fields, axis=1)
+
+
+def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str, Any]]:
+    """The levels that the arguments describe, by default those that suit the lattice."""
+    levels: list[dict[str, Any]] = default_levels(lattice)
+    if arguments.aggregate[0]:
+        extents = np.array(arguments.aggregate).reshape(-1, 4).tolist()
+        vectors = (arguments.vectors * len(extents))[: len(extents)]
+        levels = [{"aggregate": blocks, "vectors": n} for blocks, n in zip(extents, vectors, strict=True)]
+    settings = {"smoothing": arguments.smoothing, "refinements": arguments.refinements}
+    return [{**settings, **level} for level in levels]
+
+
+def parsed() -> argparse.Namespace:
+    field = {"gauge": str, "tile": 1, "beta": 6.0, "sweeps": 50, "mass": [-0.5, -0.55], "csw": 1.0}
+    levels = {"aggregate": [0], "vectors": [24], "refinements": 2, "smoothing": 8}
+    solves = {"rhs": [16], "restart": 10, "inner": "single", "repeats": 3}
+    flags = {"no_bicgstab": False, "error": False, "one_by_one": False}
+    options = {**field, **levels, **solves, **flags}
+    return arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options=options)
+
+
+if __name__ == "__main__":
+    main()
