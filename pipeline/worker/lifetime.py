@@ -9,6 +9,8 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import psutil
@@ -43,6 +45,7 @@ class Watchdog(WorkerPlugin):
             for number in (signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
         logging.getLogger("distributed.worker").addFilter(_not_said_by_the_run)
+        worker.close = partial(_closed_once, worker.close)
         watch = self._watch_driver if socket.gethostname() == self._host else self._watch_scheduler
         threading.Thread(target=watch, args=(worker,), name="watchdog", daemon=True).start()
 
@@ -68,12 +71,25 @@ class Watchdog(WorkerPlugin):
         os._exit(1)
 
 
+POOL_CLOSED = "ConnectionPool is closed"
+"""What a worker says that is closed from two sides at a time, by its nanny and for a scheduler that is gone."""
+
 SAID_BY_THE_RUN = (
     "Failed to communicate with scheduler during heartbeat",
     "Compute Failed",
     "Worker stream died during communication",
+    POOL_CLOSED,
 )
 """Complaints of Dask's workers, with tracebacks, about what a run says in a line and survives."""
+
+
+async def _closed_once(close: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
+    try:
+        return await close(*args, **options)
+    except RuntimeError as error:
+        if str(error) != POOL_CLOSED:
+            raise
+        return None
 
 
 def _not_said_by_the_run(record: logging.LogRecord) -> bool:
