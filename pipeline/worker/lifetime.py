@@ -72,7 +72,7 @@ class Watchdog(WorkerPlugin):
 
 
 POOL_CLOSED = "ConnectionPool is closed"
-"""What a worker says that is closed from two sides at a time, by its nanny and for a scheduler that is gone."""
+"""What a worker says that is closed from two sides at a time, by its nanny and for a lost scheduler."""
 
 SAID_BY_THE_RUN = (
     "Failed to communicate with scheduler during heartbeat",
