@@ -59,11 +59,13 @@ def test_sums_have_the_same_bits_for_any_number_of_threads(threads, random, redu
 CALL_KERNELS = """
 import hashlib
 import numpy as np
-from stages.lqcd.kernels import block_blas, hisq_dslash
+from stages.lqcd.kernels import block_blas, cpu, hisq_dslash
+import stages.lqcd.kernels.cpu.block_blas
+import stages.lqcd.kernels.cpu.hisq_dslash
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.lattice.geometry import Lattice
-assert hisq_dslash._kernel.cache_info().currsize == 0, "compiled at import"
+assert cpu.hisq_dslash._kernel.cache_info().currsize == 0, "compiled at import"
 lattice = Lattice((4, 4, 4, 4))
 gauge = thermalised(lattice, 6.0, 5, "a", 2, 1)
 links = hisq_links(gauge, lattice, boundary="periodic", naik_epsilon=0.0)
@@ -71,7 +73,7 @@ x = np.random.default_rng(3).standard_normal((128, 3, 2)).astype(np.complex64)
 packed = hisq_dslash.pack(np.ones((128, 16, 3, 3), np.complex64), lattice, 0)
 y = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
 results = gauge, links.fat, links.long, links.smeared(), y, block_blas.gram(x, y)
-kernels = hisq_dslash._kernel(2, 4, 16, False), block_blas._gram_kernel(2, 2, 4)
+kernels = cpu.hisq_dslash._kernel(2, 4, 16, False), cpu.block_blas._gram_kernel(2, 2, 4)
 print(sum(sum(kernel.share.stats.cache_misses.values()) for kernel in kernels))
 print(*(hashlib.sha256(np.ascontiguousarray(result)).hexdigest() for result in results))
 """
@@ -97,7 +99,7 @@ def test_a_second_process_compiles_nothing_and_has_the_same_bits(tmp_path):
 
 
 COMPILE_ONE = """
-from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels.cpu import block_blas
 print(sum(block_blas._gram_kernel(2, 2, 4).share.stats.cache_misses.values()))
 """
 
