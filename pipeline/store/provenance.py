@@ -30,14 +30,10 @@ def code() -> dict[str, str]:
         package = "unknown"
     return {
         "quarkline": package,
-        "commit": _commit(),
+        "commit": commit_of(Path(__file__).resolve()),
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
-
-
-def _commit() -> str:
-    return commit_of(Path(__file__).resolve())
 
 
 def commit_of(file: Path) -> str:
