@@ -13,7 +13,7 @@ from pipeline.declare.coordinates import At, Chunks
 from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Pass, Place, Resources, Retries
 from pipeline.declare.signature import Dims
 from pipeline.declare.stage import stage
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 if TYPE_CHECKING:
     from pipeline.planning.explain import explain

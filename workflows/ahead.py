@@ -18,7 +18,7 @@ WORKFLOW = "QUARKLINE_AHEAD"
 def dask_setup(worker: Any) -> None:
     """Prepare the process of a worker, before it tells the scheduler that it is there."""
     import pipeline.worker.task  # noqa: F401 - for the first task
-    from stages.errors import InputError
+    from stages.base.errors import InputError
     from workflows.catalogue import load_project
 
     if file := os.environ.get(WORKFLOW):

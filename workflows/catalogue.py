@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from pipeline import Store
-from stages.errors import InputError, nearest, suggestion
+from stages.base.errors import InputError, nearest, suggestion
 from workflows.names import GROUP, OWN, registered, workflow_names
 from workflows.parameter_file import read_parameter_file
 from workflows.shared.definition import Definition, Project

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.running.clusters.site import NAMED, Site
-from stages.errors import InputError, nearest, suggestion
+from stages.base.errors import InputError, nearest, suggestion
 from workflows.parameter_file import Location, ParameterFile, read_parameter_file
 from workflows.shared.cluster_section import read_cluster
 

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from pipeline.declare.text import literal_lines
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.commands import (
     bench,
     certify,

@@ -19,7 +19,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 from ruamel.yaml.scanner import Scanner
 
-from stages.errors import InputError, nearest, suggestion
+from stages.base.errors import InputError, nearest, suggestion
 
 Location = tuple[str | int, ...]
 Problem = tuple[Location, str]

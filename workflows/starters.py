@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 from workflows.names import OWN, workflow_names
 
 ENSEMBLE = re.compile(r"^ensemble:.*\n(?:[ \t#].*\n|\n(?=[ \t]))*", re.MULTILINE)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.duration import duration_text
 from pipeline.reading.report import Table, table_text
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.shared.definition import Project
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pipeline.declare.text import literal
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from typing import Any
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, describe_values
 from pipeline.declare.parameter import Parameter
 from pipeline.declare.signature import Input, Output
-from stages.gpus import PAGE, Extents
+from stages.base.gpus import PAGE, Extents
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import Field, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pipeline.declare.coordinates import Chunks
 from pipeline.declare.parameter import Parameter
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 
 class Dims(tuple[str, ...]):

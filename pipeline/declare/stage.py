@@ -10,7 +10,7 @@ from pipeline.declare.coordinates import Coordinate, sorted_unique
 from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Resources, Retries, Stage
 from pipeline.declare.parameter import check_parameters
 from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PLAINLY = Keyed()

@@ -15,7 +15,7 @@ from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.node import Node
 from pipeline.declare.parameter import flattened
 from pipeline.store.record import canonical_json
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 SCHEME = 1
 """Version of the recipe below; a change of it makes every chunk a new one."""

@@ -25,7 +25,7 @@ from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import plain, text_of
 from pipeline.store.record import canonical_json
 from pipeline.store.store import Store
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 
 DIGITS = 64
 """Of a key."""

@@ -21,7 +21,7 @@ from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Economies, Source, Workflow
 from pipeline.store.files import FileDigests, FileVersion
 from pipeline.store.store import Gaps, Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 SAMPLED_RECORDS = 8
 

@@ -13,7 +13,7 @@ from pipeline.declare.node import Cost, Node, Place, Stage
 from pipeline.declare.parameter import accepted
 from pipeline.declare.signature import Input
 from pipeline.declare.stage import stage_of
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 
 LARGEST = 4_000_000
 """Chunks that a workflow may have, and coordinates along one dimension: a plan holds each in memory, and each

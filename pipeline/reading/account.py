@@ -18,7 +18,7 @@ from pipeline.reading.energy import energy_text
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.provenance import code_text
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 Record = dict[str, Any]
 

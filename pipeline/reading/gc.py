@@ -20,7 +20,7 @@ from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import driver_lock
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 BACKENDS = ("cpu", "cuda")
 

@@ -25,7 +25,7 @@ from pipeline.store.object_store import store_at
 from pipeline.store.plain_files import text_of
 from pipeline.store.provenance import code_text
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 READERS = 4
 

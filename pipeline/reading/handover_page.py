@@ -14,7 +14,7 @@ from pipeline.reading.handover import Handover, JobCost, WorkflowState
 from pipeline.reading.report import Details, Section, Table, page_text
 from pipeline.reading.status import RunStatus
 from pipeline.store.durable import write_atomically
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 RUNS = 50
 """Runs that the page lists."""

@@ -14,8 +14,8 @@ import xarray
 from pipeline.declare.node import Node
 from pipeline.reading.result import result_to_export
 from pipeline.store.store import Store
-from stages.atomic import replacing
-from stages.errors import InputError
+from stages.base.atomic import replacing
+from stages.base.errors import InputError
 
 FORMAT = "v110"
 """Oldest HDF5 that reads the files. Attributes of earlier ones hold 64 kiB, less than labels may take."""

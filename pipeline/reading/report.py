@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, StrictUndefined
 
 from pipeline.declare.text import literal, literal_lines, text_table
-from stages.atomic import replacing
+from stages.base.atomic import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot

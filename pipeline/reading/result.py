@@ -17,7 +17,7 @@ from pipeline.planning.manifest import PART, NodeRecord, find_node
 from pipeline.store.object_store import store_at
 from pipeline.store.store import Store
 from pipeline.store.stored_array import StoredArray
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
 """Parts of the chunks' records that the dataset carries."""

@@ -16,7 +16,7 @@ from pipeline.store.lock import driver_lock
 from pipeline.store.record import is_sealed
 from pipeline.store.shelves import refuse_links
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 READERS = 4
 

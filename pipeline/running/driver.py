@@ -43,8 +43,8 @@ from pipeline.worker.code_check import CodeCheck, OtherCodeError
 from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
 from pipeline.worker.sources import code_of, sources_of
 from pipeline.worker.work import RunContext
-from stages.errors import InputError
-from stages.host_memory import MEMORY_LIMIT
+from stages.base.errors import InputError
+from stages.base.host_memory import MEMORY_LIMIT
 
 REPAIRS = 5
 """Times that a run computes damaged chunks again without that it finds others on its way."""

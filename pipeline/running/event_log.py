@@ -16,7 +16,7 @@ from pipeline.store.durable import delete
 from pipeline.store.plain_files import json_lines, json_object, plain
 from pipeline.store.store import Store
 from pipeline.worker.events import ENDED, ChunkState, EventKind
-from stages.atomic import replacing
+from stages.base.atomic import replacing
 
 Event = dict[str, Any]
 Listener = Callable[[Event], None]

@@ -11,7 +11,7 @@ from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Devices
 from pipeline.running.footprint import CONTEXT, Footprint, costs_of
 from pipeline.running.graph import plan_tasks, widest_level
-from stages.gpus import check_slices, most_gpus
+from stages.base.gpus import check_slices, most_gpus
 
 USUAL = (1, 2, 4, 8, 16)
 """GPUs of a worker that are proposed where those of a machine are not known."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.planning.workflow import Economies, Workflow
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 Changes = Mapping[str, Any]
 """Values by key of the parameter file; None: the key is left out."""

@@ -15,7 +15,7 @@ from pipeline.store.group import RECORD, array_digest, open_group, open_packed, 
 from pipeline.store.record import record_in
 from pipeline.store.shelves import links_in, refuse_links
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 ARRIVALS = ".incoming"
 """Folder of a store in which what arrives lies until it is published; drivers do not look at it."""

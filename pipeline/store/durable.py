@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 
-from stages.atomic import replacing
+from stages.base.atomic import replacing
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 
 class StoreError(InputError):

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from pipeline.store.plain_files import json_lines
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 READERS = 4
 BLOCK = 1 << 22

@@ -19,7 +19,7 @@ from typing import Any
 
 from pipeline.store.plain_files import json_lines
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 FORMAT = 1
 

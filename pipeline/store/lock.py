@@ -20,7 +20,7 @@ from pipeline.store.driver import Driver, Witness, no_witness, other_code, read_
 from pipeline.store.errors import StoreError
 from pipeline.store.lease import HeldError
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 ATTEMPTS = 3
 

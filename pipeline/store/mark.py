@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import plain
 from pipeline.store.shelves import inside
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 FORMAT = 2
 READABLE = (1, 2)

@@ -25,7 +25,7 @@ from pipeline.store.mark import MARK, format_in
 from pipeline.store.record import record_in
 from pipeline.store.shelves import PACKED, chunk_in
 from pipeline.store.store import Gaps, Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+]+):/+(?P<rest>.*)")
 

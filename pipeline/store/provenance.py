@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.gpus import gpus_per_worker
+from stages.base.gpus import gpus_per_worker
 
 ANSWER = 30.0
 """Seconds that git gets to answer."""

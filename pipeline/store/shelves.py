@@ -19,7 +19,7 @@ import numpy as np
 
 from pipeline.store.errors import StoreError
 from pipeline.store.plain_files import plain
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 PACKED = ".zarr.zip"
 

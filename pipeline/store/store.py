@@ -52,7 +52,7 @@ from pipeline.store.shelves import (
     strangers,
 )
 from pipeline.store.stored_array import StoredArray
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 PACKED_BYTES = 1 << 20
 """Arrays of a chunk that take no more lie in one file, unless pieces were asked for: one inode, one flush."""

@@ -21,8 +21,8 @@ from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent
 from pipeline.store.lock import current_driver, driver_lock
 from pipeline.store.plain_files import text_of
 from pipeline.store.store import Store
-from stages.atomic import replacing
-from stages.errors import InputError
+from stages.base.atomic import replacing
+from stages.base.errors import InputError
 
 
 def bring_belongings(source: Store, target: Store, origin: str | None = None) -> list[str]:

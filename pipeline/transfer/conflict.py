@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.store.group import RECORD
 from pipeline.store.store import Store
 from pipeline.transfer.offer import Chunk
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 READERS = 4
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from pipeline.running.event_log import LOG, TALLY
 from pipeline.store.errors import StoreError, StoreFullError
 from pipeline.store.mark import FORMAT, MARK, TEXT, format_in
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 _PLACE = re.compile(r"(?P<host>(?:[^/:@\s]+@)?(?:\[[^\]\s]+\]|[^/:@\s]+)):(?P<path>.*)")
 

@@ -11,7 +11,7 @@ from pipeline.planning.manifest import Manifest
 from pipeline.store.durable import nbytes_of
 from pipeline.store.shelves import PACKED, ChunkPlace, chunk_entries, chunk_in
 from pipeline.store.store import Store
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 
 Chunk = tuple[str, str]
 """Stage and key."""

@@ -19,7 +19,7 @@ from pipeline.transfer.belongings import bring_belongings
 from pipeline.transfer.elsewhere import Elsewhere
 from pipeline.transfer.offer import EVERYTHING, Offer, Selection, offers_in
 from pipeline.transfer.receipt import Listener, Receipt
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 BATCH_BYTES = 256 << 20
 BATCH_CHUNKS = 2000

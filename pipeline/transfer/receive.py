@@ -24,7 +24,7 @@ from pipeline.transfer.belongings import bring_belongings
 from pipeline.transfer.conflict import compared
 from pipeline.transfer.offer import EVERYTHING, Chunk, Offer, Selection, offers_of
 from pipeline.transfer.receipt import Listener, Receipt, shortened
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 MOVERS = 4
 

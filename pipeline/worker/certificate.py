@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.store.provenance import host, processor
 from pipeline.store.record import canonical_json
 from pipeline.worker.sources import digest_of
-from stages.user_cache import cache_folder
+from stages.base.user_cache import cache_folder
 
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy")
 """Packages that results depend on, beside CuPy on a GPU."""

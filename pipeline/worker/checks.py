@@ -21,7 +21,7 @@ from zlib import crc32
 
 import numpy as np
 
-from stages.errors import DisagreementError, InputError
+from stages.base.errors import DisagreementError, InputError
 
 FRACTION = 0.01
 """Of the chunks, that are repeated in part unless a run says otherwise."""

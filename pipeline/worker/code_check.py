@@ -12,7 +12,7 @@ from pipeline.store.provenance import host
 from pipeline.worker.events import EventKind
 from pipeline.worker.sources import Sources, digest_of, were_edited
 from pipeline.worker.work import RunContext
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 
 class OtherCodeError(InputError):

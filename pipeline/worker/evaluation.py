@@ -22,7 +22,7 @@ from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import RunContext, Work
-from stages.gpus import gpus_of, sharing
+from stages.base.gpus import gpus_of, sharing
 
 Evaluated = tuple[Any, dict[str, Any]]
 """A result with the statistics that its stage recorded."""

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 from distributed import WorkerPlugin
 
-from stages.gpus import gpus_per_worker
+from stages.base.gpus import gpus_per_worker
 
 INTERVAL = 0.5
 """Seconds between two looks."""

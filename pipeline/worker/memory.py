@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stages.gpus import gpus_per_worker, listeners, mapped
+from stages.base.gpus import gpus_per_worker, listeners, mapped
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from threading import Lock
 from types import ModuleType
 from typing import Any
 
-from stages.gpus import gpus_per_worker
-from stages.host_memory import MEMORY_LIMIT
+from stages.base.gpus import gpus_per_worker
+from stages.base.host_memory import MEMORY_LIMIT
 
 DEVICE_SHARE = 0.5
 HOST_SHARE = 0.4

@@ -9,8 +9,8 @@ from pipeline.store.provenance import plain
 from pipeline.worker.evaluation import transient_inputs
 from pipeline.worker.stopwatch import Lap
 from pipeline.worker.work import Work
-from stages.compilation import Kernels
-from stages.gpus import gpus_of
+from stages.base.compilation import Kernels
+from stages.base.gpus import gpus_of
 
 EXPECTED = ("memory", "device_memory", "resident", "stored")
 """Names of the bytes that a plan expects of a chunk."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 
 from pipeline.worker.work import NodeWork
-from stages.compilation import Kernels, add, taken
+from stages.base.compilation import Kernels, add, taken
 
 PROCESS = token_hex(4)
 """Names this process among the workers of a store."""

@@ -35,8 +35,8 @@ from pipeline.worker.resident import drop_all
 from pipeline.worker.spent import EXPECTED, expected_of, kernel_seconds, kernels_of, parts_of
 from pipeline.worker.stopwatch import PROCESS, first_in_process
 from pipeline.worker.work import ChunkOutcome, RunContext, Work
-from stages.errors import DisagreementError, InputError, WrongResultError
-from stages.gpus import GPUS_PER_WORKER, gpus_per_worker, visible_gpus
+from stages.base.errors import DisagreementError, InputError, WrongResultError
+from stages.base.gpus import GPUS_PER_WORKER, gpus_per_worker, visible_gpus
 
 T = TypeVar("T")
 

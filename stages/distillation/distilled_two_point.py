@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, FromParameter, Keyed, Resources, stage
+from stages.base.errors import InputError
 from stages.distillation.costs import distilled_cost, stochastic_cost
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
-from stages.errors import InputError
 from stages.lqcd.distillation.columns import StochasticColumns
 from stages.lqcd.kernels.fields import on_one_gpu
 from stages.lqcd.kernels.transfer import to_backend

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, FromParameter, Keyed, stage
+from stages.base.errors import InputError
 from stages.distillation.costs import levels_cost
 from stages.distillation.distilled_two_point import LaphMesons
-from stages.errors import InputError
 from stages.lqcd.analysis import gevp, jackknife
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.little_group import Row, check_at_rest

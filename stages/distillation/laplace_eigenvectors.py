@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, Keyed, Resources, stage
+from stages.base.errors import InputError
+from stages.base.gpus import gpus_of
 from stages.distillation.costs import basis_cost, eigenvectors_cost
 from stages.ensemble.smeared_links import SmearedLinks
-from stages.errors import InputError
-from stages.gpus import gpus_of
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.fields import slices_field

@@ -8,10 +8,10 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Resources, stage
+from stages.base.errors import InputError
 from stages.distillation.costs import elementals_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.ensemble.smeared_links import SmearedLinks
-from stages.errors import InputError
 from stages.lqcd.dirac.laplacian import SpatialHop
 from stages.lqcd.distillation import elementals as products
 from stages.lqcd.distillation.eigenvectors import residuals, slices_alone

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline import At, Keyed, stage
+from stages.base.errors import InputError
 from stages.distillation.costs import first_sources_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
-from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.distillation_sources import distillation_sources

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Cost, Dims, Keyed, Node, Resources, stage
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
 from stages.lqcd.kernels.transfer import copy_to_host

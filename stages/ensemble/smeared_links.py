@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from numbers import Real
 
 from pipeline import At, stage
+from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks, links_cost
-from stages.errors import InputError
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import to_su3

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline import At, Cost, Keyed, Node, stage
+from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
-from stages.errors import InputError
 from stages.lqcd.dirac.wilson import (
     CLOVER_BYTES,
     WilsonDslash,

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Chunks, Dims, stage
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.loops.costs import average_cost, correlator_cost
 from stages.loops.current_loops import FLAVOUR_LABELS as LABELS
 from stages.loops.current_loops import FLAVOURS, FlavourLoops, probes

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Dims, Keyed, Resources, stage
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.loops.costs import loops_cost, split_even_cost
 from stages.lqcd.dirac.application import staggered_application
 from stages.lqcd.dirac.staggered import StaggeredDslash

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline import At, Dims, Keyed, Resources, stage
 from pipeline.declare.coordinates import Checkpoint
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.loops.costs import deflation_cost, space_cost
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos

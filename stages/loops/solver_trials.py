@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from pipeline import At, FromParameter, Keyed, Resources, stage
+from stages.base.errors import InputError
 from stages.ensemble.expected_solves import Layouts
-from stages.errors import InputError
 from stages.loops.costs import trials_cost
 from stages.loops.current_loops import MASSES, Masses
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash

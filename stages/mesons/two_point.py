@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Chunks, Dims, FromParameter, Keyed, Resources, stage
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.analysis import jackknife
 from stages.lqcd.analysis.effective_mass import effective_mass
 from stages.lqcd.kernels.transfer import to_backend

@@ -10,7 +10,7 @@ from time import perf_counter
 import numpy as np
 
 from pipeline import At
-from stages.errors import DisagreementError, WrongResultError
+from stages.base.errors import DisagreementError, WrongResultError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, kernels_of

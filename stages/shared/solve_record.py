@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipeline import At
-from stages.gpus import gpus_of
+from stages.base.gpus import gpus_of
 from stages.lqcd.dirac.application import Application
 from stages.lqcd.kernels.copy_bandwidth import copy_bandwidth
 from stages.lqcd.solvers.named import MULTIGRID, Solve

@@ -24,8 +24,8 @@ from pipeline.worker.resident import drop_all
 from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
 from pipeline.worker.work import RunContext
+from stages.base.gpus import gpus_of
 from stages.ensemble.configuration import GaugeLinks
-from stages.gpus import gpus_of
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module_of
 from stages.lqcd.kernels.transfer import copy_to_host

@@ -18,7 +18,7 @@ from typing import Any
 
 from mutations import Shape
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 SECONDS = 10.0
 """Limit of one input."""

@@ -12,7 +12,7 @@ import pytest
 from pipeline.running.clusters import batch
 from pipeline.running.clusters.batch import KINDS, State, Wish, batch_system
 from pipeline.running.clusters.site import Site, Workers
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 Play = Callable[..., None]
 

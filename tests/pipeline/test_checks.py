@@ -20,7 +20,7 @@ from pipeline.running.quarantine import CheckCounts, Quarantine
 from pipeline.running.stopping import StopRequest
 from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksum
 from pipeline.worker.events import chunk_identity
-from stages.errors import DisagreementError
+from stages.base.errors import DisagreementError
 
 NOISE = 24
 

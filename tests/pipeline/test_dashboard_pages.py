@@ -23,7 +23,7 @@ from pipeline.running.dashboard.facts.campaign import Campaign, campaign_of
 from pipeline.running.dashboard.pages import PAGES, Follower
 from pipeline.running.dashboard.serving import application
 from pipeline.running.monitor import PLAN_TOPIC, Monitor
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 EVIL = "<script>alert(1)</script>"
 

@@ -14,7 +14,7 @@ from pipeline.store.provenance import device, place
 from pipeline.worker import gpu_counters
 from pipeline.worker.energy import device_meter, energy_meter, nvml_device
 from pipeline.worker.memory import DevicePool
-from stages.gpus import GPUS_PER_WORKER
+from stages.base.gpus import GPUS_PER_WORKER
 
 
 @dataclass

@@ -24,7 +24,7 @@ from pipeline.reading.report import Table
 from pipeline.running.graph import plan_tasks
 from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import NodeWork
-from stages.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got, taken
+from stages.base.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got, taken
 
 HERE, THERE = Machine("cpu", "Some processor, 2 threads"), Machine("cpu", "Other processor, 1 threads")
 CALL, RATE = 2e-4, 3e-9

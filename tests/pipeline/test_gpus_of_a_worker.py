@@ -30,7 +30,7 @@ from pipeline.worker.lifetime import lost_gpu
 from pipeline.worker.sources import Sources
 from pipeline.worker.task import _check_gpus
 from pipeline.worker.work import RunContext
-from stages.gpus import GPUS_PER_WORKER, gpus_per_worker, sharing
+from stages.base.gpus import GPUS_PER_WORKER, gpus_per_worker, sharing
 
 GB = 10**9
 LATTICE = (32, 32, 32, 48)
@@ -117,7 +117,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr("pipeline.running.clusters.cuda.started", noted)
     monkeypatch.setattr("pipeline.running.clusters.cuda._cluster_class", lambda: FakeCluster)
     monkeypatch.setattr("pipeline.running.clusters.cuda._device_count", lambda: len(facts.memory))
-    monkeypatch.setattr("stages.gpus.find_spec", lambda name: object() if facts.installed else None)
+    monkeypatch.setattr("stages.base.gpus.find_spec", lambda name: object() if facts.installed else None)
     monkeypatch.setattr("cupy.cuda.runtime", runtime)
     monkeypatch.setitem(sys.modules, "cupy.cuda.runtime", runtime)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.store.ledger import Ledger, LedgerEvent, jobs_of
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 
 def test_entries_are_appended_and_a_line_that_was_cut_off_is_skipped(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from pipeline.running import driver
 from pipeline.running.clusters import local
 from pipeline.worker import resident
-from stages import host_memory
-from stages.host_memory import available_memory, memory_limit
+from stages.base import host_memory
+from stages.base.host_memory import available_memory, memory_limit
 from stages.lqcd.eigen import memory as eigen
 
 GB = 10**9

@@ -11,8 +11,8 @@ import pytest
 
 from pipeline import Place, Workflow, collect_garbage, open_result, plan, run, status, verify
 from pipeline.running.clusters.guard import refuse_repeated_script, remedy_of_failed_start
+from stages.base.errors import InputError
 from stages.ensemble.configuration import heatbath_configuration
-from stages.errors import InputError
 
 SCRIPT = """
 from pipeline import Place, Workflow, plan, run

@@ -16,7 +16,7 @@ from pipeline.running.clusters.jobs import JobList, cancel_left_jobs, job_lists
 from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.event_log import read_events
 from pipeline.running.limits import Limits
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 COMMANDS = {
     "sbatch": """#!/bin/sh

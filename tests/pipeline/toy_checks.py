@@ -10,7 +10,7 @@ import numpy as np
 import toy_stages as toys
 
 from pipeline import At, Dims, Keyed, stage
-from stages.errors import WrongResultError
+from stages.base.errors import WrongResultError
 
 
 class Sum(NamedTuple):

@@ -5,9 +5,9 @@ import pytest
 from settings import grouped
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
 from stages.ensemble.staggered_operator import asqtad_operator
-from stages.errors import InputError
 from stages.loops.current_loops import current_loops, exact_loops
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.lattice.formats import read_field

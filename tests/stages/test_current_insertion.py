@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.distillation.current_insertion import CurrentInsertion, Currents, current_insertion
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.distillation.perambulator import perambulator
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.wilson_operator import Hops, wilson_operator
-from stages.errors import InputError
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns

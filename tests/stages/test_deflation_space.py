@@ -11,9 +11,9 @@ import pytest
 
 from pipeline import At, FolderCheckpoint
 from pipeline.store import checkpoint
+from stages.base.errors import InputError
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
-from stages.errors import InputError
 from stages.loops.deflation_space import DeflationSpace, EigenSearch, deflation, deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.stored_vectors import from_store

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.distillation.source_columns import full_columns, stochastic_columns
-from stages.errors import InputError
 from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.distillation.laph_noise import laph_noise
 

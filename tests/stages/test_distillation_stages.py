@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.distillation.laplace_eigenvectors import (
     LaplaceBasis,
     check_times,
@@ -18,7 +19,6 @@ from stages.distillation.source_columns import first_sources, full_columns, stoc
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator
-from stages.errors import InputError
 from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.geometry import Lattice

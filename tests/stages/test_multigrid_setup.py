@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.wilson_operator import wilson_operator
-from stages.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy

@@ -12,10 +12,10 @@ import pytest
 from settings import grouped
 
 from pipeline import At
+from stages.base.errors import DisagreementError, WrongResultError
 from stages.ensemble import configuration
 from stages.ensemble.staggered_operator import hisq_operator, naive_operator
 from stages.ensemble.wilson_operator import wilson_operator
-from stages.errors import DisagreementError, WrongResultError
 from stages.loops.current_loops import Masses, current_loops, split_even_loops
 from stages.lqcd.kernels.dispatch import around_kernels, kernels_of
 from stages.lqcd.lattice.geometry import ODD

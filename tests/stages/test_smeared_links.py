@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
-from stages.errors import InputError
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import polar_su3, to_su3

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
 from stages.ensemble.expected_solves import ExpectedSolves, Layouts
-from stages.errors import InputError
 from stages.loops import current_loops as loops
 from stages.loops import deflation_space
 from stages.loops.solver_trials import (

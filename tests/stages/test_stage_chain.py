@@ -5,9 +5,9 @@ import pytest
 from settings import grouped
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
-from stages.errors import InputError
 from stages.loops import correlator
 from stages.loops import current_loops as loops
 from stages.loops import low_mode_loops as low_modes

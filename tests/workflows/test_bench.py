@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tiny_project import CommandLine
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import machine, staggered, table
 from workflows.benchmarks.families import FAMILIES, bench_of, speeds

@@ -29,7 +29,7 @@ from pipeline.running.outcome import Outcome
 from pipeline.running.session import DIED
 from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger, LedgerEvent
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.campaign import definition, job, successor
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Budget, Campaign, campaigns, read_campaign

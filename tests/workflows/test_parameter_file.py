@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny_project import TINY
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
 

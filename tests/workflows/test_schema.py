@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.loops.solver_trials import TrialSolves
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.named import Solve

@@ -17,7 +17,7 @@ from tiny_laph import LAPH
 from tiny_mesons import MESONS
 from tiny_project import TINY, CommandLine
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline import Store, plan, run
 from pipeline.reading.account import accounts
 from pipeline.running.clusters.choose import choose
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.benchmarks.speed import DTYPES, Bench, Speed
 from workflows.benchmarks.staggered import normal_cost
 from workflows.catalogue import load_project

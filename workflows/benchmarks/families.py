@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.copy_bandwidth import keep_copy_bandwidth
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import (

@@ -16,8 +16,8 @@ import numba
 import numpy as np
 
 from pipeline.worker.energy import Meter, energy_meter
-from stages.errors import InputError
-from stages.host_memory import available_memory
+from stages.base.errors import InputError
+from stages.base.host_memory import available_memory
 from stages.lqcd.kernels.dispatch import Array
 
 T = TypeVar("T")

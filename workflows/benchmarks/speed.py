@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Machine, Work
 

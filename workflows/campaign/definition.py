@@ -15,7 +15,7 @@ from pipeline.store.durable import write_atomically
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.plain_files import plain
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 FILE = "campaign.json"
 

@@ -20,7 +20,7 @@ from pipeline.store.driver import own_job
 from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Campaign, read_campaign
 from workflows.campaign.growth import as_submitted, grown

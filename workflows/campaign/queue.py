@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pipeline.running.clusters.batch import State
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import FILE, Campaign, campaigns, label_of, place_of, read_campaign
 from workflows.campaign.script import write_script

@@ -7,7 +7,7 @@ import threading
 from pipeline.running.clusters.batch import State
 from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Campaign
 from workflows.campaign.script import write_script

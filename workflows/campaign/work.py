@@ -19,7 +19,7 @@ from pipeline.running.outcome import COMPLETE, ELSEWHERE, STOPPED
 from pipeline.store.store import Store
 from pipeline.worker.events import ChunkState
 from pipeline.worker.sources import code_of
-from stages.errors import InputError
+from stages.base.errors import InputError
 from workflows.campaign.definition import Campaign
 from workflows.catalogue import load_project
 from workflows.rounds import visited

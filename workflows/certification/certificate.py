@@ -21,7 +21,7 @@ from pipeline.worker.certificate import (
     read_certificates,
     subject,
 )
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.copy_bandwidth import keep_copy_bandwidth
 from stages.lqcd.kernels.dispatch import array_module_of
 from workflows.benchmarks.machine import machine_of

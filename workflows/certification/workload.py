@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from ruamel.yaml import YAML
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.eigenvectors import LaplaceSolver
 from stages.lqcd.distillation.elementals import elementals

@@ -45,7 +45,7 @@ def check(
 
 def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
     """The contents of a file as far as it can be read, and the fault that was found."""
-    from stages.errors import InputError
+    from stages.base.errors import InputError
     from stages.lqcd.lattice.formats import check_gauge
 
     try:

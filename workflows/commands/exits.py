@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 EXIT_CODES = {"done": 0, "failed": 1, "mistake": 2, "time limit": 3, "elsewhere": 4, "interrupted": 130}
 """failed: something failed or is missing. mistake: in the command, a file or a store. elsewhere: the rest is

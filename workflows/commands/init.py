@@ -40,7 +40,7 @@ def init(
 
     Example: quarkline init slurm_gpu site.yaml
     """
-    from stages.errors import InputError
+    from stages.base.errors import InputError
 
     cluster = cluster_files().get(name)
     path = file or Path(cluster.name if cluster else f"{name}.yaml")

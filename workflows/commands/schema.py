@@ -60,7 +60,7 @@ def _of_workflow(name: str) -> dict[str, Any]:
 
 
 def _of_output(command: str) -> dict[str, Any]:
-    from stages.errors import InputError, suggestion
+    from stages.base.errors import InputError, suggestion
     from workflows.outputs.catalogue import OUTPUTS
 
     if command not in OUTPUTS:

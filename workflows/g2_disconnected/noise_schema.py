@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.planning.workflow import LARGEST
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.noise.probing import check_probes

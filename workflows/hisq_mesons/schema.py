@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place

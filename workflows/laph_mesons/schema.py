@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.distillation.eigenvectors import DTYPES
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from glob import glob
 from pathlib import Path
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import first_time, read_source
 from workflows.parameter_file import Problem

@@ -16,8 +16,8 @@ from pipeline import Node, Place, Plan, Store, Workflow
 from pipeline.declare.text import counted
 from pipeline.planning.manifest import PART
 from pipeline.planning.workflow import Economies, Source
+from stages.base.errors import InputError
 from stages.ensemble.configuration import gauge_observables
-from stages.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile

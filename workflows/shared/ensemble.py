@@ -11,8 +11,8 @@ from typing import Any
 from pipeline import Node, Place, Plan, Workflow
 from pipeline.declare.stage import stage_of
 from pipeline.declare.text import counted
+from stages.base.errors import InputError, suggestion
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
-from stages.errors import InputError, suggestion
 from stages.lqcd.lattice.formats import read_extents
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import ParameterFile, Problem

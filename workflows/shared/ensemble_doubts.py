@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import sqrt
 from pathlib import Path
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.fixing import gauge_residual, planes_plaquette
 from stages.lqcd.lattice.formats.sample import first_planes, stated_plaquette
 from stages.lqcd.lattice.geometry import Lattice

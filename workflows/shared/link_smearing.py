@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from stages.base.errors import InputError
 from stages.ensemble.smeared_links import check_weights
-from stages.errors import InputError
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import Usual
 

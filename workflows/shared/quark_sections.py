@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.wilson import kappa_of_mass, mass_of_kappa
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.lattice.geometry import Lattice

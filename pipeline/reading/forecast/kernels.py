@@ -12,7 +12,7 @@ from functools import cached_property
 from statistics import median
 
 from pipeline.reading.forecast.samples import ChunkSample, Machine
-from stages.compilation import COMPILED, FOR_LATTICE, READ, Kernels, add
+from stages.base.compilation import COMPILED, FOR_LATTICE, READ, Kernels, add
 
 OUTSIDE = ""
 """In place of a stage: kernels that a chunk needs beside its stages, for checksums."""

@@ -27,7 +27,7 @@ from pipeline.reading.forecast.kernels import KernelModel
 from pipeline.reading.forecast.power import Power, Regimes, power
 from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, gpus
 from pipeline.running.gpu_shares import speed
-from stages.compilation import Kernels
+from stages.base.compilation import Kernels
 
 SCATTER = 0.1
 """Of log t between equal chunks, before samples tell."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from pipeline.declare.node import Pass
 from pipeline.store.durable import nbytes_of
 from pipeline.store.store import Store
-from stages.compilation import Kernels
-from stages.errors import InputError
+from stages.base.compilation import Kernels
+from stages.base.errors import InputError
 
 SAMPLED = 64
 """Records of a stage and a store that are read, evenly among its chunks."""

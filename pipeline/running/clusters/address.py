@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from distributed import Client
 
 from pipeline.running.clusters import Demand, Devices, Remote
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 NETWORKS = ("tcp", "tls", "ucx", "ws", "wss")
 """Protocols whose addresses have a port."""

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters.site import NAMED, Site, Workers
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 
 
 def choose(name: str, **options: Any) -> Cluster:

@@ -15,8 +15,8 @@ from pipeline.declare.text import counted
 from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
 from pipeline.running.dashboard import Dashboard
-from stages.errors import InputError
-from stages.gpus import INSTALL, check_sharing
+from stages.base.errors import InputError
+from stages.base.gpus import INSTALL, check_sharing
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from pipeline.running.clusters.site import Site
 from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, workers_of_gpus
 from pipeline.running.dashboard import Dashboard
 from pipeline.worker.lifetime import PATIENCE, Watchdog
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 NODES = "nodes"
 """Name of what runs on all nodes of a job."""

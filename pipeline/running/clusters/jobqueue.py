@@ -22,7 +22,7 @@ from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports
 from pipeline.running.dashboard import HOST, Dashboard
 from pipeline.worker.lifetime import Watchdog
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 CLASSES = {
     "slurm": "SLURMCluster",

@@ -26,9 +26,9 @@ from pipeline.running.monitor import Monitor
 from pipeline.running.stopping import start_tracker
 from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
-from stages.errors import InputError
-from stages.gpus import GPUS_PER_WORKER
-from stages.host_memory import MEMORY_LIMIT
+from stages.base.errors import InputError
+from stages.base.gpus import GPUS_PER_WORKER
+from stages.base.host_memory import MEMORY_LIMIT
 
 ALLOWED_DEATHS = 2
 """Workers that may die under a task before it is set aside."""

@@ -16,7 +16,7 @@ from pipeline.declare.duration import seconds
 from pipeline.running.clusters import Devices
 from pipeline.running.clusters.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters.batch import BatchSystem, Wish, batch_system
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 NAMED = ("local", "cuda", *BATCH_KINDS)
 """Kinds that need no more than their name, given a site's configuration of its batch system."""

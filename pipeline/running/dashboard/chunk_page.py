@@ -19,7 +19,7 @@ from pipeline.running.dashboard.facts.campaign import Campaign
 from pipeline.running.dashboard.look import TABLE_CSS, Cell, Linked, table
 from pipeline.running.dashboard.theme import STYLE
 from pipeline.store.shelves import listed
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 MOST_CHUNKS = 500
 """Chunks of a cell that are listed."""

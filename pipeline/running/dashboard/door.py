@@ -13,7 +13,7 @@ from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
 from tornado.routing import Router
 from tornado.web import Application, ErrorHandler
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 HOST = "127.0.0.1"
 

@@ -29,7 +29,7 @@ from pipeline.running.dashboard.panels.throughput import Throughput
 from pipeline.running.dashboard.panels.trace_error import TraceError
 from pipeline.running.dashboard.panels.workers import Workers
 from pipeline.running.dashboard.theme import STYLE, theming
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 LOOK = 150
 """Milliseconds between two looks at the store."""

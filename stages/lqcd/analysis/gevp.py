@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.analysis.effective_mass import effective_mass
 from stages.lqcd.analysis.jackknife import jackknife_error
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 FEW = 20
 """Bins below which errors are far enough from a Gaussian's to say so."""

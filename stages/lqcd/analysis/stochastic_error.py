@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.analysis.disconnected import SPATIAL
 from stages.lqcd.estimators.truncated import Piece
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import slice_shift
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice

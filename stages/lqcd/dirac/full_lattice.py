@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like

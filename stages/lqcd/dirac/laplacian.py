@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.kernels import doubled_links, hisq_dslash
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like

@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.hisq import SMEARING_FIELDS, StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS

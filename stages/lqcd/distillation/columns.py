@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.distillation.laph_noise import check_noise, laph_noise
 from stages.lqcd.kernels.gamma import SPINS

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.columns import Columns
 from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels import slice_products

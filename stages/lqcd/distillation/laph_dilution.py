@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 from stages.lqcd.kernels.gamma import SPINS
 
 INTERLACE = re.compile(r"interlace-([1-9]\d*)")

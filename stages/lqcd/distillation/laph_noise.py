@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.noise import roots_of, table_bits
 from stages.lqcd.kernels.philox import philox4x32, philox_key
 

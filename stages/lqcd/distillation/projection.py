@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array

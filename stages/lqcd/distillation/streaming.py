@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.transfer import to_device

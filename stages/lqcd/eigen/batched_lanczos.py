@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
 from stages.lqcd.eigen.chebyshev import RepeatedFilter

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
 from stages.lqcd.eigen.confirmation import SAME, largest_cluster, missing

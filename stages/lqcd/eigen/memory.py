@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.errors import InputError
-from stages.host_memory import available_memory
+from stages.base.errors import InputError
+from stages.base.host_memory import available_memory
 from stages.lqcd.kernels.dispatch import implementation_of
 
 WORK = 128 << 20

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.eigen.rayleigh import not_finite
 from stages.lqcd.kernels import block_blas, random_block, stream

@@ -17,7 +17,7 @@ from math import acosh, ceil, log
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.spectrum import MARGIN, SpectrumEstimate
 

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.estimators.stochastic import Loops, Trace, no_loops
 from stages.lqcd.estimators.trace import Progress, no_progress
 from stages.lqcd.kernels.dispatch import Array, to_device_like

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import WrongResultError
+from stages.base.errors import WrongResultError
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels import block_blas, one_link_current
 from stages.lqcd.kernels.dispatch import Array

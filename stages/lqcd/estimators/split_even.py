@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.estimators.trace import Contractions, LoopTrace
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice

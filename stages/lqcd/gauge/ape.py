@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
 from stages.lqcd.kernels import staple

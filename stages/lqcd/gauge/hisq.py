@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.phases import Boundary, parse_boundary, with_boundary, with_phases

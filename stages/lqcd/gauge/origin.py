@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from stages.errors import DisagreementError
+from stages.base.errors import DisagreementError
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, array_module, array_module_of
 from stages.lqcd.kernels.fields import assign, converted, empty_field

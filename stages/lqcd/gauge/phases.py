@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import signs
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like

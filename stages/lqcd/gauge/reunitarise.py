@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import projection
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous, field_like

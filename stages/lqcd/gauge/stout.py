@@ -7,7 +7,7 @@ from numbers import Integral
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import staple, stout
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import copied, zeros_like

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.clover import clover_term
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary

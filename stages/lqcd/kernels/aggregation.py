@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
 

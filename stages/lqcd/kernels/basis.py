@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_coefficients
 

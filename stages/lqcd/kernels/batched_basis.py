@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 
 

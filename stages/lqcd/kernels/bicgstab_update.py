@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of

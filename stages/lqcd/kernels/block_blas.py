@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
 from stages.lqcd.kernels.short_field import ShortField, whole

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.half_field import HalfField, check_half_field
 from stages.lqcd.kernels.operands import check_array, check_blocks

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import DTypeLike
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.operands import check_array

@@ -16,8 +16,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numba
 
-from stages.atomic import replacing
-from stages.user_cache import cache_folder
+from stages.base.atomic import replacing
+from stages.base.user_cache import cache_folder
 
 BYTES = 1 << 28
 """Of each buffer on a GPU: several times its L2 cache."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.half_field import COMPONENTS, HalfField, check_half_field

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.dispatch import Array, kernel

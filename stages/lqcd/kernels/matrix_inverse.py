@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 
 

@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.directions import displacements
 from stages.lqcd.kernels.dispatch import Array, array_module, is_contiguous
 from stages.lqcd.kernels.gamma import COLOURS

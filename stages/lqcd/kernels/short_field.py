@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.fields import assign, converted, empty_field, field_like
 from stages.lqcd.kernels.operands import check_array

@@ -13,7 +13,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
 from stages.lqcd.kernels.operands import check_array, check_slice_vectors

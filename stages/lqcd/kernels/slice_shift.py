@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.operands import check_array, check_slice_vectors

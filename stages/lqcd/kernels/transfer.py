@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stages.errors import DisagreementError
+from stages.base.errors import DisagreementError
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
 from stages.lqcd.kernels.fields import contiguous, empty_field

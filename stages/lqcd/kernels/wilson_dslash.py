@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel

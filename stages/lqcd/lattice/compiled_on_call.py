@@ -6,7 +6,7 @@ from typing import Any
 
 from numba import njit, typeof
 
-from stages.compilation import getting
+from stages.base.compilation import getting
 
 compiled_on_call = njit(nogil=True, cache=True)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import matrix_inverse
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import on_rows

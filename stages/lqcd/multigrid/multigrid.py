@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import aggregation, block_blas
 from stages.lqcd.kernels.blas_threads import in_one_blas_thread

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import aggregation, block_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import assign, of_rows

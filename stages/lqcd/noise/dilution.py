@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 from stages.lqcd.kernels import noise as kernels
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T

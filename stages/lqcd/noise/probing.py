@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import noise as kernels
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice

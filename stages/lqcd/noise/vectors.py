@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import noise
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.philox import philox_key

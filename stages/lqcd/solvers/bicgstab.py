@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import Halved, LinearOperator
 from stages.lqcd.kernels import lane_blas, stream
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import Halved, HalvedNormal, LinearOperator, Shortened
 from stages.lqcd.kernels import cg_update, lane_blas, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, CGField, quotient

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import Halved, LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.solvers.corrections import Disturbance
 

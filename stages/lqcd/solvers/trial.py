@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import WrongResultError
+from stages.base.errors import WrongResultError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like

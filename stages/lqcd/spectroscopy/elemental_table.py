@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.displacement import reversed_word, steps_of
 from stages.lqcd.spectroscopy.mesons import Momentum
 

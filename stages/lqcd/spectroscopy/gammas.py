@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
 from stages.lqcd.spectroscopy.little_group import Rotation
 

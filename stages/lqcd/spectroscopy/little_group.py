@@ -22,7 +22,7 @@ from itertools import permutations, product
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 Direction = tuple[int, int, int]
 Rotation = tuple[tuple[int, int], ...]

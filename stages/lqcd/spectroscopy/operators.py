@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.displacement import AXES, steps_of
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.spectroscopy.gammas import turned_matrix, vertices

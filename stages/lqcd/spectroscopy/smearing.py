@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import slice_shift
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, copied

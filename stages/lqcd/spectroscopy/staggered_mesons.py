@@ -24,7 +24,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import block_blas, lane_blas, slice_products, slice_shift
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous_slices, copied, field_like, zero_field, zeros_like

@@ -25,7 +25,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError, suggestion
+from stages.base.errors import InputError, suggestion
 from stages.lqcd.kernels.gamma import GAMMA
 from stages.lqcd.spectroscopy.gammas import turned_product
 from stages.lqcd.spectroscopy.little_group import Algebra, Rotation

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.analysis.disconnected import disconnected_correlator, pair_correlation, time_correlation
 from stages.lqcd.estimators.truncated import Piece, truncated_pieces
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.analysis.gevp import levels_of, spectrum
 from stages.lqcd.analysis.jackknife import jackknife_samples
 

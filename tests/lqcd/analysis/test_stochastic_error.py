@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from synthetic_noise import TIMES, waving
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.analysis.disconnected import SPATIAL, disconnected_correlator, time_correlation
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import (

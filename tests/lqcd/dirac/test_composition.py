@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import Product
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.displacement import displaced, reversed_word, steps_of
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

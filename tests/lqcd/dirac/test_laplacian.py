@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lexicographic import to_lexicographic, to_parity
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

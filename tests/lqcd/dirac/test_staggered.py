@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.operator import Product
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import Product
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, kappa_of_mass, mass_of_kappa
 from stages.lqcd.dirac.wilson_schur import KINDS, WilsonSchur

@@ -9,7 +9,7 @@ import pytest
 from lexicographic import to_lexicographic
 from slice_fields import Elsewhere, moved, solutions, special_unitary, waves
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.currents import current_insertions, planned_bytes
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.lattice.geometry import Lattice

@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.laph_dilution import LaphDilution

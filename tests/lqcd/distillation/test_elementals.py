@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from slice_fields import Elsewhere, by_coordinates, eigenvectors, moved, special_unitary, waves
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.displacement import reversed_word, steps_of
 from stages.lqcd.distillation.elementals import elementals, planned_bytes
 from stages.lqcd.distillation.insertions import Insertions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.distillation.laph_noise import laph_noise

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.laph_noise import KINDS, laph_noise
 from stages.lqcd.kernels.noise import roots_of_unity
 from stages.lqcd.kernels.philox import philox4x32, philox_key

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import SpatialHop
 from stages.lqcd.distillation.eigenvectors import LaplaceSolver, residuals
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links

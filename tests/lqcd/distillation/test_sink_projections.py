@@ -10,7 +10,7 @@ import pytest
 import zarr
 from slice_fields import Elsewhere
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.distillation.projection import planned_bytes, sink_projections
 from stages.lqcd.distillation.streaming import SlicedField, streamed
 

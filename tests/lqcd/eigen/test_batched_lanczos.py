@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus

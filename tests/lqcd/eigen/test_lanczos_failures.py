@@ -7,7 +7,7 @@ import pytest
 from dense_operator import DenseOperator, hermitian
 from test_block_lanczos import Checkpoint
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.resting import vectors_to_ask_for

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from dense import TINY, DenseSolver, dense_propagator, hop_traces, random_links
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace, current_links

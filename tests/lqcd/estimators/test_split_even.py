@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from dense import TINY, DenseSolver, dense_deflation, dense_spectrum, random_links
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.estimators.truncated import Piece, plain_estimate, truncated_estimate, truncated_pieces
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import polar_su3

@@ -7,7 +7,7 @@ from scipy.integrate import cumulative_trapezoid
 from scipy.special import iv
 from scipy.stats import kstest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels import heatbath
 from stages.lqcd.kernels.dispatch import as_numpy

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.fat_links import Paths, fat_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
 from stages.lqcd.gauge.phases import with_boundary, with_phases

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from stages.errors import DisagreementError
+from stages.base.errors import DisagreementError
 from stages.lqcd.estimators.trace import CurrentLinks
 from stages.lqcd.gauge import origin
 from stages.lqcd.gauge.hisq import hisq_links

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from lexicographic import gauge_to_lexicographic, to_lexicographic
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary, with_phases
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
 from stages.lqcd.kernels.dispatch import as_numpy
 

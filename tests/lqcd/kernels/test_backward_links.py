@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 

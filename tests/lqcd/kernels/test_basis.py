@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 SHAPES = [(1, 1, 1), (5, 3, 2), (700, 33, 5), (2051, 7, 16), (6151, 48, 1)]
 """Sites of three components, vectors, right-hand sides."""

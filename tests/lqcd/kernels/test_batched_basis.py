@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 SHAPES = [(1, 1, 1, 1), (3, 96, 5, 2), (4, 648, 33, 8), (2, 2051, 7, 16), (32, 96, 5, 2)]
 """Systems, rows, vectors, right-hand sides."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.bicgstab_update import NUMBERS, REALS, BiCGstabCoefficients
 
 ROWS = 12 * 64

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 ROWS = (1, 47, 48, 2048, 6151)
 

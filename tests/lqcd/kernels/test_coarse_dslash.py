@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import aggregation, coarse_dslash
 from stages.lqcd.kernels.reference import coarse_dslash as reference
 

@@ -11,7 +11,7 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 
 from cuda_launches import BIG, DOUBLE, HUGE, NINE_SHORT, ODD, SHARED_BYTES, SINGLE
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda import block_blas, hisq_dslash, hisq_packing
 from stages.lqcd.kernels.cuda.launch import MAX_RHS
 from stages.lqcd.lattice.geometry import Lattice

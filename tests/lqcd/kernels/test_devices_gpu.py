@@ -15,11 +15,11 @@ import cupy
 from delays import delay_launches
 
 from pipeline import At
+from stages.base.errors import InputError
+from stages.base.gpus import GPUS_PER_WORKER, sharing
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import hisq_operator
-from stages.errors import InputError
-from stages.gpus import GPUS_PER_WORKER, sharing
 from stages.loops.current_loops import current_loops
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import doubled_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

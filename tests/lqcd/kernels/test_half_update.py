@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import clover
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cg_update import CGCoefficients, cg_advance, cg_residual

@@ -7,7 +7,7 @@ import pytest
 from lexicographic import to_lexicographic, to_parity
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import displacements, staple_tables
 from stages.lqcd.kernels.operands import check_links

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 SHAPES = widths([(1, 9), (3, 4), (33, 5)], [(1, 1), (2, 3), (8, 2), (16, 10)])
 """Right-hand sides and fields."""

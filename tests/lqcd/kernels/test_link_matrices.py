@@ -7,7 +7,7 @@ import pytest
 from lexicographic import to_lexicographic, to_parity
 from scipy.linalg import expm
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.gamma import sigma
 from stages.lqcd.lattice.geometry import Lattice
 

@@ -7,7 +7,7 @@ from itertools import accumulate, chain, pairwise
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.devices.partition import (
     INNER,
     SHARE,

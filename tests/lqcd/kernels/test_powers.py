@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import powers
 from stages.lqcd.solvers.sstep.block import change_of
 from stages.lqcd.solvers.sstep.polynomials import polynomials

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cpu.random_block import PIECE
 
 WORD = 2**64

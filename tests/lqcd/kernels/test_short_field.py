@@ -7,7 +7,7 @@ import pytest
 from test_dslash_forms import hisq_fields
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.block_blas import dots, norms2
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.lane_blas import lane_take

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import reference
 
 SHAPES = [(1, 4, 1, 1), (2, 6, 5, 3), (3, 300, 7, 2), (1, 1100, 2, 1), (2, 32, 33, 16)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from lexicographic import to_lexicographic
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 
 LATTICE = Lattice((4, 2, 6, 4))

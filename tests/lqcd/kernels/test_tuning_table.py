@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("cupy", reason="the table lives with the CUDA kernels")
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.tuning.table import (
     DeviceKind,
     Entry,

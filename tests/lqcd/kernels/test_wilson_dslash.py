@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.directions import displacements
 from stages.lqcd.kernels.reference import clover as reference_clover

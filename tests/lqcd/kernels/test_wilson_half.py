@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.half_field import empty, from_half, to_half
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference

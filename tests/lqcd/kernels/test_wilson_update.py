@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from widths import widths
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.half_field import HalfField, empty, from_half, to_half
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference

@@ -13,7 +13,7 @@ import pytest
 from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.formats import (
     check_gauge,
     read_extents,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lexicographic import gauge_to_lexicographic, gauge_to_parity, to_lexicographic, to_parity
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 LATTICE = Lattice((4, 6, 2, 8))

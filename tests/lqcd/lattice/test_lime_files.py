@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.lattice.formats import check_gauge, lime, read_field, read_gauge, write_ildg
 from stages.lqcd.lattice.formats.gauge_file import printed_claim

@@ -10,7 +10,7 @@ import pytest
 from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, link_trace, plaquette, unitarity_deviation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import matrix_inverse
 from stages.lqcd.multigrid.finite import answered_at_end, require_finite
 from stages.lqcd.multigrid.grid import Aggregates, Grid

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise.dilution import Dilution, Subset, dilute
 from stages.lqcd.noise.vectors import noise_vectors

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise.probing import check_probes, colours, hadamard_signs, levels, probed
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.noise import roots_of_unity
 from stages.lqcd.kernels.philox import philox4x32, philox_key
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice

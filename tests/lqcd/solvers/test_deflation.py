@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.polished import polished
 from stages.lqcd.gauge.hisq import hisq_links

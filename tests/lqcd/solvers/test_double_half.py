@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half

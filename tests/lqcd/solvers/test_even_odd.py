@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links, naive_links

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from stages.errors import NoRoomError
+from stages.base.errors import NoRoomError
 from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import as_numpy, to_device_like
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sstep_study import laplacian, strakos, study
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import as_numpy

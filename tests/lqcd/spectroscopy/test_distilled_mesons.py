@@ -10,7 +10,7 @@ from distilled import eigenvectors, exact, perambulator, point_to_all, table_of
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.gamma import GAMMA

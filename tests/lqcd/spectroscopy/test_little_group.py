@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.distillation.distilled_two_point import LaphMesons, distilled_mesons
 from stages.distillation.laph_average import laph_levels
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import SmearedLinks
-from stages.errors import InputError
 from stages.lqcd.analysis.gevp import levels_of
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.kernels.gamma import GAMMA, GAMMA5

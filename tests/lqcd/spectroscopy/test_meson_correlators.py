@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.gamma import GAMMA
 from stages.lqcd.spectroscopy.gammas import CHANNELS, DIRAC, NAMES
 from stages.lqcd.spectroscopy.mesons import meson_correlators

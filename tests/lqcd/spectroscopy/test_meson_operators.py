@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.spectroscopy.gammas import vertices
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, Term, operator_vertices, words_of
 

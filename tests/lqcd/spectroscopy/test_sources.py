@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.noise import noise_vectors
 from stages.lqcd.spectroscopy import quark_sources as sources
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace

@@ -12,10 +12,10 @@ from lexicographic import to_lexicographic
 from numpy.typing import NDArray
 
 from pipeline import At
+from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.ensemble.staggered_operator import naive_operator
-from stages.errors import InputError
 from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.staggered import StaggeredDslash

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import expm, lu_factor, lu_solve
 from tiny_lattice import LATTICE
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.gauge.wilson_links import wilson_links

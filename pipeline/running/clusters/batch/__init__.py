@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pipeline.declare.duration import duration_text
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 ANSWER = 30.0
 """Seconds that a batch system gets to answer."""

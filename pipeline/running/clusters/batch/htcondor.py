@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.running.clusters.batch import OVER, UNSEEN, BatchSystem, Seen, State, Wish, ask
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 ENDED = {"3", "4"}
 """Removed, completed."""

@@ -17,7 +17,7 @@ from pipeline.running.clusters.batch import (
     mebibytes,
     submitted,
 )
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 STATES = {
     **dict.fromkeys(("DONE", "EXIT"), State.ENDED),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.running.clusters.batch import UNSEEN, BatchSystem, Seen, Wish
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 
 class Oar(BatchSystem):

@@ -17,7 +17,7 @@ from pipeline.running.clusters.batch import (
     clock,
     submitted,
 )
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 
 class Sge(BatchSystem):

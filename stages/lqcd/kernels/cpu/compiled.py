@@ -38,7 +38,7 @@ from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 from numpy.typing import DTypeLike
 
-from stages.compilation import getting
+from stages.base.compilation import getting
 from stages.lqcd.kernels.cpu.recording import Call, done
 
 LOCKS = 64

@@ -9,7 +9,7 @@ from math import ceil, prod
 import cupy
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels import aggregation as contract
 from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.coarse_dslash import ROWS, TERMS

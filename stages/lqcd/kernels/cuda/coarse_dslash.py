@@ -9,7 +9,7 @@ from math import ceil, prod
 import cupy
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda import half_coarse_dslash
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, site_work

@@ -24,8 +24,8 @@ import numpy as np
 from cupy.cuda import compiler, driver, nvrtc
 from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 
-from stages.compilation import getting, got
-from stages.errors import InputError
+from stages.base.compilation import getting, got
+from stages.base.errors import InputError
 from stages.lqcd.kernels.choices import note
 from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, PerDevice, current_group
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork, PartialWork, RowWork

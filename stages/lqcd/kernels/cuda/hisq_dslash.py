@@ -10,7 +10,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda import doubled_links
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_device

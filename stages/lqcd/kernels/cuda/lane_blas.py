@@ -7,7 +7,7 @@ from math import ceil
 import cupy
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.arithmetic import lane_add as lane_add
 from stages.lqcd.kernels.cuda.arithmetic import lane_choose as lane_choose
 from stages.lqcd.kernels.cuda.arithmetic import lane_clear as lane_clear

@@ -14,7 +14,7 @@ from math import ceil
 
 import numpy as np
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.devices.partition import RowWork, Work
 from stages.lqcd.lattice.geometry import Lattice
 

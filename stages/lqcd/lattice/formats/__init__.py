@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.formats.binary import fault, warn
 from stages.lqcd.lattice.formats.detect import sources
 from stages.lqcd.lattice.formats.gauge_file import (

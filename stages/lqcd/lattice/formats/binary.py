@@ -13,8 +13,8 @@ from typing import BinaryIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.atomic import replacing
-from stages.errors import InputError
+from stages.base.atomic import replacing
+from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.threads import in_threads
 

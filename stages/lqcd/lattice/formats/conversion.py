@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.formats import GaugeField, read_gauge
 from stages.lqcd.lattice.formats.binary import created, fault
 from stages.lqcd.lattice.formats.gauge_file import links_to_write

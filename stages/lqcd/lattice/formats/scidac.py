@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 from stages.lqcd.lattice.formats import lime
 from stages.lqcd.lattice.formats.binary import WHOLE_NUMBER, damaged, fault, lattice_of, warn
 from stages.lqcd.lattice.formats.checksum import SCIDAC

@@ -22,7 +22,7 @@ import cupy
 import numpy as np
 from numpy.typing import DTypeLike
 
-from stages import gpus
+from stages.base import gpus
 from stages.lqcd.kernels.cuda.devices.partition import (
     LibraryWork,
     PartialWork,
@@ -166,7 +166,7 @@ def _memory(devices: tuple[int, ...]) -> tuple[SpanPool, Malloc]:
 
 
 def connect(devices: tuple[int, ...]) -> None:
-    """Let every device read and write the memory of the others; raises as `stages.gpus.check_sharing`."""
+    """Let every device read and write the memory of the others; as `gpus.check_sharing` raises."""
     gpus.check_sharing(devices)
     runtime = cupy.cuda.runtime
     for device, other in permutations(set(devices), 2):

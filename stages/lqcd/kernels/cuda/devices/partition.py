@@ -17,8 +17,8 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.errors import InputError
-from stages.gpus import PAGE, REACH, check_slices
+from stages.base.errors import InputError
+from stages.base.gpus import PAGE, REACH, check_slices
 
 INNER = 2
 """Tiles visited between two that read other devices: measured among 1, 2 and 3 (docs/scaling.md)."""

@@ -10,8 +10,8 @@ from weakref import finalize
 
 import cupy
 
-from stages import gpus
-from stages.errors import InputError
+from stages.base import gpus
+from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.devices.partition import PAGE, Run
 
 

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stages.atomic import replacing
-from stages.errors import InputError
-from stages.user_cache import CACHE_VARIABLE, cache_folder
+from stages.base.atomic import replacing
+from stages.base.errors import InputError
+from stages.base.user_cache import CACHE_VARIABLE, cache_folder
 
 FORMAT = 1
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from itertools import permutations
 from typing import Any, Protocol
 
-from stages.errors import InputError
+from stages.base.errors import InputError
 
 GPUS_PER_WORKER = "QUARKLINE_GPUS_PER_WORKER"
 """Variable of a worker's environment: GPUs that share its lattice, the first of those that it sees."""
