@@ -8,8 +8,9 @@
 // xs, rs, ps: [steps + 1][RHS][COUNT]; report: as coordinates.cu writes it; of the steps that a right-hand side has taken
 // at most `step` count. One that has taken none keeps its last direction, and its r and p, bit by bit; of the others the
 // first block sets `restarted` to zero.
+// Left to itself the compiler spills 16 bytes for an A100 where one step in double is taken.
 template <class Real, int RHS, int STEPS, int GROUPS>
-__global__ void __launch_bounds__(Columns<Real, RHS, GROUPS>::THREADS)
+__global__ void __launch_bounds__(Columns<Real, RHS, GROUPS>::THREADS, STEPS == 1 ? 512 / Columns<Real, RHS, GROUPS>::THREADS : 0)
     powers_update(Vector<Real, vector_width<Real>(RHS, RHS)>* __restrict__ y,
                   Vector<Real, vector_width<Real>(RHS, RHS)>* powers,
                   Vector<Real, vector_width<Real>(RHS, RHS)>* __restrict__ last,
