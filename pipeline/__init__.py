@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from pipeline.planning.explain import explain
     from pipeline.planning.plan import Plan, plan
     from pipeline.planning.workflow import Workflow
+    from pipeline.reading.dashboard.watcher import run
     from pipeline.reading.gc import collect_garbage
     from pipeline.reading.hdf5 import export_hdf5
     from pipeline.reading.result import open_result
     from pipeline.reading.status import status
     from pipeline.reading.verification import verify
-    from pipeline.running.driver import Outcome, run
+    from pipeline.running.driver import Outcome
     from pipeline.running.sharing import Share
     from pipeline.store.checkpoint import FolderCheckpoint
     from pipeline.store.store import Store
@@ -41,7 +42,7 @@ _LAZY = {
     "export_hdf5": "reading.hdf5",
     "open_result": "reading.result",
     "plan": "planning.plan",
-    "run": "running.driver",
+    "run": "reading.dashboard.watcher",
     "status": "reading.status",
     "verify": "reading.verification",
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 
 from distributed import Client
 
@@ -26,13 +27,13 @@ from pipeline.running.failures import Failure
 from pipeline.running.gpu_shares import check_gpus_per_worker
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.limits import LIMITS, Limits
-from pipeline.running.monitor import PLAN_TOPIC
 from pipeline.running.outcome import Outcome
 from pipeline.running.quarantine import CheckCounts, Quarantine
 from pipeline.running.session import Session
 from pipeline.running.sharing import Homes, Share, Sharing
 from pipeline.running.shortage import shortage
 from pipeline.running.stopping import GRACE, StopRequest, signals_to
+from pipeline.running.watching import Watcher
 from pipeline.running.witness import job_has_ended
 from pipeline.running.workforce import Workforce
 from pipeline.store.claims import Claims, remove_claims
@@ -65,6 +66,7 @@ def run(
     checks: Checks = CHECKS,
     listener: Listener | None = None,
     share: Share | None = None,
+    watcher: Watcher | None = None,
 ) -> Outcome:
     """Compute the missing chunks of a plan into a store. Starts a cluster only if something is missing.
 
@@ -82,6 +84,8 @@ def run(
         listener: called with every event (a dictionary with 'time', 'event' and more), in this thread.
         share: to be one of several drivers of the store, each with its share of the chunks; by default this
             process is the only one.
+        watcher: opens pages of the store, which a scheduler that the run starts serves; `pipeline.run` takes
+            the dashboard by default, and None for none.
 
     Returns:
         What was done; failures of chunks are in it, and not raised.
@@ -98,7 +102,7 @@ def run(
     _refuse_misfit(plan, chosen)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     if plan.missing:
-        this = _Run(name, plan, store, chosen, stop, limits, checks, resident_bytes)
+        this = _Run(name, plan, store, chosen, stop, limits, checks, resident_bytes, watcher)
         return _compute(this, share, listener)
     with suppress(InputError):
         _keep_manifest(plan, store, name)
@@ -117,6 +121,7 @@ class _Run:
     limits: Limits
     checks: Checks
     resident_bytes: int | None
+    watcher: Watcher | None
 
 
 def _refuse_misfit(plan: Plan, cluster: Cluster) -> None:
@@ -193,7 +198,8 @@ def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
     states, failures = dict[str, ChunkState](), list[Failure]()
     quarantine = Quarantine(plan, run.store, log, run.stop)
     jobs = JobList(run.store.inside(".runs", run.name))
-    demand = Demand(widest_level(tasks), plan.memory, run.stop.check, jobs)
+    pages = partial(run.watcher, run.store) if run.watcher else None
+    demand = Demand(widest_level(tasks), plan.memory, run.stop.check, jobs, pages)
     with suppress(StartInterruptedError), run.cluster.open(demand) as client:
         workforce = Workforce(client, log, run.stop, run.limits, queued=run.cluster.queued)
         workforce.wait()
@@ -239,7 +245,6 @@ def _carry_out(
 ) -> ChunkStates:
     """Run all tasks on the workers, and once more what was damaged or is in doubt; how all chunks ended."""
     context, expected = _context(run, workforce), run.plan.expected_seconds
-    client.log_event(PLAN_TOPIC, {"store": os.fsencode(run.store.path)})
     with log.guarded("the dashboard"):
         log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
 

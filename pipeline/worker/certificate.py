@@ -17,15 +17,13 @@ from typing import Any
 
 from pipeline.store.provenance import host, processor
 from pipeline.store.record import canonical_json
-from pipeline.worker.sources import digest_of
+from pipeline.worker.sources import QUARKLINE, digest_of
 from stages.base.user_cache import cache_folder
 
 PACKAGES = ("numpy", "numba", "llvmlite", "scipy")
 """Packages that results depend on, beside CuPy on a GPU."""
 
 CUPY = ("cupy-cuda13x", "cupy-cuda12x")
-CODE = ("pipeline", "stages")
-"""Packages of quarkline that compute."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Subject:
     """Versions of CUDA's driver and runtime; empty on a CPU."""
     packages: dict[str, str]
     code: str
-    """Digest of quarkline's sources."""
+    """Digest of quarkline's sources that compute."""
 
 
 @cache
@@ -47,7 +45,7 @@ def subject(backend: str) -> Subject:
     """This process's machine, device and code."""
     names = (*PACKAGES, *(CUPY if backend == "cuda" else ()))
     packages = {name: found for name in names if (found := _version(name))}
-    return Subject(host(), backend, *_device(backend), packages, digest_of(CODE))
+    return Subject(host(), backend, *_device(backend), packages, digest_of(QUARKLINE))
 
 
 def _device(backend: str) -> tuple[str, str]:

@@ -1,4 +1,10 @@
-"""The source code that computes, as a digest: a worker whose code is not its driver's computes nothing."""
+"""The source code that computes, as a digest: a worker whose code is not its driver's computes nothing.
+
+Of the engine that is its worker and all that stands below it: what a chunk is, its key, its file, and how it
+is evaluated. Drivers, clusters, pages, transfer and commands are outside: no worker imports them (the layers
+of the packages forbid it), they choose when and where a chunk is computed and never what, and they may be
+edited while a run is on. Certificates are of the same digest.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,8 +21,11 @@ SUFFIXES = {".py", ".cu", ".cuh"}
 
 ENGINE = __name__.partition(".")[0]
 
-OUTSIDE = {ENGINE: ("reading", "running/dashboard", "transfer")}
-"""By package, folders that show or move results: no worker computes by them, and editing them ends no run."""
+LAYERS = {ENGINE: ("worker", "planning", "store", "declare")}
+"""By package, the folders that compute; of other packages all of them."""
+
+QUARKLINE = (ENGINE, "stages")
+"""Packages of quarkline that compute."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +115,9 @@ def _files(name: str) -> Iterator[tuple[str, Path]]:
     spec = getattr(module, "__spec__", None) or (find_spec(name) if name != "__main__" else None)
     folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
     for folder in folders:
-        for path in folder.rglob("*"):
-            relative = path.relative_to(folder)
-            if any(relative.is_relative_to(outside) for outside in OUTSIDE.get(name, ())):
-                continue
+        for path in chain.from_iterable((folder / layer).rglob("*") for layer in LAYERS.get(name, ("",))):
             if path.suffix in SUFFIXES and path.is_file():  # editors leave links to nowhere
-                yield relative.as_posix(), path
+                yield path.relative_to(folder).as_posix(), path
     file = (spec.origin if spec else None) or getattr(module, "__file__", None)
     if not folders and file and Path(file).is_file():
         yield Path(file).name, Path(file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline import Store
-from pipeline.running.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.campaign import Campaign
 
 ENOUGH = 5
 """Looks that find nothing new: on a busy machine one may not come to read anything."""

@@ -15,14 +15,14 @@ import toy_stages as toys
 from dashboard_facts import read_whole
 
 from pipeline import Outcome, Place, Store, Workflow
-from pipeline.running.dashboard.facts import chunks as chunk_facts
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.chunks import SETTLED_NS, StoredChunks
-from pipeline.running.dashboard.facts.cost import account, costs, power
-from pipeline.running.dashboard.facts.grid import MOST_CELLS, Grid
-from pipeline.running.dashboard.facts.pace import progress, throughput
-from pipeline.running.dashboard.facts.records import NodeFigures
-from pipeline.running.dashboard.facts.runs import RunLog, Runs
+from pipeline.reading.dashboard.facts import chunks as chunk_facts
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.chunks import SETTLED_NS, StoredChunks
+from pipeline.reading.dashboard.facts.cost import account, costs, power
+from pipeline.reading.dashboard.facts.grid import MOST_CELLS, Grid
+from pipeline.reading.dashboard.facts.pace import progress, throughput
+from pipeline.reading.dashboard.facts.records import NodeFigures
+from pipeline.reading.dashboard.facts.runs import RunLog, Runs
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock

@@ -17,12 +17,11 @@ from dashboard_facts import read_whole
 from tornado.httpclient import AsyncHTTPClient
 
 from pipeline import Outcome, Place, Store, Workflow, plan, run
+from pipeline.reading.dashboard.door import Door
+from pipeline.reading.dashboard.facts.campaign import Campaign, campaign_of
+from pipeline.reading.dashboard.pages import PAGES, Follower
+from pipeline.reading.dashboard.serving import application
 from pipeline.running.clusters.local import Local
-from pipeline.running.dashboard import Dashboard
-from pipeline.running.dashboard.facts.campaign import Campaign, campaign_of
-from pipeline.running.dashboard.pages import PAGES, Follower
-from pipeline.running.dashboard.serving import application
-from pipeline.running.monitor import PLAN_TOPIC, Monitor
 from stages.base.errors import InputError
 
 EVIL = "<script>alert(1)</script>"
@@ -165,7 +164,7 @@ def test_a_run_goes_on_without_its_dashboard(
     def fail(*_: object) -> None:
         raise ImportError("no module named bokeh")
 
-    monkeypatch.setattr("pipeline.running.dashboard.serving.application", fail)
+    monkeypatch.setattr("pipeline.reading.dashboard.serving.application", fail)
     w = Workflow("w")
     w.add(toys.field, place=Place(over={"config": ["a"]}))
     assert run(plan(w, store), store, cluster=Local(workers=1)).exit_status == 0
@@ -189,8 +188,8 @@ def test_records_cells_and_logs_have_addresses_below_the_secret(finished: Store)
 
     async def ask() -> None:
         campaign = read_whole(finished)
-        door = Dashboard()
-        server = door.serve(application(door.token, lambda: campaign))
+        door = Door(0, lambda token: application(token, lambda: campaign))
+        server = door.serve()
         client, root = AsyncHTTPClient(), f"http://127.0.0.1:{door.port}"
         for path, (status, words) in paths.items():
             answer = await client.fetch(f"{root}/{door.token}/{path}", raise_error=False)
@@ -205,15 +204,17 @@ def test_records_cells_and_logs_have_addresses_below_the_secret(finished: Store)
     asyncio.run(ask())
 
 
-def test_the_monitor_shows_the_store_of_the_run_that_began_last(finished: Store) -> None:
-    monitor = Monitor()
-    monitor.log_event("something else", "of no concern")
-    assert monitor.campaign() is None
-    monitor.log_event(PLAN_TOPIC, {"store": str(finished.path)})
-    assert monitor.campaign() is campaign_of(finished.path)
-    monitor.log_event(PLAN_TOPIC, {"store": str(finished.path / "gone")})
+def test_all_who_look_at_a_store_share_its_facts(finished: Store) -> None:
+    assert campaign_of(finished.path) is campaign_of(finished.path)
     with pytest.raises(InputError, match="no store"):
-        monitor.campaign()
+        campaign_of(finished.path / "gone")
+
+
+def test_a_run_without_a_watcher_serves_no_pages(store: Store) -> None:
+    w, heard = Workflow("w"), []
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
+    run(plan(w, store), store, cluster=Local(workers=1), listener=heard.append, watcher=None)
+    assert [event["dashboard"] for event in heard if event["event"] == "cluster-ready"] == [""]
 
 
 def test_the_page_is_served_during_a_run(store: Store) -> None:

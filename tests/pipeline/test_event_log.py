@@ -15,11 +15,11 @@ from stores import demo
 from pipeline import Outcome, Place, Share, Store, Workflow, plan, run
 from pipeline.planning.manifest import write_manifest
 from pipeline.reading.account import account
+from pipeline.reading.dashboard.facts.runs import RunLog
 from pipeline.reading.forecast.samples import samples
 from pipeline.reading.status import run_status, status
 from pipeline.running import event_log
 from pipeline.running.clusters.address import Address
-from pipeline.running.dashboard.facts.runs import RunLog
 from pipeline.running.event_log import EventLog, Tally, log_of, read_events, runs, tally_of
 from pipeline.running.graph import work_of
 from pipeline.running.limits import Limits

@@ -15,6 +15,7 @@ from distributed import Client
 from distributed.core import rpc
 
 from pipeline import InputError, Place, Store, Workflow, plan, run
+from pipeline.reading.dashboard.watcher import Dashboard
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.jobqueue import JobQueue
@@ -34,8 +35,10 @@ async def answer(address: str) -> object:
 
 
 @pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with Local(workers=1).open(Demand(1, 0)) as client:
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    store = Store(tmp_path_factory.mktemp("watched") / "store")
+    store.create()
+    with Local(workers=1).open(Demand(1, 0, pages=lambda: Dashboard()(store))) as client:
         yield client
 
 
@@ -164,14 +167,16 @@ def test_web_servers_of_workers_have_nothing_to_say(client: Client) -> None:
     assert [status_of(port, path) for path in ("/", "/metrics", "/health", "/info")] == [404] * 4
 
 
-def test_a_port_that_is_taken_is_named_before_workers_start() -> None:
+def test_a_port_that_is_taken_is_named_before_workers_start(store: Store) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         refused = pytest.raises(InputError, match=f"cannot listen on port {port} of 127.0.0.1 .*in use")
-        with refused, Local(workers=1, dashboard_port=port).open(Demand(1, 0)):
-            pass
+        w = Workflow("w")
+        w.add(toys.field, place=Place(over={"config": ["a"]}))
+        with refused:
+            run(plan(w, store), store, cluster=Local(workers=1), watcher=Dashboard(port))
 
 
 def test_the_secret_of_the_dashboard_is_not_in_the_store(store: Store, cluster: Address) -> None:

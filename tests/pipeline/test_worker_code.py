@@ -6,6 +6,7 @@ import importlib
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -99,7 +100,7 @@ def test_workers_of_other_code_compute_nothing(
     "edited", ["pipeline/planning/key.py", pytest.param("toy_stages.py", marks=pytest.mark.slow)]
 )
 def test_an_edit_during_a_run_ends_it_where_it_may_alter_a_result(tmp_path: Path, edited: str) -> None:
-    """Pages and transfer may be edited: workers that are replaced then go on. Dask shows no traceback."""
+    """Drivers and pages may be edited: workers that are replaced then go on. Dask shows no traceback."""
     code = tmp_path / "code"
     shutil.copytree(HERE.parents[1] / "pipeline", code / "pipeline")
     for name in ("toy_stages.py", "toy_driver.py"):
@@ -107,7 +108,7 @@ def test_an_edit_during_a_run_ends_it_where_it_may_alter_a_result(tmp_path: Path
     campaign = Campaign(tmp_path, sleep=0.3, here=code)
     driver = campaign.start("configs=abcdefgh", "workers=1")
     campaign.wait_for_executions(2, driver)
-    for name in ("running/dashboard/theme.py", "reading/report.py", "transfer/push.py"):
+    for name in ("running/session.py", "reading/dashboard/theme.py", "reading/report.py", "transfer/push.py"):
         with (code / "pipeline" / name).open("a") as file:
             file.write("COLOUR = 'red'\n")
     os.kill(campaign.worker_pids()[0], signal.SIGKILL)
@@ -123,10 +124,53 @@ def test_an_edit_during_a_run_ends_it_where_it_may_alter_a_result(tmp_path: Path
     assert out.count("failed: ") == 1 and "do not edit it during a run" in out
 
 
-def test_what_shows_or_moves_results_is_not_in_the_digest() -> None:
-    names = {name.rpartition("/")[0] for name, _ in sources._files("pipeline")}
-    computing = {"declare", "planning", "store", "worker", "running", "running/clusters"}
-    assert names == {"", *computing, "running/clusters/batch"}
+def test_the_digest_of_the_engine_is_of_the_layers_that_a_worker_stands_on() -> None:
+    names = {name.partition("/")[0] for name, _ in sources._files("pipeline")}
+    assert names == {"declare", "planning", "store", "worker"}
+
+
+def test_workers_and_certificates_know_the_same_code_and_nothing_that_only_shows_or_drives(
+    tmp_path: Path,
+) -> None:
+    for name in ("pipeline", "stages", "workflows"):
+        shutil.copytree(HERE.parents[1] / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    ask = (
+        "from pipeline.worker.certificate import subject\n"
+        "from pipeline.worker.sources import sources_of\n"
+        "from stages.loops.correlator import ensemble_average\n"
+        "print(subject('cpu').code, sources_of([ensemble_average]).digest)"
+    )
+
+    def digests() -> str:
+        said = subprocess.run(
+            [sys.executable, "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        )
+        certified, compared = said.stdout.split()
+        assert certified == compared
+        return certified
+
+    def digests_after_an_edit_of(files: tuple[str, ...]) -> str:
+        for file in files:
+            with (tmp_path / file).open("a") as source:
+                source.write("\nCOLOUR = 'red'\n")
+        return digests()
+
+    first = digests()
+    showing = (
+        "pipeline/reading/dashboard/theme.py",
+        "pipeline/reading/report.py",
+        "pipeline/transfer/push.py",
+    )
+    driving = (
+        "pipeline/running/driver.py",
+        "pipeline/running/clusters/local.py",
+        "workflows/commands/run.py",
+    )
+    assert digests_after_an_edit_of((*showing, *driving)) == first
+    seen = {first}
+    for file in ("pipeline/worker/task.py", "stages/lqcd/solvers/cg.py", "stages/loops/correlator.py"):
+        seen.add(digests_after_an_edit_of((file,)))
+    assert len(seen) == 4
 
 
 def test_the_digest_is_of_every_source_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from pipeline import Store, plan
 from pipeline.planning.manifest import write_manifest
+from pipeline.reading.dashboard.facts.cost import account
 from pipeline.reading.handover import handover
 from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
 from pipeline.running.clusters.site import Site
-from pipeline.running.dashboard.facts.cost import account
 from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import Outcome

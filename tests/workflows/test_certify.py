@@ -60,7 +60,7 @@ def test_a_certificate_is_what_its_id_says_and_results_name_it(folder: Path, onl
     content = json.loads(made.file.read_text())
     assert (folder.parent / "copy_bandwidth.json").exists()
     assert content["id"] == made.id == engine.certificate_id(content)
-    assert content["subject"]["code"] == engine.digest_of(engine.CODE)
+    assert content["subject"]["code"] == engine.digest_of(engine.QUARKLINE)
     assert engine.certification("cpu") == {"certificate": made.id}
     ours = engine.subject("cpu")
     monkeypatch.setattr(engine, "subject", lambda backend: replace(ours, code="0" * 64))

@@ -8,8 +8,8 @@ import pytest
 from tiny_project import TINY, run_to_its_end
 
 from pipeline import Store
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.cost import costs, power
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.cost import costs, power
 
 pytestmark = pytest.mark.gpu
 

@@ -12,7 +12,7 @@ from workflows.commands.options import port as port_of
 from workflows.commands.target import Target
 
 if TYPE_CHECKING:
-    from pipeline.running.dashboard import Dashboard
+    from pipeline.reading.dashboard.door import Door
 
 
 def dashboard(
@@ -37,12 +37,12 @@ def dashboard(
 
     Example: quarkline dashboard my.yaml --port 8799
     """
-    from pipeline.running.dashboard.serving import serve_store
+    from pipeline.reading.dashboard.serving import serve_store
     from workflows.commands.target import open_store
 
     store = open_store(target)
 
-    def tell(served: Dashboard) -> None:
+    def tell(served: Door) -> None:
         tunnel = f"ssh -L {served.port}:127.0.0.1:{served.port} {socket.gethostname()}"
         if json:
             from workflows.outputs.campaigns import DashboardOutput

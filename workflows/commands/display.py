@@ -91,7 +91,8 @@ class RunDisplay:
             self._begin(event["missing"], event.get("seconds", {}))
         elif kind == EventKind.CLUSTER_READY:
             self._began = self._said = time.monotonic()
-            self._say(f"dashboard: {event['dashboard']}")
+            if event["dashboard"]:
+                self._say(f"dashboard: {event['dashboard']}")
         elif kind in WARNINGS:
             self._say(f"warning: {event['message']}", style="yellow")
         elif kind == EventKind.STOPPING:

@@ -94,6 +94,7 @@ def run(
     limit = None if time_limit is None else began + time_limit
     results = store_of(project, workflow, store)
     round_ = Round(project, workflow, store, results, chosen, limit, share=share, check=check, quiet=json)
+    round_.dashboard_port = dashboard_port or 0
     raise typer.Exit(carry_out(round_).exit_code)
 
 
@@ -161,12 +162,14 @@ class Round:
     check: float | None = None
     """Share of the chunks that are repeated in part, unless it is the usual one."""
     quiet: bool = False
+    dashboard_port: int = 0
     remarks: list[str] = field(default_factory=list)
     """What was warned about, for who reads no text."""
 
     def __call__(self, plan: Plan) -> Outcome:
         from pipeline import Share, explain
         from pipeline import run as run_plan
+        from pipeline.reading.dashboard.watcher import Dashboard
         from workflows.checks import checks_of
         from workflows.commands.display import RunDisplay
 
@@ -185,6 +188,7 @@ class Round:
                 checks=checks_of(self.check),
                 listener=display,
                 share=share,
+                watcher=Dashboard(self.dashboard_port),
             )
         self.tell(outcome.table())
         return outcome
@@ -249,7 +253,7 @@ def _cluster(site: Site, workers: int | None, dashboard_port: int | None) -> Clu
             "it out"
         )
     number = Workers(workers, workers) if workers else site.workers
-    return cluster_of(replace(site, workers=number, dashboard_port=dashboard_port or 0))
+    return cluster_of(replace(site, workers=number))
 
 
 def _headline(explained: str) -> str:

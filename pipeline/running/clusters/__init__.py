@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
     from pipeline.running.clusters.jobs import JobList
+    from pipeline.running.watching import Pages
 
 
 class StartInterruptedError(Exception):
@@ -29,6 +30,8 @@ class Demand:
     """True once the run must end: the start of workers is then not waited for."""
     jobs: JobList | None = None
     """Where jobs are written down that outlive a driver which is killed."""
+    pages: Callable[[], Pages] | None = None
+    """Opens what the scheduler is to serve to who watches the run."""
 
     @property
     def of_use(self) -> int:

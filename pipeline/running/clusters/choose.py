@@ -38,13 +38,12 @@ def cluster_of(site: Site) -> Cluster:
     if site.kind == "local":
         from pipeline.running.clusters.local import Local
 
-        return Local(workers, dashboard_port=site.dashboard_port)
+        return Local(workers)
     if site.kind == "cuda":
         from pipeline.running.clusters.cuda import Cuda
 
         return Cuda(
             workers,
-            dashboard_port=site.dashboard_port,
             gpu_memory=site.gpu_memory,
             gpus_per_worker=site.gpus_per_worker,
         )

@@ -14,7 +14,6 @@ from distributed import Client
 from pipeline.declare.text import counted
 from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
-from pipeline.running.dashboard import Dashboard
 from stages.base.errors import InputError
 from stages.base.gpus import INSTALL, check_sharing
 
@@ -25,14 +24,12 @@ class Cuda:
 
     Args:
         workers: number of them, as many as own all visible GPUs by default; no more than have work.
-        dashboard_port: where the dashboard listens on 127.0.0.1, any free port by default.
         gpu_memory: bytes of each GPU instead of what this machine's have, as for plans where there are none.
         gpus_per_worker: GPUs of each, a divisor of this machine's number of them.
     """
 
     workers: int | None = None
     backend: str = "cuda"
-    dashboard_port: int = 0
     gpu_memory: int | None = None
     gpus_per_worker: int = 1
 
@@ -99,8 +96,7 @@ class Cuda:
         if each > 1:
             groups = _groups(devices, each)
             cluster, options["CUDA_VISIBLE_DEVICES"] = grouped(cluster, groups), list(groups)
-        dashboard = Dashboard(self.dashboard_port)
-        with started(cluster, {**options, **no_spilling}, environment, demand, dashboard) as client:
+        with started(cluster, {**options, **no_spilling}, environment, demand) as client:
             yield client
 
 

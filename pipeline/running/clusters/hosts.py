@@ -8,7 +8,7 @@ import shlex
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,10 @@ from distributed.security import Security
 
 from pipeline.running.clusters import Demand, Devices, Remote
 from pipeline.running.clusters.certificates import write_certificates
-from pipeline.running.clusters.local import NO_EMPTY_PATH, SETTINGS, scheduler_options, unless_stopped
+from pipeline.running.clusters.local import NO_EMPTY_PATH, SETTINGS, unless_stopped
 from pipeline.running.clusters.site import Site
 from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, workers_of_gpus
-from pipeline.running.dashboard import Dashboard
+from pipeline.running.watching import watched
 from pipeline.worker.lifetime import PATIENCE, Watchdog
 from stages.base.errors import InputError
 
@@ -83,12 +83,12 @@ class Hosts(Remote):
         security = Security.temporary()
         hosts = (NODES,) if self.launcher else self.site.hosts[: -(-demand.of_use // self.site.each)]
         with (
-            closing(Dashboard(self.site.dashboard_port)) as dashboard,
-            dask.config.set({**SETTINGS, **dashboard.settings}),
+            watched(demand.pages) as scheduler,
+            dask.config.set(SETTINGS),
             tempfile.TemporaryDirectory(prefix=".certificates-", dir=folder) as private,
         ):
             files = write_certificates(security, Path(private))
-            make = partial(_Cluster, self, hosts, files, security, dashboard)
+            make = partial(_Cluster, self, hosts, files, security, scheduler)
             cluster = unless_stopped(make, demand.stopped)
             with cluster, Client(cluster, set_as_default=False) as client:
                 client.register_plugin(Watchdog())
@@ -172,12 +172,12 @@ class _Cluster(SpecCluster):  # type: ignore[misc]
         names: tuple[str, ...],
         files: dict[str, str],
         security: Security,
-        dashboard: Dashboard,
+        scheduler: dict[str, Any],
     ) -> None:
         options = {"hosts": hosts, "files": files}
         listening = {"protocol": "tls", "security": security, "interface": hosts.site.interface}
         super().__init__(
-            scheduler={"cls": Scheduler, "options": {**listening, **scheduler_options(dashboard)}},
+            scheduler={"cls": Scheduler, "options": {**listening, **scheduler}},
             workers={name: {"cls": _Host, "options": options} for name in names},
             security=security,
             silence_logs="error",

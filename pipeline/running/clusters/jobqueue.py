@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,11 +16,11 @@ from distributed import Client
 from pipeline.running.clusters import Demand, Devices, Remote
 from pipeline.running.clusters.batch import Wish, batch_system, clock
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.local import NO_EMPTY_PATH, scheduler_options, unless_stopped
+from pipeline.running.clusters.local import NO_EMPTY_PATH, unless_stopped
 from pipeline.running.clusters.recorded_jobs import recorded
 from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports
-from pipeline.running.dashboard import HOST, Dashboard
+from pipeline.running.watching import HOST, watched
 from pipeline.worker.lifetime import Watchdog
 from stages.base.errors import InputError
 
@@ -91,8 +91,8 @@ class JobQueue(Remote):
                 f"how many workers are {system.kind} jobs to hold at most? Write `workers` in the section "
                 "`cluster`, or --workers N"
             )
-        with closing(Dashboard(self.site.dashboard_port)) as dashboard, dask.config.set(dashboard.settings):
-            options = self.options(dashboard, demand.jobs)
+        with watched(demand.pages) as scheduler:
+            options = self.options(scheduler, demand.jobs)
             try:
                 each = (self.site.settled().each, self.site.gpus_per_worker)
                 make = partial(kind, demand.jobs, *each, **options)
@@ -110,10 +110,10 @@ class JobQueue(Remote):
         if demand.jobs:
             demand.jobs.clear()
 
-    def options(self, dashboard: Dashboard | None = None, jobs: JobList | None = None) -> dict[str, Any]:
+    def options(self, scheduler: dict[str, Any] | None = None, jobs: JobList | None = None) -> dict[str, Any]:
         """Options for dask-jobqueue: what is written, and what a run needs; the rest is the site's."""
         site, settled, kind = self.site, self.site.settled(), self.site.kind
-        own = scheduler_options(dashboard) if dashboard else {"dashboard_address": f"{HOST}:0"}
+        own = scheduler or {"dashboard_address": f"{HOST}:0"}
         configured = partial(_configured, kind)
         written = {
             "cores": site.cores,

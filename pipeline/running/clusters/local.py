@@ -8,7 +8,7 @@ import resource
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,9 +21,8 @@ from distributed.security import Security
 from pipeline.declare.text import counted
 from pipeline.running.clusters import Demand, StartInterruptedError
 from pipeline.running.clusters.guard import remedy_of_failed_start
-from pipeline.running.dashboard import HOST, Dashboard
-from pipeline.running.monitor import Monitor
 from pipeline.running.stopping import start_tracker
+from pipeline.running.watching import HOST, watched
 from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
 from stages.base.errors import InputError
@@ -79,12 +78,10 @@ class Local:
     Args:
         workers: number of worker processes, no more of which start than have work; by default as many as
             have work and memory.
-        dashboard_port: where the dashboard listens on 127.0.0.1, any free port by default.
     """
 
     workers: int | None = None
     backend: str = "cpu"
-    dashboard_port: int = 0
 
     @property
     def memory_limit(self) -> int:
@@ -113,8 +110,7 @@ class Local:
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
         options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
-        dashboard = Dashboard(self.dashboard_port)
-        with started(LocalCluster, options, environment, demand, dashboard) as client:
+        with started(LocalCluster, options, environment, demand) as client:
             yield client
 
 
@@ -126,7 +122,7 @@ def default_workers(cores: int, demand: Demand) -> int:
 
 @contextmanager
 def started(
-    kind: Any, options: dict[str, Any], environment: dict[str, str], demand: Demand, dashboard: Dashboard
+    kind: Any, options: dict[str, Any], environment: dict[str, str], demand: Demand
 ) -> Iterator[Client]:
     """A cluster that this process owns, with a client; both end with the block.
 
@@ -135,19 +131,19 @@ def started(
 
     environment: of its workers.
     """
-    with closing(dashboard):
+    with watched(demand.pages) as scheduler:
         _open_handles(options["n_workers"])
         start_tracker()
         common = {
             "host": HOST,
-            "scheduler_kwargs": scheduler_options(dashboard),
+            "scheduler_kwargs": scheduler,
             "memory_limit": worker_memory(options["n_workers"], demand.memory),
             "silence_logs": logging.ERROR,
             "security": Security.temporary(),
             "protocol": "tls",
         }
         wanted = {**environment, "DASK_LOGGING__DISTRIBUTED": "error"}
-        settings = {**SETTINGS, **dashboard.settings, "distributed.nanny.pre-spawn-environ": wanted}
+        settings = {**SETTINGS, "distributed.nanny.pre-spawn-environ": wanted}
         # Dask sets the variables here again, and asks for the settings, whenever it replaces a worker
         with _restored(wanted), dask.config.set(settings):
             with _restored(wanted):
@@ -175,11 +171,6 @@ def _failed_start(error: Exception) -> InputError:
     cause = error.__cause__ or error
     why = str(cause) or type(cause).__name__
     return InputError(f"no worker could be started ({why}): {remedy_of_failed_start()}")
-
-
-def scheduler_options(dashboard: Dashboard) -> dict[str, Any]:
-    """Options of a scheduler with this dashboard in the place of Dask's own, which all users may read."""
-    return {"dashboard": False, "dashboard_address": f"{HOST}:0", "plugins": [Monitor(dashboard)]}
 
 
 def unless_stopped(make: Callable[[], Any], stopped: Callable[[], bool]) -> Any:

@@ -69,7 +69,6 @@ class Site:
     environment: Mapping[str, str] = field(default_factory=dict)
     interface: str | None = None
     workers: Workers | None = None
-    dashboard_port: int = 0
 
     def settled(self) -> Site:
         """Copy with the site's configuration of dask-jobqueue where nothing is written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.running.clusters.local import worker_environment
 from pipeline.running.clusters.site import Site
-from pipeline.running.dashboard import HOST
+from pipeline.running.watching import HOST
 
 SILENT_WORKER = "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES"
 """Of a worker's web server, which listens whether it has something to say or not."""

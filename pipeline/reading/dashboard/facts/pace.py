@@ -13,7 +13,7 @@ import numpy as np
 from pipeline.declare.duration import duration_text
 
 if TYPE_CHECKING:
-    from pipeline.running.dashboard.facts.campaign import Campaign
+    from pipeline.reading.dashboard.facts.campaign import Campaign
 
 WINDOW = 600.0
 """Seconds back that a pace is taken from."""

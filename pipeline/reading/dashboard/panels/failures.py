@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 
 from pipeline.declare.text import literal, literal_lines
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.look import html
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.look import html
 
 Group = tuple[list[str], str]
 

@@ -10,11 +10,11 @@ from threading import Lock
 from typing import Any
 
 from pipeline.planning.manifest import Manifest, manifests
-from pipeline.running.dashboard.facts.chunks import StoredChunks
-from pipeline.running.dashboard.facts.grid import Grid
-from pipeline.running.dashboard.facts.records import Records
-from pipeline.running.dashboard.facts.runs import RunLog, Runs
-from pipeline.running.dashboard.facts.samples import Samples
+from pipeline.reading.dashboard.facts.chunks import StoredChunks
+from pipeline.reading.dashboard.facts.grid import Grid
+from pipeline.reading.dashboard.facts.records import Records
+from pipeline.reading.dashboard.facts.runs import RunLog, Runs
+from pipeline.reading.dashboard.facts.samples import Samples
 from pipeline.store.ledger import Ledger
 from pipeline.store.lock import current_drivers
 from pipeline.store.store import Store

@@ -12,10 +12,10 @@ from bokeh.application.handlers.function import FunctionHandler
 from bokeh.server.tornado import BokehTornado
 from tornado.ioloop import IOLoop
 
-from pipeline.running.dashboard.chunk_page import patterns
-from pipeline.running.dashboard.door import Dashboard
-from pipeline.running.dashboard.facts.campaign import campaign_of
-from pipeline.running.dashboard.pages import Find, routes
+from pipeline.reading.dashboard.chunk_page import patterns
+from pipeline.reading.dashboard.door import Door
+from pipeline.reading.dashboard.facts.campaign import campaign_of
+from pipeline.reading.dashboard.pages import Find, routes
 from pipeline.running.stopping import stop_signals
 from pipeline.store.store import Store
 
@@ -40,7 +40,7 @@ def application(token: str, find: Find) -> BokehTornado:
     return pages
 
 
-def serve_store(store: Store, port: int, say: Callable[[Dashboard], None]) -> None:
+def serve_store(store: Store, port: int, say: Callable[[Door], None]) -> None:
     """Serve the pages of a store on 127.0.0.1 until a signal to stop comes.
 
     say: called once the port is open.
@@ -49,13 +49,13 @@ def serve_store(store: Store, port: int, say: Callable[[Dashboard], None]) -> No
         InputError: there is no store, or the port is taken.
     """
     campaign = campaign_of(Store.existing(store).path)
-    with closing(Dashboard(port)) as dashboard:
+    with closing(Door(port, lambda token: application(token, lambda: campaign))) as door:
         logging.getLogger("tornado.access").setLevel(logging.ERROR)  # browsers ask for icons, and are refused
         IOLoop(make_current=True)
         loop = IOLoop.current()
-        server = dashboard.serve(application(dashboard.token, lambda: campaign))
+        server = door.serve()
         for number in stop_signals():
             signal.signal(number, lambda *_: loop.add_callback_from_signal(loop.stop))
-        say(dashboard)
+        say(door)
         loop.start()
         server.stop()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bokeh.models import ColumnDataSource
 
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.pace import throughput
-from pipeline.running.dashboard.look import DONE, plot
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.pace import throughput
+from pipeline.reading.dashboard.look import DONE, plot
 
 
 class Throughput:

@@ -6,8 +6,8 @@ from typing import Any
 
 from bokeh.models import ColumnDataSource, HoverTool
 
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.look import colours, legend_below, plot
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.look import colours, legend_below, plot
 
 EMPTY: dict[str, list[Any]] = {name: [] for name in ("x", "y", "node", "label", "colour", "alpha")}
 

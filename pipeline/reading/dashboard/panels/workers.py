@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from pipeline.declare.duration import duration_text
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.runs import WorkerNews
-from pipeline.running.dashboard.look import Cell, html, table
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.runs import WorkerNews
+from pipeline.reading.dashboard.look import Cell, html, table
 
 HEADS = ("worker", "run", "chunks ended", "at work on", "last heard")
 MOST = 200

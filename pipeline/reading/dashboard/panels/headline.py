@@ -6,10 +6,10 @@ from collections import Counter
 from typing import Any
 
 from pipeline.declare.duration import duration_text
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.cost import costs
-from pipeline.running.dashboard.facts.pace import progress
-from pipeline.running.dashboard.look import NOT_MEASURED, html, number, tiles
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.cost import costs
+from pipeline.reading.dashboard.facts.pace import progress
+from pipeline.reading.dashboard.look import NOT_MEASURED, html, number, tiles
 from pipeline.worker.events import EventKind
 
 

@@ -14,10 +14,10 @@ from tornado.web import HTTPError, RequestHandler
 
 from pipeline.declare.coordinates import describe
 from pipeline.declare.text import literal, literal_lines
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.look import TABLE_CSS, Cell, Linked, table
+from pipeline.reading.dashboard.theme import STYLE
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.look import TABLE_CSS, Cell, Linked, table
-from pipeline.running.dashboard.theme import STYLE
 from pipeline.store.shelves import listed
 from stages.base.errors import InputError
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.cost import Account, account
-from pipeline.running.dashboard.look import Cell, html, moment, number, table, tiles
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.cost import Account, account
+from pipeline.reading.dashboard.look import Cell, html, moment, number, table, tiles
 from pipeline.store.ledger import Job
 
 HEADS = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pipeline.declare.duration import duration_text
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.runs import RunSummary
-from pipeline.running.dashboard.look import Cell, Linked, html, moment, table
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.runs import RunSummary
+from pipeline.reading.dashboard.look import Cell, Linked, html, moment, table
 
 HEADS = ("run", "workflow", "began", "took", "how it ended", "chunks")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from bokeh.models import ColumnDataSource, HoverTool
 
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.look import FAILED, RUNNING, colours, legend_below, plot
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.look import FAILED, RUNNING, colours, legend_below, plot
 
 COLUMNS = ("x", "y", "name", "colour")
 MARKS: dict[str, list[Any]] = {name: [] for name in COLUMNS}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipeline.declare.duration import duration_text
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.look import Cell, Linked, html, table
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.look import Cell, Linked, html, table
 
 HEADS = ("setup", "residual after a cycle", "attempts", "grids", "took")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from bokeh.models import ColumnDataSource, FactorRange, HoverTool, OpenURL, TapTool
 
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.look import DONE, FAILED, RUNNING, WAITING, plot
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.look import DONE, FAILED, RUNNING, WAITING, plot
 
 CELLS = ("middle", "width", "row", "fill", "alpha", "line", "node", "workflow", "column", "named", "text")
 TIP = '<div style="max-width:240px;font:13px system-ui,sans-serif"><b>@node</b> @named<br>@text</div>'

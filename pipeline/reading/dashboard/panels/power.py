@@ -5,9 +5,9 @@ from __future__ import annotations
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, LinearAxis, Range1d
 
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.cost import power
-from pipeline.running.dashboard.look import DONE, NOT_MEASURED, RUNNING, html, legend_below, plot
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.cost import power
+from pipeline.reading.dashboard.look import DONE, NOT_MEASURED, RUNNING, html, legend_below, plot
 
 Columns = dict[str, list[float]]
 

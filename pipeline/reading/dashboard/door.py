@@ -1,9 +1,10 @@
-"""The web server of a run's dashboard: all pages stand below a secret path, all else is refused."""
+"""The web server of a dashboard: all pages stand below a secret path, all else is refused."""
 
 from __future__ import annotations
 
 import secrets
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,70 +14,62 @@ from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
 from tornado.routing import Router
 from tornado.web import Application, ErrorHandler
 
+from pipeline.running.watching import HOST, ROUTES
 from stages.base.errors import InputError
 
-HOST = "127.0.0.1"
 
-LINK = "distributed.dashboard.link"
-ROUTES = "distributed.scheduler.http.routes"
-WORKER_ROUTES = "distributed.worker.http.routes"
-
-
-class Dashboard:
+class Door:
     """A port of this machine alone, taken at once, and the secret that whoever asks there must show.
 
     Args:
         port: where it listens on 127.0.0.1; any free one by default.
+        pages: makes the pages below a secret, in the thread of the event loop that serves them.
 
     Raises:
         InputError: the port is taken or not allowed.
     """
 
-    def __init__(self, port: int = 0) -> None:
-        self._door = _listening(port)
+    def __init__(self, port: int, pages: Callable[[str], Application]) -> None:
+        self._socket, self._pages = _listening(port), pages
         self._routes = dask.config.get(ROUTES, [])
-        self.port: int = self._door.getsockname()[1]
+        self.port: int = self._socket.getsockname()[1]
         self.token = secrets.token_hex(16)
 
     @property
     def link(self) -> str:
-        """The address of the run's page, with the secret; Dask's own begin at `status` instead."""
+        """The address of the first page, with the secret; Dask's own begin at `status` instead."""
         return f"http://{HOST}:{self.port}/{self.token}/quarkline"
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Dask's settings while scheduler and workers start: their own web servers serve nothing."""
-        return {LINK: self.link, ROUTES: [], WORKER_ROUTES: []}
+    def serve(self) -> HTTPServer:
+        """Serve the pages alone, from this thread's event loop."""
+        return self._serving(self._pages(self.token))
 
-    def serve(self, pages: Application) -> HTTPServer:
-        """Serve these pages alone, which stand below the secret, from this thread's event loop."""
-        server = HTTPServer(Gate(pages, self.token))
-        server.add_socket(self._door)
-        return server
-
-    def serve_beside(self, scheduler: Any, pages: Application) -> None:
+    def serve_beside(self, scheduler: Any) -> None:
         """Replace a scheduler's web server by one with Dask's pages and these, all below the secret."""
         from distributed.dashboard.scheduler import connect
         from distributed.http.routing import RoutingApplication
         from distributed.http.utils import get_handlers
 
+        if self._socket.fileno() < 0:  # the run was stopped while its scheduler started
+            return
+        pages = self._pages(self.token)
         scheduler.http_server.stop()
         application = RoutingApplication(get_handlers(scheduler, self._routes, self.token))
-        server: Any = self.serve(application)
+        server: Any = self._serving(application)
         server.address, server.port = HOST, self.port
         scheduler.http_application, scheduler.http_server = application, server
         scheduler.services["dashboard"] = server
         connect(application, server, scheduler, prefix=self.token)
         application.add_application(pages)
 
-    @property
-    def is_open(self) -> bool:
-        """True until it is closed."""
-        return self._door.fileno() >= 0
-
     def close(self) -> None:
         """Give the port back, if no scheduler did."""
-        self._door.close()
+        self._socket.close()
+
+    def _serving(self, pages: Application) -> HTTPServer:
+        server = HTTPServer(Gate(pages, self.token))
+        server.add_socket(self._socket)
+        return server
 
 
 class Gate(Router):

@@ -7,9 +7,9 @@ from dataclasses import replace
 from dask.utils import format_bytes
 
 from pipeline.declare.duration import duration_text
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.gpus import GpuFigures
-from pipeline.running.dashboard.look import Cell, html, table
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.gpus import GpuFigures
+from pipeline.reading.dashboard.look import Cell, html, table
 
 HEADS = (
     "GPU", "chunks", "work", "memory, most", "busy", "joules", "mean W", "NVLink sent", "NVLink received",

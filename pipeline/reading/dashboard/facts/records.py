@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pipeline.running.dashboard.facts.gpus import GpuFigures, gpus_of_record
+from pipeline.reading.dashboard.facts.gpus import GpuFigures, gpus_of_record
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.store import Store
 

@@ -14,21 +14,21 @@ from bokeh.document import without_document_lock
 from bokeh.layouts import column, row
 from bokeh.models import Div
 
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.panels.failures import FailureList
-from pipeline.running.dashboard.panels.gpus import Gpus
-from pipeline.running.dashboard.panels.headline import Headline
-from pipeline.running.dashboard.panels.history import History
-from pipeline.running.dashboard.panels.jobs import Jobs
-from pipeline.running.dashboard.panels.multigrid import Setups
-from pipeline.running.dashboard.panels.overview import Overview
-from pipeline.running.dashboard.panels.power import Power
-from pipeline.running.dashboard.panels.residuals import Eigensolves, Residuals
-from pipeline.running.dashboard.panels.resources import Resources
-from pipeline.running.dashboard.panels.throughput import Throughput
-from pipeline.running.dashboard.panels.trace_error import TraceError
-from pipeline.running.dashboard.panels.workers import Workers
-from pipeline.running.dashboard.theme import STYLE, theming
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.panels.failures import FailureList
+from pipeline.reading.dashboard.panels.gpus import Gpus
+from pipeline.reading.dashboard.panels.headline import Headline
+from pipeline.reading.dashboard.panels.history import History
+from pipeline.reading.dashboard.panels.jobs import Jobs
+from pipeline.reading.dashboard.panels.multigrid import Setups
+from pipeline.reading.dashboard.panels.overview import Overview
+from pipeline.reading.dashboard.panels.power import Power
+from pipeline.reading.dashboard.panels.residuals import Eigensolves, Residuals
+from pipeline.reading.dashboard.panels.resources import Resources
+from pipeline.reading.dashboard.panels.throughput import Throughput
+from pipeline.reading.dashboard.panels.trace_error import TraceError
+from pipeline.reading.dashboard.panels.workers import Workers
+from pipeline.reading.dashboard.theme import STYLE, theming
 from stages.base.errors import InputError
 
 LOOK = 150

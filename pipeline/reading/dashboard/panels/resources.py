@@ -5,9 +5,9 @@ from __future__ import annotations
 from dask.utils import format_bytes
 
 from pipeline.declare.duration import duration_text
-from pipeline.running.dashboard.facts.campaign import Campaign
-from pipeline.running.dashboard.facts.cost import NodeCost, costs
-from pipeline.running.dashboard.look import Cell, html, number, table
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.cost import NodeCost, costs
+from pipeline.reading.dashboard.look import Cell, html, number, table
 
 HEADS = (
     "node", "chunks", "work", "planned memory", "GPU memory, most", "host memory, most", "measured / planned",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pipeline.store.ledger import ORIGIN, Job, LedgerEvent, jobs_of
 
 if TYPE_CHECKING:
-    from pipeline.running.dashboard.facts.campaign import Campaign
+    from pipeline.reading.dashboard.facts.campaign import Campaign
 
 MOST_POINTS = 240
 """Points of a figure over time: more are averaged."""

@@ -1,0 +1,67 @@
+"""Pages of a run for a person who looks on: its scheduler serves them, on this machine alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from typing import Any, Protocol
+
+import dask
+from distributed import SchedulerPlugin
+
+from pipeline.store.store import Store
+
+HOST = "127.0.0.1"
+
+LINK = "distributed.dashboard.link"
+ROUTES = "distributed.scheduler.http.routes"
+WORKER_ROUTES = "distributed.worker.http.routes"
+
+
+class Pages(Protocol):
+    """Pages of one run; their port is taken from the beginning."""
+
+    @property
+    def link(self) -> str:
+        """The address of the first page."""
+
+    def serve_beside(self, scheduler: Any) -> None:
+        """Take the place of this scheduler's web server; nothing happens once they are closed."""
+
+    def close(self) -> None:
+        """Give the port back, if no scheduler did."""
+
+
+Watcher = Callable[[Store], Pages]
+"""Opens the pages of a run into a store. Raises InputError where their port is not to be had."""
+
+
+class _Serving(SchedulerPlugin):
+    """Plugin of the scheduler that has it serve pages."""
+
+    name = "quarkline-pages"
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def start(self, scheduler: Any) -> None:
+        """Serve them; a run goes on without."""
+        try:
+            self._pages.serve_beside(scheduler)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}"
+            print(f"warning: there is no dashboard ({why}); the run goes on", file=sys.stderr)
+
+
+@contextmanager
+def watched(pages: Callable[[], Pages] | None) -> Iterator[dict[str, Any]]:
+    """Options of a scheduler with these pages in the place of Dask's own, which all users may read.
+
+    To be started within the block, in which Dask's settings have the web servers of workers serve nothing.
+    """
+    with closing(pages()) if pages else nullcontext() as opened:
+        settings = {LINK: opened.link if opened else "", ROUTES: [], WORKER_ROUTES: []}
+        plugins = [_Serving(opened)] if opened else []
+        with dask.config.set(settings):
+            yield {"dashboard": False, "dashboard_address": f"{HOST}:0", "plugins": plugins}
