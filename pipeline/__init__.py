@@ -1,6 +1,6 @@
 """The engine: stages, chunks and keys; a store of immutable chunks; runs on Dask. It knows no physics.
 
-Importing a declaration (`stage`, `At`, `Dims`, `Keyed`, `Resources`, `Retries`, `Cost`, `FromParameter`,
+Importing a declaration (`stage`, `At`, `Dims`, `Keyed`, `Resources`, `Cost`, `FromParameter`,
 `Chunks`) loads no Dask or Zarr.
 """
 
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.coordinates import At, Chunks
-from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Pass, Place, Resources, Retries
+from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Pass, Place, Resources
 from pipeline.declare.signature import Dims
 from pipeline.declare.stage import stage
 from stages.base.errors import InputError
@@ -62,7 +62,6 @@ __all__ = [
     "Place",
     "Plan",
     "Resources",
-    "Retries",
     "Share",
     "Store",
     "Workflow",

@@ -23,22 +23,6 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Retries:
-    """Patience with errors of the infrastructure that may pass: a file server that does not answer.
-
-    A chunk that meets one is tried again at once, and then so often, after pauses that grow.
-    """
-
-    times: int = 3
-    pause: float = 10.0
-    """Seconds before the first of these; each later one is four times as long."""
-
-    def pause_before(self, number: int) -> float:
-        """Seconds before the attempt with this number, counted from 0."""
-        return self.pause * 4.0**number
-
-
-@dataclass(frozen=True)
 class Keyed:
     """Contents of a stage's keys beside its version, coordinates and inputs."""
 
@@ -130,7 +114,6 @@ class Stage:
     version: str
     over: tuple[str, ...]
     resources: Resources
-    retries: Retries
     keyed: Keyed
     transient: bool
     resident: bool

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pipeline.declare.brief import brief
 from pipeline.declare.coordinates import Coordinate, sorted_unique
-from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Resources, Retries, Stage
+from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Resources, Stage
 from pipeline.declare.parameter import check_parameters
 from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
 from stages.base.errors import InputError, suggestion
@@ -15,7 +15,6 @@ from stages.base.errors import InputError, suggestion
 Function = TypeVar("Function", bound=Callable[..., Any])
 PLAINLY = Keyed()
 NO_DEVICE = Resources()
-PATIENT = Retries()
 
 
 def stage(
@@ -23,7 +22,6 @@ def stage(
     version: str,
     over: tuple[str, ...] = (),
     resources: Resources = NO_DEVICE,
-    retries: Retries = PATIENT,
     keyed: Keyed = PLAINLY,
     transient: bool = False,
     resident: bool = False,
@@ -36,7 +34,6 @@ def stage(
         version: raise it when the code changes in a way that alters results.
         over: dimensions that the stage is mapped over.
         resources: what one task needs.
-        retries: how often, and after what pauses, a chunk is tried again that met an error which may pass.
         keyed: what else enters the keys of its chunks (chunk size, backend), and what does not.
         transient: no task and no store entry of its own, computed inside its consumers' tasks, on their
             backend. Such a stage may return any object.
@@ -65,7 +62,6 @@ def stage(
             version=version,
             over=tuple(over),
             resources=resources,
-            retries=retries,
             keyed=keyed,
             transient=transient,
             resident=resident,
@@ -117,8 +113,6 @@ def _check(declared: Stage) -> None:
     check_parameters(name, declared.parameters, declared.keyed.without, declared.keyed.later)
     if declared.resources.device < 0:
         raise InputError(f"stage {name}: Resources(device={declared.resources.device}) must not be negative")
-    if declared.retries.times < 0 or declared.retries.pause < 0:
-        raise InputError(f"stage {name}: numbers of {declared.retries} must not be negative")
 
 
 def _check_pieces(name: str, output: Output) -> None:

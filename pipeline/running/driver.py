@@ -26,13 +26,13 @@ from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.failures import Failure
 from pipeline.running.gpu_shares import check_gpus_per_worker
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
-from pipeline.running.limits import LIMITS, Limits
+from pipeline.running.limits import LIMITS
 from pipeline.running.outcome import Outcome
 from pipeline.running.quarantine import CheckCounts, Quarantine
 from pipeline.running.session import Session
 from pipeline.running.sharing import Homes, Share, Sharing
 from pipeline.running.shortage import shortage
-from pipeline.running.stopping import GRACE, StopRequest, signals_to
+from pipeline.running.stopping import StopRequest, signals_to
 from pipeline.running.watching import Watcher
 from pipeline.running.witness import job_has_ended
 from pipeline.running.workforce import Workforce
@@ -60,9 +60,6 @@ def run(
     *,
     cluster: str | Cluster = "local",
     time_limit: float | None = None,
-    grace: float = GRACE,
-    resident_bytes: int | None = None,
-    limits: Limits = LIMITS,
     checks: Checks = CHECKS,
     listener: Listener | None = None,
     share: Share | None = None,
@@ -76,10 +73,6 @@ def run(
         cluster: 'local', 'cuda', 'slurm', an address or scheduler file, or a cluster with its options.
         time_limit: seconds after which the run has ended, start and close of the cluster included (these are
             expected to take equally long); signals end it likewise.
-        grace: seconds that running chunks get to finish when the run must stop.
-        resident_bytes: bound of each worker's cache of resident results, in host memory and on its GPU; by
-            default a share of either.
-        limits: of patience with workers that are lost or silent and with chunks that make no progress.
         checks: of what workers hold and compute, against silent errors of memory and arithmetic.
         listener: called with every event (a dictionary with 'time', 'event' and more), in this thread.
         share: to be one of several drivers of the store, each with its share of the chunks; by default this
@@ -97,12 +90,12 @@ def run(
     """
     refuse_repeated_script()
     store = Store.at(store)
-    stop = StopRequest(time_limit, grace)
+    stop = StopRequest(time_limit, LIMITS.grace)
     chosen = choose(cluster) if isinstance(cluster, str) else cluster
     _refuse_misfit(plan, chosen)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     if plan.missing:
-        this = _Run(name, plan, store, chosen, stop, limits, checks, resident_bytes, watcher)
+        this = _Run(name, plan, store, chosen, stop, checks, watcher)
         return _compute(this, share, listener)
     with suppress(InputError):
         _keep_manifest(plan, store, name)
@@ -118,9 +111,7 @@ class _Run:
     store: Store
     cluster: Cluster
     stop: StopRequest
-    limits: Limits
     checks: Checks
-    resident_bytes: int | None
     watcher: Watcher | None
 
 
@@ -201,7 +192,7 @@ def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
     pages = partial(run.watcher, run.store) if run.watcher else None
     demand = Demand(widest_level(tasks), plan.memory, run.stop.check, jobs, pages)
     with suppress(StartInterruptedError), run.cluster.open(demand) as client:
-        workforce = Workforce(client, log, run.stop, run.limits, queued=run.cluster.queued)
+        workforce = Workforce(client, log, run.stop, LIMITS, queued=run.cluster.queued)
         workforce.wait()
         run.stop.note_start(time.time() - began)
         if workforce.present:
@@ -262,9 +253,8 @@ def _context(run: _Run, workforce: Workforce) -> RunContext:
         store=run.store,
         run=run.name,
         backend=run.plan.backend,
-        resident_bytes=run.resident_bytes or _resident_bytes(workforce),
+        resident_bytes=_resident_bytes(workforce),
         sources=sources_of(chunk.node.stage.function for chunk in run.plan.everything),
-        device_resident_bytes=run.resident_bytes,
         checks=run.checks,
         gpus_per_worker=run.cluster.gpus_per_worker,
     )

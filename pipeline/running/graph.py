@@ -28,7 +28,7 @@ COMMIT = 0.005
 
 RETRIES = 1
 """At once, of a task that raises: faults of the infrastructure do, a stage's own exceptions are reported.
-Later ones, after pauses, are the stage's to say."""
+Later ones come after pauses (`retrying.PAUSES`)."""
 
 
 @dataclass(frozen=True, slots=True)

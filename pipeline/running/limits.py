@@ -18,6 +18,7 @@ class Limits:
         deaths: workers that die with a chunk under their hands, nothing else running, before it fails.
         vain_deaths: workers that may die in a row without a chunk begun or ended, per worker that is wanted.
         saying: between two lines that say what is waited for.
+        grace: that running chunks get to finish after a stop was asked for.
     """
 
     stall: float = 600.0
@@ -27,6 +28,7 @@ class Limits:
     deaths: int = 3
     vain_deaths: int = 5
     saying: float = 60.0
+    grace: float = 10.0
 
     def of_chunk(self, forecast: float, told: bool) -> float:
         """Seconds without news after which a chunk is ended; forecast: its expected seconds, 0 if unknown."""

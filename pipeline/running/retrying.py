@@ -19,8 +19,12 @@ def described(error: BaseException) -> str:
     return str(error) if isinstance(error, PassingError) else f"{type(error).__name__}: {error}"
 
 
+PAUSES = (10.0, 40.0, 160.0)
+"""Seconds before each later attempt: with an error of the infrastructure the first one is at once."""
+
+
 class Retrying:
-    """Tasks of a session that are tried again, with pauses that grow, as their stages say."""
+    """Tasks of a session that are tried again, with pauses that grow."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -29,17 +33,16 @@ class Retrying:
 
     def take(self, task: TaskPlan, error: BaseException, *, stopping: bool) -> bool:
         """True if a task that raised is to run once more; says so, unless that is left to the next run."""
-        first = task.chunks[0]
-        policy, number = first.node.stage.retries, self._times[task.name]
-        if not isinstance(error, PassingError) or (number >= policy.times and not stopping):
+        first, number = task.chunks[0], self._times[task.name]
+        if not isinstance(error, PassingError) or (number >= len(PAUSES) and not stopping):
             return False
         if stopping:
             return True
-        pause = policy.pause_before(number)
+        pause = PAUSES[number]
         self._times[task.name] += 1
         self._due[task.name] = time.monotonic() + pause
         which = f"{first.node.name} {describe(first.coordinates)}".rstrip()
-        again = f"tried again in {duration_text(pause)} ({number + 1} of {policy.times})"
+        again = f"tried again in {duration_text(pause)} ({number + 1} of {len(PAUSES)})"
         self._log.note(EventKind.NOTE, message=f"{which}: {error}; {again}")
         return True
 

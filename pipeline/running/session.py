@@ -377,6 +377,6 @@ class Session:
 def _too_large(node: str, nbytes: int, limit: int) -> str:
     return (
         f"a result of {node!r} has {format_bytes(nbytes)}, but a worker keeps at most {format_bytes(limit)} "
-        "of resident results: every task makes it again; take fewer workers (`--workers`), workers with more "
-        "memory, or a larger `resident_bytes` of `pipeline.run`"
+        "of resident results: every task makes it again; take fewer workers (`--workers`), or workers with "
+        "more memory"
     )

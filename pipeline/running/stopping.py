@@ -11,10 +11,7 @@ from multiprocessing import resource_tracker
 from types import FrameType
 
 from pipeline.declare.duration import duration_text
-
-GRACE = 10.0
-"""Seconds that running chunks get to finish after a stop was asked for."""
-
+from pipeline.running.limits import LIMITS
 
 CLOSING = 5.0
 """Seconds that a cluster takes at least to end workers that are still busy."""
@@ -27,7 +24,7 @@ class StopRequest:
     time limit no chunk is started that would, by the longest one so far, not finish in time.
     """
 
-    def __init__(self, time_limit: float | None = None, grace: float = GRACE) -> None:
+    def __init__(self, time_limit: float | None = None, grace: float = LIMITS.grace) -> None:
         self._limit = time_limit
         self._grace = grace
         self._started = time.monotonic()

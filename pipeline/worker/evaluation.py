@@ -167,8 +167,7 @@ class Evaluation:
         return {"bytes": cache.used, "limit": cache.limit}
 
     def _cache(self, backend: str) -> ResidentCache:
-        limit = self._context.device_resident_bytes if backend == "cuda" else self._context.resident_bytes
-        return process_cache(limit, backend)
+        return process_cache(None if backend == "cuda" else self._context.resident_bytes, backend)
 
     def _make_room(self, work: Work) -> None:
         """Results that stay from other tasks leave the GPU where this one needs their memory."""

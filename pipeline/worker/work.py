@@ -83,11 +83,9 @@ class RunContext:
     backend: str
     """Of the cluster."""
     resident_bytes: int
-    """Bound of a worker's resident results in host memory."""
+    """Bound of a worker's resident results in host memory; those on its GPU take a share of that."""
     sources: Sources
     """Of the code that the driver runs, and so must its workers."""
-    device_resident_bytes: int | None = None
-    """Bound of those on its GPU; None is a share of what the GPU has."""
     checks: Checks = CHECKS
     gpus_per_worker: int = 1
     """GPUs that the plan expects of each worker."""

@@ -178,7 +178,7 @@ def _chunks(made: Plan, store: Store) -> Iterator[Measured]:
     wanted = [chunk for chunk in made.missing if least[chunk.key] and chunk in distinct.values()]
     needed = {chunk.key for chunk in (*wanted, *(each for chunk in wanted for each in _above(chunk)))}
     sources = sources_of({chunk.node.stage.function for chunk in made.everything})
-    context = RunContext(store, "run", BACKEND, ROOM, sources, ROOM)
+    context = RunContext(store, "run", BACKEND, ROOM, sources)
     for chunk in made.missing:
         if chunk.key not in needed:
             continue

@@ -17,13 +17,13 @@ import fault_stages  # noqa: F401 - for processes that are forked from this one
 import strikes
 
 from pipeline import InputError, Share, Store, plan, run
-from pipeline.running import event_log
+from pipeline.running import driver, event_log
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
 from pipeline.running.limits import Limits
 
-LIMITS = Limits(stall=30.0, mute=30.0, absence=20.0, silence=5.0, saying=5.0)
+LIMITS = Limits(stall=30.0, mute=30.0, absence=20.0, silence=5.0, saying=5.0, grace=2.0)
 """Short ones: a fault is to show within a minute what it shows within ten in real runs."""
 
 
@@ -53,6 +53,7 @@ def main(store_path: str, options: dict[str, Any]) -> int:
         share_imports()
     if options.get("long"):
         event_log.LOG_BYTES, event_log.TALLY_BYTES, event_log.TALLY_INTERVAL = 10_000, 0, -1.0
+    driver.LIMITS = LIMITS
     strikes.enlist("driver")
     strikes.passing("start", "driver")
     cluster = cluster_of(options)
@@ -61,7 +62,7 @@ def main(store_path: str, options: dict[str, Any]) -> int:
         workflow = import_module("fault_stages").workflow()
         planned = plan(workflow, store, backend=cluster.backend)
         share = Share() if options.get("share") else None
-        outcome = run(planned, store, cluster=cluster, limits=LIMITS, grace=2.0, share=share)
+        outcome = run(planned, store, cluster=cluster, share=share)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

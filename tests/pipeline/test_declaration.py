@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Chunks, Dims, FromParameter, InputError, Keyed, Node, Place, Retries, Workflow, stage
+from pipeline import At, Chunks, Dims, FromParameter, InputError, Keyed, Node, Place, Workflow, stage
 from pipeline.declare.coordinates import blocks, describe_values, sorted_unique
 from pipeline.declare.stage import stage_of
 from pipeline.planning.plan import plan
@@ -287,12 +287,3 @@ def test_many_inputs_of_one_kind() -> None:
 def test_a_result_shows_its_shapes_and_not_its_numbers() -> None:
     found = toys.Loops(np.zeros((2, 5)), np.zeros(2, complex))
     assert repr(found) == "Loops(current=float64 [2, 5], total=complex128 [2])"
-
-
-def test_pauses_between_retries_grow_and_are_no_negative_numbers() -> None:
-    patience = Retries(times=3, pause=10.0)
-    assert [patience.pause_before(number) for number in range(3)] == [10.0, 40.0, 160.0]
-    with pytest.raises(InputError, match=r"numbers of Retries\(times=-1, pause=10.0\) must not be negative"):
-
-        @stage(version="1", over=("config",), retries=Retries(times=-1))
-        def hasty(*, at: At) -> toys.Field: ...

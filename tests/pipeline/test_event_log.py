@@ -159,9 +159,9 @@ def test_a_run_passes_all_thresholds(
     w.add(toys.loops, field, place=Place(over={"noise": range(3)}, chunk={"noise": 1}), mass=0.5)
     planned = plan(w, store)
     damaged.write_bytes(damaged.read_bytes()[:-17])
+    monkeypatch.setattr("pipeline.running.driver.LIMITS", Limits(saying=0.0))
     with RunDisplay() as display:
-        limits = Limits(saying=0.0)
-        outcome = run(planned, store, cluster=cluster, listener=display, share=share, limits=limits)
+        outcome = run(planned, store, cluster=cluster, listener=display, share=share)
     said = capsys.readouterr().err
     assert "the run goes on" not in said and "is damaged: moved to" in said
     assert (outcome.exit_status, len(outcome.failures)) == (1, 2)

@@ -7,7 +7,7 @@ import pytest
 import toy_stages as toys
 from executions import Executions
 
-from pipeline import Keyed, Place, Store, Workflow, plan, run, stage
+from pipeline import Keyed, Outcome, Place, Plan, Store, Workflow, plan, run, stage
 from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import Event, read_events
 from pipeline.running.graph import _Works, plan_tasks
@@ -24,6 +24,13 @@ def workflow() -> Workflow:
     return w
 
 
+def bounded(nbytes: int, planned: Plan, store: Store, cluster: Address) -> Outcome:
+    """A run whose workers keep no more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.running.driver._resident_bytes", lambda workforce: nbytes)
+        return run(planned, store, cluster=cluster)
+
+
 def not_kept(store: Store, run: str) -> list[Event]:
     return [event for event in read_events(store, run) if event["event"] == "not-kept"]
 
@@ -31,20 +38,19 @@ def not_kept(store: Store, run: str) -> list[Event]:
 def test_a_result_beyond_the_bound_is_said_once_in_a_run(
     store: Store, cluster: Address, executed: Executions
 ) -> None:
-    outcome = run(plan(workflow(), store), store, cluster=cluster, resident_bytes=47)
+    outcome = bounded(47, plan(workflow(), store), store, cluster)
     assert outcome.exit_status == 0
     assert executed.new() == {"field": 1, "setup": 6, "with_setup": 6}
     (event,) = not_kept(store, outcome.run)
     assert (event["node"], event["bytes"], event["limit"]) == ("setup", 48, 47)
     assert event["message"] == (
         "a result of 'setup' has 48 B, but a worker keeps at most 47 B of resident results: every task "
-        "makes it again; take fewer workers (`--workers`), workers with more memory, or a larger "
-        "`resident_bytes` of `pipeline.run`"
+        "makes it again; take fewer workers (`--workers`), or workers with more memory"
     )
 
 
 def test_a_result_within_the_bound_is_no_news(store: Store, cluster: Address) -> None:
-    outcome = run(plan(workflow(), store), store, cluster=cluster, resident_bytes=48)
+    outcome = bounded(48, plan(workflow(), store), store, cluster)
     assert not_kept(store, outcome.run) == []
 
 
@@ -53,7 +59,7 @@ def test_chunks_of_one_task_share_a_result_beyond_the_bound(
 ) -> None:
     planned = plan(workflow(), store)
     planned.expected_seconds["with_setup"] = 0.0
-    outcome = run(planned, store, cluster=cluster, resident_bytes=47)
+    outcome = bounded(47, planned, store, cluster)
     assert outcome.exit_status == 0
     assert executed.new() == {"field": 1, "setup": 1, "with_setup": 6}
 

@@ -194,8 +194,9 @@ def test_a_raised_limit_computes_what_failed_and_nothing_else(
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_fault_of_the_infrastructure_is_retried(
-    compute: Compute, store: Store, executed: Executions, wrapped: bool
+    compute: Compute, store: Store, executed: Executions, monkeypatch: pytest.MonkeyPatch, wrapped: bool
 ) -> None:
+    monkeypatch.setattr("pipeline.running.retrying.PAUSES", (0.2,))
     w = Workflow("flaky")
     w.add(toys.flaky, place=Place(over={"config": ["a"]}), wrapped=wrapped)
     outcome = compute(w)
@@ -206,8 +207,9 @@ def test_a_fault_of_the_infrastructure_is_retried(
 
 
 def test_an_error_that_does_not_pass_fails_its_chunk_and_what_needs_it(
-    compute: Compute, store: Store, executed: Executions
+    compute: Compute, store: Store, executed: Executions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("pipeline.running.retrying.PAUSES", (0.2,))
     w = Workflow("away")
     away = w.add(toys.away, place=Place(over={"config": ["a", "b"]}), bad=("a",))
     w.add(toys.fragile, away)

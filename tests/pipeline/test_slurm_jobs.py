@@ -15,7 +15,7 @@ from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs, job_lists
 from pipeline.running.clusters.site import Site, Workers
 from pipeline.running.event_log import read_events
-from pipeline.running.limits import Limits
+from pipeline.running.limits import LIMITS, Limits
 from stages.base.errors import InputError
 
 COMMANDS = {
@@ -81,12 +81,13 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
 
 
 @pytest.fixture
-def drive(store: Store, queue: Queue) -> Callable[..., object]:
+def drive(store: Store, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     w = Workflow("queued")
     w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
 
-    def begin(**options: object) -> object:
+    def begin(limits: Limits = LIMITS, **options: object) -> object:
+        monkeypatch.setattr("pipeline.running.driver.LIMITS", limits)
         return run(plan(w, store), store, cluster=JobQueue(SITE), **options)  # type: ignore[arg-type]
 
     return begin

@@ -38,7 +38,9 @@ def fields(names: str, function: object, **parameters: object) -> Workflow:
 
 
 def outcome_of(w: Workflow, store: Store, workers: int = 2, **limits: float) -> Outcome:
-    return run(plan(w, store), store, cluster=Local(workers=workers), limits=Limits(**limits))  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.running.driver.LIMITS", Limits(**limits))  # type: ignore[arg-type]
+        return run(plan(w, store), store, cluster=Local(workers=workers))
 
 
 def messages(store: Store, outcome: Outcome) -> str:
@@ -152,14 +154,11 @@ def test_a_stopped_worker_is_replaced_and_its_chunk_computed(store: Store, log_p
     assert time.monotonic() - began < 60
 
 
-def test_a_cluster_without_workers_ends_the_run(store: Store) -> None:
+def test_a_cluster_without_workers_ends_the_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.running.driver.LIMITS", Limits(absence=1.0))
     with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty:
-        outcome = run(
-            plan(fields("a", toys.deadly), store),
-            store,
-            cluster=Address(empty.scheduler_address),
-            limits=Limits(absence=1.0),
-        )
+        made = plan(fields("a", toys.deadly), store)
+        outcome = run(made, store, cluster=Address(empty.scheduler_address))
     assert outcome.exit_status == 3
     assert "lack of workers" in outcome.stopped
 

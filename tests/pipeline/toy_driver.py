@@ -9,7 +9,9 @@ from pathlib import Path
 import toy_stages as toys
 
 from pipeline import InputError, Place, Share, Store, Workflow, plan, run
+from pipeline.running import driver
 from pipeline.running.clusters.local import Local
+from pipeline.running.limits import Limits
 
 CONFIGS = ("a", "b", "c")
 
@@ -38,6 +40,7 @@ def long_workflow() -> Workflow:
 
 
 def main(store_path: str, *options: str) -> int:
+    driver.LIMITS = Limits(grace=2.0)
     given = dict(option.split("=") for option in options)
     store = Store(Path(store_path))
     limit = float(given["time_limit"]) if "time_limit" in given else None
@@ -45,7 +48,7 @@ def main(store_path: str, *options: str) -> int:
     share = Share(waits=given["share"] == "wait") if "share" in given else None
     try:
         work = long_workflow() if "long" in given else workflow_of(given.get("configs", "".join(CONFIGS)))
-        outcome = run(plan(work, store), store, cluster=cluster, time_limit=limit, grace=2.0, share=share)
+        outcome = run(plan(work, store), store, cluster=cluster, time_limit=limit, share=share)
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Chunks, Cost, Dims, Keyed, Resources, Retries, stage
+from pipeline import At, Chunks, Cost, Dims, Keyed, Resources, stage
 from pipeline.declare.stage import stage_of
 
 LOG = "QUARKLINE_TOY_LOG"
@@ -236,7 +236,7 @@ def freezing(field: Field, *, at: At, bad: tuple[str, ...] = ()) -> Field:
     return Field(field.values + 1)
 
 
-@stage(version="1", over=("config",), retries=Retries(times=1, pause=0.2))
+@stage(version="1", over=("config",))
 def flaky(*, at: At, wrapped: bool = False) -> Field:
     """Twice the file server does not answer; `wrapped`: which a reader says in words of its own."""
     executed("flaky", at)
@@ -250,7 +250,7 @@ def flaky(*, at: At, wrapped: bool = False) -> Field:
     return Field(np.zeros(6))
 
 
-@stage(version="1", over=("config",), retries=Retries(times=1, pause=0.2))
+@stage(version="1", over=("config",))
 def away(*, at: At, bad: tuple[str, ...]) -> Field:
     """The file server of the bad ones never answers."""
     executed("away", at)

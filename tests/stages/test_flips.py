@@ -94,8 +94,7 @@ class Chunk:
         (chunk,) = planned.chunks
         work = work_of(chunk, self.backend)
         sources = sources_of([loops.current_loops])
-        bound = 1 << 30
-        context = RunContext(self.store, "run", self.backend, bound, sources, bound, Checks(0.0, checksum))
+        context = RunContext(self.store, "run", self.backend, 1 << 30, sources, Checks(0.0, checksum))
         (outcome,) = execute([work], context, frozenset())
         return outcome
 
