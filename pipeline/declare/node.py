@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
-from math import ceil, prod
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, describe_values
 from pipeline.declare.parameter import Parameter
 from pipeline.declare.signature import Input, Output
-from stages.base.gpus import PAGE, Extents
+from stages.base.gpus import Spread
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,20 @@ class Pass:
     """Settings under which one chunk's real number against the expected one tells another's."""
 
 
+class Shares(Spread, Protocol):
+    """How the GPUs of a worker share what a task holds there; it travels to the workers."""
+
+    @property
+    def most(self) -> int:
+        """GPUs that can share it."""
+
+    def check(self, gpus: int) -> None:
+        """Raise InputError where so many cannot."""
+
+    def on_each(self, nbytes: int, gpus: int) -> int:
+        """Bytes of a part of it on that GPU which holds most."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """Bytes that a node's tasks and chunks take, for plans and for what is kept on a GPU; and its work."""
@@ -72,25 +86,16 @@ class Cost:
     """What a chunk does, without what its inputs take; for forecasts of time."""
     terms: Mapping[str, int] = field(default_factory=dict, hash=False)
     """Parts of `device_memory` by name, in all no more than it."""
-    extents: Extents | None = None
-    """Of the lattice that a task computes on, which the GPUs of a worker share; None: one GPU holds it."""
+    shares: Shares | None = None
+    """How GPUs share it; None: one GPU holds it."""
 
     def on_each(self, gpus: int) -> Cost:
-        """Cost with the bytes of that GPU of a worker's which holds most.
-
-        Fields are cut in t at whole slices and lie in whole pages; what has less than a page for each GPU
-        lies on the first.
-        """
-        if gpus == 1 or self.extents is None:
+        """Cost with the bytes of that GPU of a worker's which holds most."""
+        if gpus == 1 or self.shares is None:
             return self
-        slices, t = ceil(self.extents[3] / gpus), self.extents[3]
-
-        def share(nbytes: int) -> int:
-            return nbytes if nbytes < gpus * PAGE else PAGE * ceil(nbytes * slices / t / PAGE)
-
-        terms = {name: share(nbytes) for name, nbytes in self.terms.items()}
-        rest = self.device_memory - sum(self.terms.values())
-        return replace(self, terms=terms, device_memory=sum(terms.values()) + share(rest))
+        terms = {name: self.shares.on_each(nbytes, gpus) for name, nbytes in self.terms.items()}
+        other = self.shares.on_each(self.device_memory - sum(self.terms.values()), gpus)
+        return replace(self, terms=terms, device_memory=sum(terms.values()) + other)
 
 
 @dataclass(frozen=True)

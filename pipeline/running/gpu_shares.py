@@ -5,35 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from pipeline.declare.node import Shares
 from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
 from pipeline.running.clusters import Cluster, Devices
 from pipeline.running.footprint import CONTEXT, Footprint, costs_of
 from pipeline.running.graph import plan_tasks, widest_level
-from stages.base.gpus import check_slices, most_gpus
 
 USUAL = (1, 2, 4, 8, 16)
 """GPUs of a worker that are proposed where those of a machine are not known."""
 
 TWICE = 1.86
-"""Speed of two GPUs on one lattice against one: block solves, 32^3 x 48, N = 16 (docs/scaling.md)."""
+"""Speed of two GPUs that share their tasks against one, as measured (docs/scaling.md)."""
 
 
 def check_gpus_per_worker(plan: Plan, cluster: Cluster) -> None:
-    """Raise InputError where a lattice of a missing chunk is too short in t for a worker's GPUs."""
+    """Raise InputError where the GPUs of a worker cannot share what a missing chunk needs."""
     if cluster.gpus_per_worker > 1:
-        for t in sorted(_times(plan.missing)):
-            check_slices(t, cluster.gpus_per_worker)
+        for shares in sorted(_shares(plan.missing), key=lambda shares: shares.most):
+            shares.check(cluster.gpus_per_worker)
 
 
 def fitting(footprint: Footprint, plan: Plan, devices: Devices) -> Iterator[int]:
     """Numbers of GPUs per worker on which every task fits, ascending."""
-    if not (times := _times(plan.missing)):
+    if not (shared := _shares(plan.missing)):
         return
     for gpus in _candidates(devices):
         each = footprint.least(costs_of(plan, gpus))
-        if gpus <= min(map(most_gpus, times)) and each <= devices.memory - CONTEXT:
+        if gpus <= min(shares.most for shares in shared) and each <= devices.memory - CONTEXT:
             yield gpus
 
 
@@ -79,7 +79,7 @@ def _candidates(devices: Devices) -> Iterable[int]:
     return [gpus for gpus in range(1, devices.together + 1) if devices.together % gpus == 0]
 
 
-def _times(chunks: Iterable[Chunk]) -> set[int]:
-    """Slices of the lattices that tasks compute on."""
+def _shares(chunks: Iterable[Chunk]) -> list[Shares]:
+    """How GPUs share what tasks hold on them."""
     costs = {chunk.node.name: chunk.node.cost for chunk in chunks}
-    return {cost.extents[3] for cost in costs.values() if cost.extents and cost.device_memory}
+    return [cost.shares for cost in costs.values() if cost.shares and cost.device_memory]

@@ -71,7 +71,7 @@ class Evaluation:
         if not stage.transient:
             self._make_room(work)
         with (
-            sharing(work.node.cost.extents, work.node.backend),
+            sharing(work.node.cost.shares, work.node.backend),
             self._unchanged(work, arguments),
             self.stopwatch.running(work.node),
         ):

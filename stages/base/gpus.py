@@ -1,18 +1,17 @@
-"""GPUs that a worker process owns, and which of them hold the lattice that it computes on.
+"""GPUs that a worker process owns, and which of them hold what it computes on.
 
-The engine says for each stage on which lattice it works; while the stage runs, the fields that it makes lie
-on all GPUs of the worker. Whoever watches over their memory is told when more of it is mapped.
+Each stage says how GPUs share what it holds; while it runs, what it makes lies on all GPUs of the worker.
+Whoever watches over their memory is told when more of it is mapped.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from itertools import permutations
-from typing import Any, Protocol
+from typing import Protocol
 
 from stages.base.errors import InputError
 
@@ -24,15 +23,6 @@ INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
 
 UNEQUAL = 1.1
 """Of the memory of one GPU to that of another: beyond, they do not share a lattice."""
-
-PAGE = 2 << 20
-"""Bytes of memory of an array on several GPUs that lie on one."""
-
-REACH = 3
-"""Slices of t that hops reach: a GPU must hold so many, or more than two GPUs meet at a site."""
-
-Extents = tuple[int, int, int, int]
-"""Sites of a lattice along x, y, z, t."""
 
 
 def gpus_per_worker() -> int:
@@ -63,20 +53,6 @@ def visible_gpus() -> tuple[int, ...]:
     return tuple(range(wanted))
 
 
-def most_gpus(t: int) -> int:
-    """GPUs that a lattice with so many time slices can be spread over at most."""
-    return max(1, t // REACH)
-
-
-def check_slices(t: int, gpus: int) -> None:
-    """Raise InputError where a lattice with t time slices cannot be spread over so many GPUs."""
-    if gpus > (most := most_gpus(t)):
-        raise InputError(
-            f"{t} time slices cannot be spread over {gpus} GPUs: hops reach {REACH} slices, and each GPU "
-            f"must hold so many; take {f'{most} GPUs or fewer' if most > 1 else 'one GPU'}"
-        )
-
-
 def check_sharing(devices: tuple[int, ...]) -> None:
     """Raise InputError unless these devices, as CUDA numbers them, can hold one lattice together."""
     if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
@@ -98,24 +74,41 @@ def check_sharing(devices: tuple[int, ...]) -> None:
         )
 
 
+class Spread(Protocol):
+    """What a task holds, as the GPUs of a worker can share it."""
+
+    def spread(self) -> AbstractContextManager[None]:
+        """While the block runs, what is made lies on all GPUs of this process."""
+
+    def gather(self) -> AbstractContextManager[None]:
+        """While the block runs, within one of `spread`, what is made lies on the first of them."""
+
+
+_spread: Spread | None = None
+"""Of the stage that runs."""
+
+
 @contextmanager
-def sharing(extents: Extents | None, backend: str) -> Iterator[None]:
-    """While the block runs, fields that are made lie on all GPUs of this process, cut in t.
+def sharing(spread: Spread | None, backend: str) -> Iterator[None]:
+    """While the block runs, what is made lies on the GPUs of this process as a stage says.
 
     Args:
-        extents: of the lattice; None: what is made lies on one GPU.
+        spread: the stage's word; None: what is made lies on one GPU.
         backend: nothing changes on the 'cpu'.
 
-    Raises InputError where the lattice is too short in t for so many GPUs, where there are fewer, or where
-    they cannot share memory.
+    Raises InputError where there are fewer GPUs than the environment says, and as `spread` does.
     """
+    global _spread
     if backend != "cuda" or gpus_per_worker() == 1:
         yield
         return
-    group: Any = import_module("stages.lqcd.kernels.cuda.devices.group")
-    block: AbstractContextManager[None] = group.spread_in_worker(extents)
-    with block:
-        yield
+    visible_gpus()
+    outer, _spread = _spread, spread
+    try:
+        with spread.spread() if spread else outer.gather() if outer else nullcontext():
+            yield
+    finally:
+        _spread = outer
 
 
 class MappedMemory(Protocol):

@@ -31,6 +31,7 @@ from pipeline.worker.sources import Sources
 from pipeline.worker.task import _check_gpus
 from pipeline.worker.work import RunContext
 from stages.base.gpus import GPUS_PER_WORKER, gpus_per_worker, sharing
+from stages.shared.costs import TimeSlices
 
 GB = 10**9
 LATTICE = (32, 32, 32, 48)
@@ -194,8 +195,28 @@ def test_a_number_of_gpus_that_is_none(monkeypatch: pytest.MonkeyPatch, wanted: 
     monkeypatch.setenv(GPUS_PER_WORKER, wanted)
     with pytest.raises(InputError, match=f"{GPUS_PER_WORKER} must be the number of GPUs .* got '{wanted}'"):
         gpus_per_worker()
-    with sharing(LATTICE, "cpu"):
+    with sharing(TimeSlices(LATTICE), "cpu"):
         pass
+
+
+def test_what_an_inner_stage_makes_lies_as_its_own_word_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On all GPUs, or on one within another's; what lies on one already stays there."""
+    monkeypatch.setenv(GPUS_PER_WORKER, "2")
+    monkeypatch.setattr("stages.base.gpus.visible_gpus", lambda: (0, 1))
+    blocks: list[str] = []
+
+    @contextmanager
+    def noted(name: str) -> Iterator[None]:
+        blocks.append(name)
+        yield
+        blocks.append(f"{name} ends")
+
+    outer = SimpleNamespace(spread=lambda: noted("outer"), gather=lambda: noted("one"))
+    inner = SimpleNamespace(spread=lambda: noted("inner"), gather=lambda: pytest.fail("nothing is inside"))
+    with sharing(None, "cuda"), sharing(outer, "cuda"), sharing(None, "cuda"), sharing(None, "cuda"):
+        with sharing(inner, "cuda"):
+            blocks.append("work")
+    assert blocks == ["outer", "one", "inner", "work", "inner ends", "one ends", "outer ends"]
 
 
 @pytest.mark.parametrize(
@@ -236,17 +257,17 @@ def test_each_stage_has_the_lattice_that_it_works_on(store: Store, monkeypatch: 
     """Whatever was computed before: the lattice of an input is that of its own stage alone."""
     w = Workflow("lattices")
     plain = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    made = w.add(toys.Costing(toys.setup, device_memory=1, extents=LATTICE), plain)
-    smaller = toys.Costing(toys.with_setup, device_memory=1, extents=(4, 4, 4, 8))
+    made = w.add(toys.Costing(toys.setup, device_memory=1, shares=TimeSlices(LATTICE)), plain)
+    smaller = toys.Costing(toys.with_setup, device_memory=1, shares=TimeSlices((4, 4, 4, 8)))
     w.add(smaller, made, place=Place(over={"noise": range(1)}))
     (chunk,) = (chunk for chunk in plan(w, store).missing if chunk.node.name == "with_setup")
     blocks: list[tuple[Any, str]] = []
 
     @contextmanager
-    def noted(extents: Any, backend: str) -> Iterator[None]:
-        blocks.append((extents, "in"))
+    def noted(shares: Any, backend: str) -> Iterator[None]:
+        blocks.append((shares.extents, "in"))
         yield
-        blocks.append((extents, "out"))
+        blocks.append((shares.extents, "out"))
 
     monkeypatch.setattr("pipeline.worker.evaluation.sharing", noted)
     run(plan(w, store).again([each.key for each in plan(w, store).missing if each != chunk]), store)

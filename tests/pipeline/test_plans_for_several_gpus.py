@@ -17,6 +17,7 @@ from pipeline.running.clusters import Devices
 from pipeline.running.footprint import device_memory
 from pipeline.running.gpu_shares import TWICE, gpus_advice
 from pipeline.running.shortage import device_projection, shortage
+from stages.shared.costs import TimeSlices
 
 GB, PAGE = 10**9, 2 << 20
 LATTICE = (32, 32, 32, 48)
@@ -25,7 +26,7 @@ LATTICE = (32, 32, 32, 48)
 def test_cost_of_a_lattice_on_several_gpus() -> None:
     """Slices are whole, 20 = 7 + 7 + 6, pages too; what is small, or on no lattice, lies on one."""
     terms = {"links": 20 * 10 * PAGE, "blocks": 10 * PAGE + 1, "coefficients": 2 * PAGE}
-    cost = Cost(device_memory=sum(terms.values()) + 40 * PAGE, terms=terms, extents=(4, 4, 4, 20))
+    cost = Cost(device_memory=sum(terms.values()) + 40 * PAGE, terms=terms, shares=TimeSlices((4, 4, 4, 20)))
     each = cost.on_each(3)
     assert each.terms == {"links": 70 * PAGE, "blocks": 4 * PAGE, "coefficients": 2 * PAGE}
     assert each.device_memory == sum(each.terms.values()) + 14 * PAGE
@@ -55,7 +56,7 @@ class Node:
 def planned(store: Store, configs: int = 8, extents: tuple[int, int, int, int] | None = LATTICE) -> Plan:
     """Tasks of 30 GB on a lattice."""
     w = Workflow("shared")
-    stage = toys.Costing(toys.field, device_memory=30 * GB, extents=extents)
+    stage = toys.Costing(toys.field, device_memory=30 * GB, shares=TimeSlices(extents) if extents else None)
     w.add(stage, place=Place(over={"config": [f"c{number}" for number in range(configs)]}))
     return plan(w, store, backend="cuda")
 

@@ -11,6 +11,7 @@ import numpy as np
 import toy_stages as toys
 
 from pipeline import At, Cost, Node, Resources, stage
+from stages.shared.costs import TimeSlices
 
 
 class OnDevice(NamedTuple):
@@ -60,7 +61,7 @@ NUMBERS = 1 << 30
 
 
 def shared_cost(node: Node) -> Cost:
-    return Cost(device_memory=8 * NUMBERS, extents=EXTENTS)
+    return Cost(device_memory=8 * NUMBERS, shares=TimeSlices(EXTENTS))
 
 
 @stage(version="1", over=("config",), resources=Resources(device=1), cost=shared_cost)

@@ -33,6 +33,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
+from stages.shared.costs import TimeSlices
 
 pytestmark = pytest.mark.gpu
 
@@ -195,10 +196,13 @@ def test_a_chunk_of_current_loops(gauge: GaugeLinks, solver: str) -> None:
 
 def test_the_environment_says_how_many_gpus_a_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(GPUS_PER_WORKER, str(cupy.cuda.runtime.getDeviceCount() + 1))
-    with pytest.raises(InputError, match="number of GPUs that share a lattice"), sharing(EXTENTS, "cuda"):
+    with (
+        pytest.raises(InputError, match="number of GPUs that share a lattice"),
+        sharing(TimeSlices(EXTENTS), "cuda"),
+    ):
         pass
     monkeypatch.setenv(GPUS_PER_WORKER, "1")
-    with sharing(EXTENTS, "cuda"):
+    with sharing(TimeSlices(EXTENTS), "cuda"):
         assert current_group() is None
 
 
@@ -206,10 +210,10 @@ def test_the_lattice_of_a_block_is_spread_and_no_other(monkeypatch: pytest.Monke
     if cupy.cuda.runtime.getDeviceCount() < 2:
         pytest.skip("one GPU here")
     monkeypatch.setenv(GPUS_PER_WORKER, "2")
-    with sharing(EXTENTS, "cuda"):
+    with sharing(TimeSlices(EXTENTS), "cuda"):
         outer = current_group()
         assert outer is not None and outer.partition.t == EXTENTS[3]
-        with sharing((4, 4, 4, 8), "cuda"):
+        with sharing(TimeSlices((4, 4, 4, 8)), "cuda"):
             inner = current_group()
             assert inner is not None and inner.partition.t == 8 and inner.pool is outer.pool
         with sharing(None, "cuda"):

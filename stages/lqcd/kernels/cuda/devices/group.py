@@ -116,7 +116,7 @@ def spread_over(lattice: Lattice, devices: tuple[int, ...]) -> Iterator[DeviceGr
 
 
 @contextmanager
-def spread_in_worker(extents: gpus.Extents | None) -> Iterator[None]:
+def spread_in_worker(extents: tuple[int, int, int, int] | None) -> Iterator[None]:
     """While the block runs, new fields lie on the devices that the environment gives this process.
 
     Memory stays mapped for the next block. extents: of the lattice; None: new fields lie on the first device.

@@ -18,7 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.base.gpus import PAGE, REACH, check_slices
+
+PAGE = 2 << 20
+"""Bytes of memory of an array on several GPUs that lie on one."""
+
+REACH = 3
+"""Slices of t that hops reach: a GPU must hold so many, or more than two GPUs meet at a site."""
 
 INNER = 2
 """Tiles visited between two that read other devices: measured among 1, 2 and 3 (docs/scaling.md)."""
@@ -28,6 +33,20 @@ ALIGNMENT = 512
 
 Run = tuple[int, int]
 """A part, and the number of pages in a row that lie on its device."""
+
+
+def most_gpus(t: int) -> int:
+    """GPUs that a lattice with so many time slices can be spread over at most."""
+    return max(1, t // REACH)
+
+
+def check_slices(t: int, gpus: int) -> None:
+    """Raise InputError where a lattice with t time slices cannot be spread over so many GPUs."""
+    if gpus > (most := most_gpus(t)):
+        raise InputError(
+            f"{t} time slices cannot be spread over {gpus} GPUs: hops reach {REACH} slices, and each GPU "
+            f"must hold so many; take {f'{most} GPUs or fewer' if most > 1 else 'one GPU'}"
+        )
 
 
 @dataclass(frozen=True)
