@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -213,9 +213,10 @@ def test_what_an_inner_stage_makes_lies_as_its_own_word_says(monkeypatch: pytest
 
     outer = SimpleNamespace(spread=lambda: noted("outer"), gather=lambda: noted("one"))
     inner = SimpleNamespace(spread=lambda: noted("inner"), gather=lambda: pytest.fail("nothing is inside"))
-    with sharing(None, "cuda"), sharing(outer, "cuda"), sharing(None, "cuda"), sharing(None, "cuda"):
-        with sharing(inner, "cuda"):
-            blocks.append("work")
+    with ExitStack() as stack:
+        for spread in (None, outer, None, None, inner):
+            stack.enter_context(sharing(spread, "cuda"))
+        blocks.append("work")
     assert blocks == ["outer", "one", "inner", "work", "inner ends", "one ends", "outer ends"]
 
 

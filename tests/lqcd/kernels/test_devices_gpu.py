@@ -196,13 +196,11 @@ def test_a_chunk_of_current_loops(gauge: GaugeLinks, solver: str) -> None:
 
 def test_the_environment_says_how_many_gpus_a_worker_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(GPUS_PER_WORKER, str(cupy.cuda.runtime.getDeviceCount() + 1))
-    with (
-        pytest.raises(InputError, match="number of GPUs that share a lattice"),
-        sharing(TimeSlices(EXTENTS), "cuda"),
-    ):
+    slices = TimeSlices(EXTENTS)
+    with pytest.raises(InputError, match="number of GPUs that share a lattice"), sharing(slices, "cuda"):
         pass
     monkeypatch.setenv(GPUS_PER_WORKER, "1")
-    with sharing(TimeSlices(EXTENTS), "cuda"):
+    with sharing(slices, "cuda"):
         assert current_group() is None
 
 
