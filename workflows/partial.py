@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 
 from pipeline import Plan, Store
 from pipeline import plan as make_plan
@@ -99,7 +99,7 @@ def averages(plan: Plan) -> set[str]:
     lacking = {chunk.key for chunk in plan.missing}
     possible: set[str] = set()
     for chunk in plan.missing:  # upstream before downstream
-        if CONFIG not in chunk.coordinates and lacking.isdisjoint(_read_by(chunk)):
+        if CONFIG not in chunk.coordinates and lacking.isdisjoint(source.key for source in chunk.stored()):
             possible.add(chunk.key)
             lacking.remove(chunk.key)
     return possible
@@ -109,15 +109,6 @@ def _shortened(labels: list[str]) -> str | None:
     """The first labels, and how many more; None for a node of all configurations."""
     named = describe_values(labels[:NAMED])
     return (f"{named} and {len(labels) - NAMED} more" if len(labels) > NAMED else named) or None
-
-
-def _read_by(chunk: Chunk) -> Iterator[str]:
-    """Keys of the stored chunks that a chunk is made of."""
-    for source in chain(*chunk.inputs):
-        if source.node.stage.transient:
-            yield from _read_by(source)
-        else:
-            yield source.key
 
 
 def _labels(chunks: list[Chunk]) -> list[str]:

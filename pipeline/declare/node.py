@@ -177,6 +177,13 @@ class Node:
         for position, node in enumerate(self.inputs):
             yield declared[min(position, len(declared) - 1)], node
 
+    def fused(self) -> Iterator[Node]:
+        """The node and the transient ones that its tasks compute on the way."""
+        yield self
+        for upstream in self.inputs:
+            if upstream.stage.transient:
+                yield from upstream.fused()
+
     def chunk_count(self) -> int:
         """Number of chunks, without making them."""
         return prod(map(len, self.blocks()))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinates
@@ -31,3 +33,18 @@ class Chunk:
     key: str
     inputs: tuple[tuple[Chunk, ...], ...]
     files: dict[str, FileVersion] = field(default_factory=lambda: NO_FILES)
+
+    def sources(self) -> Iterator[Chunk]:
+        """All that its task reads or computes on the way: its inputs, and those of transient ones."""
+        for source in chain(*self.inputs):
+            yield source
+            if source.node.stage.transient:
+                yield from source.sources()
+
+    def transient(self) -> Iterator[Chunk]:
+        """Those of its sources that its own task computes."""
+        return (source for source in self.sources() if source.node.stage.transient)
+
+    def stored(self) -> Iterator[Chunk]:
+        """Those of its sources that are read from the store."""
+        return (source for source in self.sources() if not source.node.stage.transient)

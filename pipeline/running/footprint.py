@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -120,12 +120,5 @@ def _names(chunks: Iterable[Chunk]) -> tuple[str, ...]:
 
 def _resident(chunks: Iterable[Chunk]) -> Iterable[Chunk]:
     """The transient, resident results that chunks are computed from, each once."""
-    return {source.key: source for chunk in chunks for source in _sources(chunk)}.values()
-
-
-def _sources(chunk: Chunk) -> Iterator[Chunk]:
-    for source in chain(*chunk.inputs):
-        if source.node.stage.transient:
-            if source.node.stage.resident:
-                yield source
-            yield from _sources(source)
+    sources = chain.from_iterable(chunk.transient() for chunk in chunks)
+    return {source.key: source for source in sources if source.node.stage.resident}.values()

@@ -57,7 +57,7 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
     tasks = []
     for group in sorted(groups, key=lambda group: levels[group[0].node.name]):
         name = _task_name(group)
-        sources = {chunk.key: {source.key: source for source in _inputs(chunk)} for chunk in group}
+        sources = {chunk.key: {source.key: source for source in chunk.sources()} for chunk in group}
         needs = {key: tuple(missing.intersection(inputs)) for key, inputs in sources.items()}
         after = {task_of[key] for key in chain(*needs.values())} - {name}
         used = chain(*(inputs.values() for inputs in sources.values()))
@@ -71,7 +71,7 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
                 homes=tuple(sorted(homes)),
                 needs=needs,
                 priority=levels[group[0].node.name] - depth * rank + lengths[group[0].node.name],
-                device=max(node.stage.resources.device for chunk in group for node in _nodes(chunk.node)),
+                device=max(node.stage.resources.device for chunk in group for node in chunk.node.fused()),
             )
         )
     return tasks
@@ -223,14 +223,6 @@ def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float
     return batches
 
 
-def _inputs(chunk: Chunk) -> Iterator[Chunk]:
-    """Everything that the task of a chunk reads or computes on the way."""
-    for source in chain(*chunk.inputs):
-        yield source
-        if source.node.stage.transient:
-            yield from _inputs(source)
-
-
 def _fused_inputs(chunk: Chunk) -> Iterator[Chunk]:
     """Transient results of which consumers of one level should share one evaluation."""
     for (argument, _), sources in zip(chunk.node.arguments(), chunk.inputs, strict=True):
@@ -239,14 +231,6 @@ def _fused_inputs(chunk: Chunk) -> Iterator[Chunk]:
             if stage.transient and not stage.resident and not argument.reduces:
                 yield source
                 yield from _fused_inputs(source)
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    """The node and the transient ones that are fused into it."""
-    yield node
-    for upstream in node.inputs:
-        if upstream.stage.transient:
-            yield from _nodes(upstream)
 
 
 def _has_home(chunk: Chunk, missing: set[str]) -> bool:
@@ -277,7 +261,7 @@ def _lengths(plan: Plan) -> dict[str, float]:
     seconds = plan.expected_seconds
     if not nodes.keys() <= seconds.keys():
         seconds = {
-            name: sum(each.count * each.nbytes for part in _nodes(node) for each in part.cost.work)
+            name: sum(each.count * each.nbytes for part in node.fused() for each in part.cost.work)
             for name, node in nodes.items()
         }
     order = sorted({seconds[name] for name in nodes})

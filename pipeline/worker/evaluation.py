@@ -125,7 +125,7 @@ class Evaluation:
 
     def transient_statistics(self, work: Work) -> list[dict[str, Any]]:
         """Statistics of the transient results that went into a chunk."""
-        keys = dict.fromkeys(source.key for source in transient_inputs(work))
+        keys = dict.fromkeys(source.key for source in work.transient())
         return [self._statistics[key] for key in keys if key in self._statistics]
 
     def get(self, work: Work) -> Any:
@@ -233,14 +233,6 @@ class _LazyChunks:
 
 def _within(values: tuple[Any, ...], at: At, dim: str) -> tuple[Any, ...]:
     return tuple(value for value in values if value in at[dim]) if dim in at else values
-
-
-def transient_inputs(work: Work) -> Iterator[Work]:
-    """Inputs that are computed in a chunk's own task, those of inputs among them."""
-    for source in chain(*(work.inputs or ())):
-        if source.inputs is not None:
-            yield source
-            yield from transient_inputs(source)
 
 
 def _uses(works: Sequence[Work]) -> Counter[str]:

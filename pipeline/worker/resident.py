@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from threading import Lock
-from types import ModuleType
 from typing import Any
 
+from pipeline.worker.checks import arrays_of
 from stages.base.gpus import gpus_per_worker
 from stages.base.host_memory import MEMORY_LIMIT
 
@@ -69,26 +69,8 @@ class ResidentCache:
 
 
 def nbytes(value: Any) -> int:
-    """Bytes of all arrays in a result: array, tuple, list, mapping, dataclass or plain object.
-
-    Without those of objects whose class says `scratch = True` (`pipeline.worker.checks`).
-    """
-    return _nbytes(value, set())
-
-
-def _nbytes(value: Any, seen: set[int]) -> int:
-    if id(value) in seen:
-        return 0
-    seen.add(id(value))
-    if isinstance(value, (ModuleType, type)) or getattr(type(value), "scratch", False):
-        return 0
-    if hasattr(value, "dtype") and hasattr(value, "nbytes"):
-        return int(value.nbytes)
-    if isinstance(value, Mapping):
-        return sum(_nbytes(item, seen) for item in value.values())
-    if isinstance(value, (tuple, list)):
-        return sum(_nbytes(item, seen) for item in value)
-    return sum(_nbytes(item, seen) for item in getattr(value, "__dict__", {}).values())
+    """Bytes of all arrays in a result, each counted once."""
+    return sum(int(array.nbytes) for _, array in arrays_of(value))
 
 
 _caches: dict[tuple[str, int], ResidentCache] = {}

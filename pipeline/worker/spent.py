@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pipeline.store.provenance import plain
-from pipeline.worker.evaluation import transient_inputs
 from pipeline.worker.stopwatch import Lap
 from pipeline.worker.work import Work
 from stages.base.compilation import Kernels
@@ -55,8 +54,8 @@ def expected_of(work: Work) -> dict[str, int]:
     Of several GPUs, on that which holds most.
     """
     cost, gpus = work.node.cost, gpus_of(work.node.backend)
-    held = {s.key: s.node.cost.on_each(gpus).device_memory for s in transient_inputs(work)}
-    kept = {source.key for source in transient_inputs(work) if source.node.stage.resident}
+    held = {s.key: s.node.cost.on_each(gpus).device_memory for s in work.transient()}
+    kept = {source.key for source in work.transient() if source.node.stage.resident}
     device_memory = cost.on_each(gpus).device_memory + sum(held.values())
     values = cost.memory, device_memory, sum(held[key] for key in kept), cost.stored
     return dict(zip(EXPECTED, values, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -83,7 +83,7 @@ def execute(
         elif work.key in lost:  # it failed with its worker: the driver has said so
             outcomes.append(ChunkOutcome(work.key, ChunkState.FAILED))
             continue
-        elif lost.intersection(_stored_inputs(work)):
+        elif lost.intersection(source.key for source in work.stored()):
             outcome = ChunkOutcome(work.key, ChunkState.BLOCKED, "an input failed")
         else:
             send({"event": EventKind.STARTED, **work.identity})
@@ -239,15 +239,6 @@ def _is_of_the_infrastructure(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in _INFRASTRUCTURE:
         return True
     return error.__cause__ is not None and _is_of_the_infrastructure(error.__cause__)
-
-
-def _stored_inputs(work: Work) -> Iterator[str]:
-    """Keys of all chunks that are read from the store, those of transient inputs among them."""
-    for source in chain(*(work.inputs or ())):
-        if source.inputs is None:
-            yield source.key
-        else:
-            yield from _stored_inputs(source)
 
 
 def _failure(outcome: ChunkOutcome) -> dict[str, Any]:

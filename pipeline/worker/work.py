@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinates
@@ -64,6 +65,18 @@ class Work:
         name = f"{self.key}-{self.node.backend}"
         left_out = self._left_out()
         return f"{name}-{sha256(repr(left_out).encode()).hexdigest()[:8]}" if left_out else name
+
+    def transient(self) -> Iterator[Work]:
+        """Inputs that are computed in its own task, those of inputs among them."""
+        for source in chain(*(self.inputs or ())):
+            if source.inputs is not None:
+                yield source
+                yield from source.transient()
+
+    def stored(self) -> Iterator[Work]:
+        """Inputs that are read from the store, those of transient ones among them."""
+        sources = chain(*(chain(*(work.inputs or ())) for work in (self, *self.transient())))
+        return (source for source in sources if source.inputs is None)
 
     def _left_out(self) -> list[tuple[str, str]]:
         """Parameters that no key has, of this node and of those that its result is made of."""
