@@ -59,7 +59,7 @@ class Pass:
 
 
 class Shares(Spread, Protocol):
-    """How the GPUs of a worker share what a task holds there; it travels to the workers."""
+    """The word of a stage on how the GPUs of a worker share what a task holds there."""
 
     @property
     def most(self) -> int:

@@ -42,9 +42,9 @@ class Chunk:
                 yield from source.sources()
 
     def transient(self) -> Iterator[Chunk]:
-        """Those of its sources that its own task computes."""
+        """Sources that its own task computes."""
         return (source for source in self.sources() if source.node.stage.transient)
 
     def stored(self) -> Iterator[Chunk]:
-        """Those of its sources that are read from the store."""
+        """Sources that are read from the store."""
         return (source for source in self.sources() if not source.node.stage.transient)

@@ -75,7 +75,7 @@ def check_sharing(devices: tuple[int, ...]) -> None:
 
 
 class Spread(Protocol):
-    """What a task holds, as the GPUs of a worker can share it."""
+    """Arrays of a task, which the GPUs of a worker can share."""
 
     def spread(self) -> AbstractContextManager[None]:
         """While the block runs, what is made lies on all GPUs of this process."""
