@@ -34,10 +34,10 @@ def load_project(path: Path) -> Project:
             f"`workflow` (line {file.line(('workflow',))}) is {name!r}" if name else "missing key `workflow`"
         )
         raise file.error(f"{fault}{suggestion(name or '', known, mark='`')}")
-    return definition_of(name).prepare(file)
+    return Project.of(definition_of(name), file)
 
 
-def definition_of(name: str) -> Definition[Any]:
+def definition_of(name: str) -> type[Definition[Any]]:
     """The workflow of a name.
 
     Raises:
@@ -65,7 +65,7 @@ def status_lines(store: Store) -> list[str]:
     return [line for name in names if name in known for line in definition_of(name).status(store)]
 
 
-def _loaded(entry: EntryPoint) -> Definition[Any]:
+def _loaded(entry: EntryPoint) -> type[Definition[Any]]:
     where = f"workflow {entry.name!r} of {_package(entry)} ({entry.value})"
     try:
         value = entry.load()
@@ -73,7 +73,7 @@ def _loaded(entry: EntryPoint) -> Definition[Any]:
         raise InputError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if isinstance(value, ModuleType):
         value = getattr(value, "WORKFLOW", None)
-    if not isinstance(value, Definition):
+    if not (isinstance(value, type) and issubclass(value, Definition)):
         raise InputError(
             f"{where} is no workflow: the entry point must name a `workflows.shared.definition.Definition`, "
             "or a module whose WORKFLOW is one"

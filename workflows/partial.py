@@ -68,7 +68,7 @@ def complete_part(project: Project, whole: Plan, store: Store) -> Part | None:
     if not whole.missing:
         return Part(project, whole, whole)
     labels = complete_labels(whole)
-    if not labels or project.among is None:  # a round that only chooses a solver has no results
+    if not labels or project.chooses_solver:  # a round that has no results
         return None
     if len(labels) == len(_configurations(whole)):
         return Part(project, whole.again(averages(whole)), whole)

@@ -7,8 +7,7 @@ first round, however often and wherever the last run was killed, is led to the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pipeline import plan as make_plan
@@ -16,96 +15,95 @@ from workflows.shared.ensemble import refuse_copies
 
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan, Store
-    from workflows.shared.definition import Elsewhere, Project, Step
+    from workflows.shared.definition import Project, Step
 
 
 MOST_DAMAGED = 16
 """Configurations beyond the first that are looked at for trials of solvers."""
 
 
-@dataclass(frozen=True)
-class Round:
-    """A project as one round has it, its plan, and what follows from its results once they are there."""
+class Rounds:
+    """The rounds of a project that a store has come through, in order, and the one that it is in."""
 
-    project: Project
+    projects: list[Project]
+    """A project for each round."""
+    steps: list[Step]
+    """What the complete rounds led to."""
     plan: Plan
-    step: Step | None
-    """None while something is missing, and for projects that have one round only."""
+    """Of the last round."""
 
+    def __init__(self, project: Project, store: Store, backend: str) -> None:
+        self.store, self.backend = store, backend
+        self.outcomes: list[Outcome] = []
+        """Of the rounds that were run here."""
+        self._visit(project)
 
-def visited(project: Project, store: Store, backend: str) -> Iterator[Round]:
-    """The rounds that a store has come through, in order, and the one that it is in."""
-    following: Project | None = project
-    while following:
-        following, planned = _measured(following, store, backend)
-        refuse_copies(planned)
-        complete = following.follow is not None and not planned.missing
-        step = following.follow(planned, store) if following.follow and complete else None
-        yield Round(following, planned, step)
-        following = step.project if step else None
+    @property
+    def project(self) -> Project:
+        """The round that the store is in."""
+        return self.projects[-1]
 
-
-def _measured(project: Project, store: Store, backend: str) -> tuple[Project, Plan]:
-    """A round and its plan; one that chooses a solver, on the first configuration whose trials are there."""
-    wanted = make_plan(project.workflow, store, backend=backend)
-    each, planned = project, wanted
-    for _ in range(MOST_DAMAGED):
-        if not each.elsewhere or not planned.missing:
-            break
-        if not all(store.keys(stage) for stage in {chunk.node.stage.name for chunk in planned.missing}):
-            break  # it has trials of no configuration at all
-        each = each.elsewhere.project()
-        planned = make_plan(each.workflow, store, backend=backend)
-    return (project, wanted) if planned.missing else (each, planned)
-
-
-def _elsewhere(project: Project, outcome: Outcome) -> Elsewhere | None:
-    """Place of the round instead, where all that failed is the file of its configuration."""
-    place = project.elsewhere
-    if not place or not outcome.failures or outcome.stopped:
-        return None
-    return place if all(str(place.file) in failure.error for failure in outcome.failures) else None
-
-
-@dataclass(frozen=True)
-class Driven:
-    """Outcome of a run of several rounds: the round that it ended in, and each round's outcome."""
-
-    last: Round
-    outcomes: tuple[Outcome, ...]
+    @property
+    def last_step(self) -> Step | None:
+        """What the last round led to: no other one. None while something is missing in it."""
+        return self.steps[-1] if len(self.steps) == len(self.projects) else None
 
     @property
     def exit_status(self) -> int:
         """Exit status of the last outcome; 1 where all was computed and a target is not met."""
-        missed = self.last.step is not None and not self.last.step.met
+        missed = self.last_step is not None and not self.last_step.met
         return self.outcomes[-1].exit_status or int(missed)
 
+    def drive(self, compute: Callable[[Plan], Outcome], tell: Callable[[str], None]) -> None:
+        """Run round after round until nothing follows, or something is missing in the end.
 
-def drive(
-    project: Project,
-    store: Store,
-    backend: str,
-    compute: Callable[[Plan], Outcome],
-    tell: Callable[[str], None],
-) -> Driven:
-    """Run round after round until nothing follows, or something is missing in the end.
+        compute: runs a plan. tell: is told what follows from each round that is complete.
+        """
+        while True:
+            for step in self.steps:
+                tell(step.text)
+            # a round that is there already is run, too: the results of a workflow are those of its last run
+            if self.plan.missing or not self.outcomes or len(self.projects) > 1:
+                self.outcomes.append(compute(self.plan))
+            if other := self._round_elsewhere():
+                file = self.project.ensemble.files[self.project.trial_configuration]
+                where = other.trial_configuration
+                tell(f"{file} cannot be read: solvers are measured on {where} instead")
+                self._visit(other)
+            elif self.outcomes[-1].exit_status or self.last_step or not self.project.in_rounds:
+                return
+            else:
+                self._visit(self.project)
 
-    compute: runs a plan. tell: is told what follows from each round that is complete.
-    """
-    outcomes: list[Outcome] = []
-    while True:
-        past = list(visited(project, store, backend))
-        for each in past:
-            if each.step:
-                tell(each.step.text)
-        last = past[-1]
-        # a round that is there already is run, too: the results of a workflow are those of its last run
-        if last.plan.missing or not outcomes or len(past) > 1:
-            outcomes.append(compute(last.plan))
-        if place := _elsewhere(last.project, outcomes[-1]):
-            tell(f"{place.file} cannot be read: solvers are measured on {place.next} instead")
-            project = place.project()
-            continue
-        if outcomes[-1].exit_status or last.step or not last.project.follow:
-            return Driven(last, tuple(outcomes))
-        project = last.project
+    def _visit(self, project: Project) -> None:
+        """Follow the steps from one round to the next, as far as the store has results."""
+        self.projects, self.steps = [], []
+        following: Project | None = project
+        while following:
+            following, self.plan = self._planned(following)
+            refuse_copies(self.plan)
+            self.projects.append(following)
+            if not following.in_rounds or self.plan.missing:
+                return
+            self.steps.append(following.step(self.plan, self.store))
+            following = self.steps[-1].project
+
+    def _planned(self, project: Project) -> tuple[Project, Plan]:
+        """A round, its plan; one that chooses a solver, on the first configuration whose trials are there."""
+        wanted = make_plan(project.workflow, self.store, backend=self.backend)
+        each, planned = project, wanted
+        for _ in range(MOST_DAMAGED):
+            if not planned.missing or not (other := each.elsewhere()):
+                break
+            if not all(self.store.keys(name) for name in {c.node.stage.name for c in planned.missing}):
+                break  # it has trials of no configuration at all
+            each, planned = other, make_plan(other.workflow, self.store, backend=self.backend)
+        return (project, wanted) if planned.missing else (each, planned)
+
+    def _round_elsewhere(self) -> Project | None:
+        """The round on the next configuration, where all that failed is the file of this one."""
+        outcome, project = self.outcomes[-1], self.project
+        if not (other := project.elsewhere()) or not outcome.failures or outcome.stopped:
+            return None
+        file = str(project.ensemble.files[project.trial_configuration])
+        return other if all(file in failure.error for failure in outcome.failures) else None

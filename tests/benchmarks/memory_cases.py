@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import Iterator
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.catalogue import definition_of
 from workflows.parameter_file import read_parameter_file
-from workflows.shared.definition import Nodes
+from workflows.shared.definition import Definition, Project
 from workflows.starters import OWN_FILES
 
 BACKEND = "cuda"
@@ -53,7 +53,7 @@ def ready_configuration(*, at: At, extents: tuple[int, int, int, int]) -> GaugeL
     return GaugeLinks(links(extents), np.array(extents))
 
 
-def on_ready_links(nodes: Nodes[Any]) -> Node:
+def on_ready_links(nodes: Definition[Any]) -> Node:
     """The node of configurations, of links that are ready."""
     place = Place("configuration", over={"config": nodes.ensemble.labels})
     return nodes.workflow.add(ready_configuration, place=place, extents=nodes.lattice.extents)
@@ -77,10 +77,9 @@ class Case:
         file.write_text(
             json.dumps({**values, "store": str(folder / "store"), "report": str(folder / "report")})
         )
-        definition = copy(definition_of(self.workflow))
-        ready = cached_property(on_ready_links)
-        definition.nodes = type("ReadyNodes", (definition.nodes,), {"configuration": ready})
-        project = definition.prepare(read_parameter_file(file))
+        ready = {"configuration": cached_property(on_ready_links)}
+        definition = type("OnReadyLinks", (definition_of(self.workflow),), ready)
+        project = Project.of(definition, read_parameter_file(file))
         store = Store(project.store)
         store.create()
         return plan(project.workflow, store, backend=BACKEND), store

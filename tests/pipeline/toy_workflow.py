@@ -8,7 +8,7 @@ from typing import Any
 import toy_stages as toys
 
 from pipeline import Place, Store
-from workflows.shared.definition import Definition, Nodes
+from workflows.shared.definition import Definition
 from workflows.shared.sections import WorkflowParameters
 
 FILE = """\
@@ -28,8 +28,14 @@ class ToyParameters(WorkflowParameters):
     noise: int
 
 
-class ToyNodes(Nodes[ToyParameters]):
+class ToyWorkflow(Definition[ToyParameters]):
     """A chunk for each configuration, one for each of its noise vectors, an average of all."""
+
+    name = "toys"
+    title = "Toys"
+    results = ("config_mean",)
+    report = "toy_workflow"
+    schema = ToyParameters
 
     def build(self) -> None:
         field = self.workflow.add(toys.field, place=Place(over={"config": self.ensemble.labels}))
@@ -38,18 +44,7 @@ class ToyNodes(Nodes[ToyParameters]):
         self.workflow.add(toys.config_mean, loops)
 
 
-class ToyWorkflow(Definition[ToyParameters]):
-    """Toy stages."""
-
-    name = "toys"
-    title = "Toys"
-    results = ("config_mean",)
-    report = "toy_workflow"
-    schema = ToyParameters
-    nodes = ToyNodes
-
-
-WORKFLOW = ToyWorkflow()
+WORKFLOW = ToyWorkflow
 
 
 def sections(parameters: ToyParameters, store: Store) -> list[Any]:

@@ -8,7 +8,7 @@ from pipeline import Cost
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.laph_mesons.build import WORKFLOW
 from workflows.laph_mesons.schema import LaphParameters
-from workflows.shared.definition import Campaign
+from workflows.shared.definition import Project
 from workflows.shared.ensemble import Configurations
 
 HEATBATH = {"beta": 6.0, "configurations": 2, "sweeps": 1, "overrelaxation": 0, "seed": 31}
@@ -29,4 +29,4 @@ def laph_costs(lattice: Lattice, distillation: dict[str, Any], **sections: Any) 
         **sections,
     }
     parameters, ensemble = LaphParameters.model_validate(values), Configurations(("a", "b"), lattice)
-    return {name: node.cost for name, node in WORKFLOW.build(Campaign(parameters, ensemble)).nodes.items()}
+    return {n: node.cost for n, node in Project(WORKFLOW, parameters, ensemble).workflow.nodes.items()}

@@ -17,7 +17,7 @@ from workflows.mesons.build import MesonsWorkflow
 class OwnWorkflow(MesonsWorkflow):
     name = "own_mesons"
 
-WORKFLOW = OwnWorkflow()
+WORKFLOW = OwnWorkflow
 '''
 Install = Callable[..., None]
 

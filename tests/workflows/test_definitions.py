@@ -44,8 +44,7 @@ from stages.mesons.propagator import Propagator, propagator
 from stages.mesons.staggered_propagator import StaggeredPropagators, staggered_propagator, staggered_sources
 from stages.mesons.staggered_two_point import staggered_two_point
 from stages.mesons.two_point import meson_two_point
-from workflows.catalogue import definition_of
-from workflows.parameter_file import read_parameter_file
+from workflows.catalogue import load_project
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -65,8 +64,7 @@ def physics(folder: Path, text: str, *changes: tuple[str, str]) -> dict[str, Any
     """What a workflow says of its results."""
     file = folder / "file.yaml"
     file.write_text(text)
-    definition = definition_of(text.split()[1])
-    return definition.physics(definition.schema.read(read_parameter_file(edit(file, *changes))))
+    return load_project(edit(file, *changes)).workflow.about
 
 
 def wave(momentum: tuple[int, ...], start: tuple[int, ...] = (0, 0, 0)) -> NDArray:

@@ -14,7 +14,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from workflows.laph_mesons.build import WORKFLOW
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.parameter_file import read_parameter_file
-from workflows.shared.definition import Campaign
+from workflows.shared.definition import Project
 from workflows.shared.ensemble import Configurations
 
 NOISE = "noise: {kind: z4, seed: 5, vectors: 2}\nsolves: {"
@@ -127,7 +127,7 @@ def test_a_block_has_no_more_columns_than_its_sources(laph: Path) -> None:
     parameters = LaphParameters.read(read_parameter_file(laph))
     ensemble = Configurations(("a", "b"), Lattice((4, 4, 4, 4)))
     wide = parameters.model_copy(update={"solves": parameters.solves.model_copy(update={"block": 64})})
-    plain, widened = (WORKFLOW.build(Campaign(each, ensemble)).nodes for each in (parameters, wide))
+    plain, widened = (Project(WORKFLOW, each, ensemble).workflow.nodes for each in (parameters, wide))
     for name in ("perambulator", "current_insertion"):
         assert plain[name].cost == widened[name].cost
 

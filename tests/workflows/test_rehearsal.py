@@ -40,7 +40,7 @@ from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.laph_mesons.build import WORKFLOW as LAPH_WORKFLOW
 from workflows.laph_mesons.schema import LaphParameters
 from workflows.parameter_file import read_parameter_file
-from workflows.shared.definition import Campaign
+from workflows.shared.definition import Project
 from workflows.shared.ensemble import Configurations
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
@@ -83,12 +83,12 @@ def parameters_of(folder: Path, *changes: tuple[str, str]) -> G2Parameters:
     return G2Parameters.read(read_parameter_file(folder / "g2.yaml"))
 
 
-def campaign(parameters: Any) -> Campaign[Any]:
-    return Campaign(parameters, Configurations(("a", "b"), LATTICE))
+def project(definition: Any, parameters: Any) -> Project[Any]:
+    return Project(definition, parameters, Configurations(("a", "b"), LATTICE))
 
 
 def widths(parameters: G2Parameters) -> list[int]:
-    nodes = G2.build(campaign(parameters)).nodes.values()
+    nodes = project(G2, parameters).workflow.nodes.values()
     return block_widths(nodes_of(list(nodes), *LOOPS), LATTICE)
 
 
@@ -112,7 +112,7 @@ def test_a_run_calls_nothing_that_was_not_rehearsed(tmp_path: Path, solver: str,
     with recorded() as asked:
         run_briefly(parameters, 1e-10, gauge, sources)
     with recorded() as rehearsed:
-        *_, last = G2.rehearse(campaign(parameters), np)
+        *_, last = project(G2, parameters).rehearse(np)
     assert last[0] == last[1]
     assert len(asked) > 20
     assert asked <= rehearsed, asked - rehearsed
@@ -123,7 +123,7 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
     totals = {}
     for solver in (*SOLVERS, "auto"):
         parameters = parameters_of(tmp_path, ("solver: block_cgrq", f"solver: {solver}"))
-        done, totals[solver] = next(G2.rehearse(campaign(parameters), np))
+        done, totals[solver] = next(project(G2, parameters).rehearse(np))
         assert done == 1
     assert totals["auto"] > totals["block_cgrq"] + totals["batched_cg"]
 
@@ -132,7 +132,7 @@ def test_every_solver_is_rehearsed_where_one_will_be_chosen(tmp_path: Path) -> N
 def test_free_links_of_every_action(tmp_path: Path, links: str) -> None:
     """On free links the weights of one-hop and three-hop terms are those of the formulas."""
     parameters = parameters_of(tmp_path, ("action: hisq", f"action: {links}"))
-    free = free_links(G2.build(campaign(parameters)).nodes["operator"], LATTICE, np)
+    free = free_links(project(G2, parameters).workflow.nodes["operator"], LATTICE, np)
     fat, long = {
         "hisq": (1 + 1 / 8 - 0.1 / 8, -0.9 / 24),
         "asqtad": (
@@ -153,7 +153,7 @@ def test_every_solver_of_perambulators_is_rehearsed_where_one_will_be_chosen(tmp
     for solver in (*METHODS, "auto"):
         (tmp_path / "laph.yaml").write_text(LAPH.replace("solver: cgnr", f"solver: {solver}"))
         parameters = LaphParameters.read(read_parameter_file(tmp_path / "laph.yaml"))
-        done, totals[solver] = next(LAPH_WORKFLOW.rehearse(campaign(parameters), np))
+        done, totals[solver] = next(project(LAPH_WORKFLOW, parameters).rehearse(np))
         assert done == 1
     assert totals["auto"] - 3 > sum(totals[solver] - 3 for solver in METHODS)
 
@@ -166,7 +166,7 @@ def test_the_dslash_of_an_eigensolve_is_rehearsed(tmp_path: Path) -> None:
     with recorded() as asked:
         BlockLanczos(20, 5, tolerance=1e-6).solve(SquaredDslash(StaggeredDslash(links)))
     with recorded() as rehearsed:
-        next(G2.rehearse(campaign(parameters), np))
+        next(project(G2, parameters).rehearse(np))
     applications = {call for call in asked if call[0] == "hisq_dslash"}
     assert applications and applications <= rehearsed, applications - rehearsed
 
@@ -185,7 +185,7 @@ def test_an_eigensolve_is_rehearsed_on_the_links_that_it_reads(
         seen.append(B.dslash.packing.double)
 
     monkeypatch.setattr(BlockLanczos, "solve", solve)
-    next(G2.rehearse(campaign(parameters), np))
+    next(project(G2, parameters).rehearse(np))
     assert seen == [True]
 
 
@@ -199,7 +199,7 @@ def test_staggered_mesons_call_nothing_that_was_not_rehearsed(tmp_path: Path) ->
     with recorded() as asked:
         staggered_propagator(dslash, sources, at=at, mass=0.3, solve=Solve("block_cgrq", 1e-8, block=24))
     with recorded() as rehearsed:
-        *_, last = HISQ_WORKFLOW.rehearse(campaign(parameters), np)
+        *_, last = project(HISQ_WORKFLOW, parameters).rehearse(np)
     assert last[0] == last[1] and len(asked) > 20
     assert asked <= rehearsed, asked - rehearsed
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from workflows import rounds
-from workflows.rounds import drive
+from workflows.rounds import Rounds
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,12 @@ def test_the_last_round_is_the_last_that_is_run(
 
     done: list[str] = []
     monkeypatch.setattr(rounds, "make_plan", planned)
-    campaign = SimpleNamespace(workflow="campaign", follow=None, elsewhere=None)
+    campaign = SimpleNamespace(workflow="campaign", in_rounds=False, elsewhere=lambda: None)
     step = SimpleNamespace(text="chosen", met=True, project=campaign)
-    choice: Any = SimpleNamespace(workflow="choice", follow=lambda *_: step, elsewhere=None)
+    choice: Any = SimpleNamespace(
+        workflow="choice", in_rounds=True, step=lambda *_: step, elsewhere=lambda: None
+    )
     store: Any = None
-    driven = drive(choice, store, "cpu", compute, lambda _: None)
-    assert done == ran and driven.last.project is campaign
+    driven = Rounds(choice, store, "cpu")
+    driven.drive(compute, lambda _: None)
+    assert done == ran and driven.project is campaign

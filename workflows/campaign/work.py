@@ -22,7 +22,7 @@ from pipeline.worker.sources import code_of
 from stages.base.errors import InputError
 from workflows.campaign.definition import Campaign
 from workflows.catalogue import load_project
-from workflows.rounds import visited
+from workflows.rounds import Rounds
 
 if TYPE_CHECKING:
     from workflows.commands.run import Carried
@@ -63,14 +63,14 @@ class Work:
         cluster, end = cluster_of(campaign), monotonic() + seconds
         where = (self.project, campaign.workflow, campaign.store, store, cluster, end)
         self.carried = carry_out(Round(*where, share=True, check=campaign.check))
-        last = self.carried.driven.outcomes[-1]
+        last = self.carried.rounds.outcomes[-1]
         failures = f"{len(last.failures)} failures, first: {last.failures[0]}" if last.failures else ""
         return self.carried.exit_code, last.stopped or failures or "all done"
 
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Chunks that failed, in the last round."""
-        return self.carried.driven.outcomes[-1].failures if self.carried else ()
+        return self.carried.rounds.outcomes[-1].failures if self.carried else ()
 
     @property
     def out_of_time(self) -> bool:
@@ -80,12 +80,12 @@ class Work:
     @property
     def commits(self) -> int:
         """Chunks that this job committed."""
-        outcomes = self.carried.driven.outcomes if self.carried else ()
+        outcomes = self.carried.rounds.outcomes if self.carried else ()
         return sum(outcome.count(ChunkState.DONE) for outcome in outcomes)
 
     def joules(self) -> float | None:
         """Joules of the chunks that this job committed, as far as they were measured; None where none was."""
-        outcomes, store = self.carried.driven.outcomes if self.carried else (), Store(self.campaign.store)
+        outcomes, store = self.carried.rounds.outcomes if self.carried else (), Store(self.campaign.store)
         try:
             tallies = [tally_of(store, outcome.run) for outcome in outcomes if outcome.states]
         except OSError:  # the log is away
@@ -99,8 +99,7 @@ def work_of(campaign: Campaign) -> Work:
     store = Store(campaign.store)
     try:
         project = load_project(campaign.workflow)
-        rounds = with_sound_chunks(store, lambda: list(visited(project, store, campaign.site.backend)), print)
-        last = rounds[-1]
+        last = with_sound_chunks(store, lambda: Rounds(project, store, campaign.site.backend), print)
         code = code_of(chunk.node.stage.function for chunk in last.plan.everything)
         return Work(campaign, project, len(last.plan.missing), code, _new_versions(store, last.plan))
     except Exception as error:  # of whatever the file names: a job says why it does nothing, and is followed

@@ -139,7 +139,7 @@ def _alternatives(
         elsewhere, gpu = plan(project.workflow, store, backend="cuda"), _gpu(model)
         one = Setting(1, {**setting.machines, "cuda": gpu}, 1)
         yield f"on one {gpu}", forecast(elsewhere, model, one, run_overheads(stores, "cuda"))
-    for label, workflow in project.variants() if project.variants else ():
+    for label, workflow in project.variants():
         yield label, forecast(plan(workflow, store, backend=backend), model, setting, around)
 
 

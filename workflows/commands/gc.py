@@ -29,7 +29,7 @@ def gc(
     from pipeline import InputError, Store, collect_garbage
     from pipeline.reading.gc import BACKENDS, Garbage
     from workflows.catalogue import load_project
-    from workflows.rounds import visited
+    from workflows.rounds import Rounds
 
     projects = [load_project(path) for path in workflows]
     folders = {store or project.store for project in projects}
@@ -37,10 +37,10 @@ def gc(
         raise InputError(f"these workflows use {len(folders)} stores: say which one, --store FOLDER")
     results = Store(folders.pop())
     reached = [
-        each.project.workflow
+        each.workflow
         for project in projects
         for backend in BACKENDS
-        for each in visited(project, results, backend)
+        for each in Rounds(project, results, backend).projects
     ]
 
     def ask(garbage: Garbage) -> None:

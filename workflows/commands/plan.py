@@ -111,11 +111,11 @@ def plan(
 def _forecast(project: Project, store: Store, wish: Wish, *, pilot: bool, json: bool) -> None:
     """Forecast the round that the store is in; with a pilot, the one that it is in after that."""
     from workflows.commands.forecast import compute_pilot, show
-    from workflows.rounds import visited
+    from workflows.rounds import Rounds
 
-    *_, last = visited(project, store, wish.cluster.backend)
+    last = Rounds(project, store, wish.cluster.backend)
     if pilot and compute_pilot(last.plan, store, wish, quiet=json):
-        *_, last = visited(project, store, wish.cluster.backend)
+        last = Rounds(project, store, wish.cluster.backend)
     show(last.plan, last.project, store, wish, json)
 
 
@@ -136,10 +136,10 @@ def _prospect(project: Project, store: Store, cluster: Cluster) -> Prospect:
     """Raises InputError where a lattice is too short for a worker's GPUs."""
     from pipeline.running.gpu_shares import check_gpus_per_worker, gpus_advice
     from pipeline.running.shortage import shortage
-    from workflows.rounds import visited
+    from workflows.rounds import Rounds
 
-    rounds = list(visited(project, store, cluster.backend))
-    planned, steps = rounds[-1].plan, [each.step.text for each in rounds if each.step]
+    rounds = Rounds(project, store, cluster.backend)
+    planned, steps = rounds.plan, [step.text for step in rounds.steps]
     check_gpus_per_worker(planned, cluster)
     return Prospect(planned, cluster, steps, shortage(planned, cluster), gpus_advice(planned, cluster))
 

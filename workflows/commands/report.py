@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipeline import Store
     from pipeline.reading.report import Section
     from workflows.partial import Part
-    from workflows.rounds import Round
+    from workflows.rounds import Rounds
     from workflows.shared.definition import Project
 
 
@@ -77,10 +77,9 @@ def results_of(project: Project, store: Store, file: Path) -> Part:
     from pipeline.running.clusters.local import Local
     from workflows.commands.exits import FailedError
     from workflows.partial import complete_part
-    from workflows.rounds import visited
+    from workflows.rounds import Rounds
 
-    paths = [list(visited(project, store, backend)) for backend in BACKENDS]
-    best = min(paths, key=_left)[-1]
+    best = min((Rounds(project, store, backend) for backend in BACKENDS), key=_left)
     part = complete_part(best.project, best.plan, store)
     missing = f"{counted(len(best.plan.missing), 'chunk')} missing in {store.path}: quarkline run {file}"
     if part is None:
@@ -92,10 +91,10 @@ def results_of(project: Project, store: Store, file: Path) -> Part:
     return part
 
 
-def _left(rounds: Sequence[Round]) -> tuple[bool, int, int]:
+def _left(rounds: Rounds) -> tuple[bool, int, int]:
     """Order of backends: complete ones, then those in later rounds, then those with less to do."""
-    missing = len(rounds[-1].plan.missing)
-    return missing > 0, -len(rounds), missing
+    missing = len(rounds.plan.missing)
+    return missing > 0, -len(rounds.projects), missing
 
 
 def publish(part: Part, store: Store) -> Path:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipeline.running.clusters import Cluster
     from pipeline.running.clusters.site import Site
     from workflows.partial import Part
-    from workflows.rounds import Driven
+    from workflows.rounds import Rounds
     from workflows.shared.definition import Project
 
 INTERRUPTED = 130
@@ -114,34 +114,35 @@ def carry_out(compute: Round) -> Carried:
 def _carried_out(compute: Round) -> Carried:
     """Compute and report once. Raises DamagedChunkError, InputError."""
     from pipeline import InputError
-    from workflows.rounds import drive
+    from workflows.rounds import Rounds
 
     project, results = compute.project, compute.results
     for warning in project.warnings:
         compute.tell(f"warning: {warning}")
-    driven = drive(project, results, compute.cluster.backend, compute, compute.tell)
-    part = _results(driven, results, compute)
+    rounds = Rounds(project, results, compute.cluster.backend)
+    rounds.drive(compute, compute.tell)
+    part = _results(rounds, results, compute)
     page, fault = _publish(part, results)
     if compute.quiet:
-        warnings = [*driven.last.project.warnings, *compute.remarks]
-        _print_json(driven, warnings, page, fault, part.mark(results) if part else "")
+        warnings = [*rounds.project.warnings, *compute.remarks]
+        _print_json(rounds, warnings, page, fault, part.mark(results) if part else "")
     if fault:
         remedy = f"once that is mended, quarkline report {compute.workflow} writes it"
         error = f"{fault}; all results are in {results.path}: {remedy}"
         if not compute.quiet:
             raise InputError(error)
         tell(f"error: {error}", err=True)
-        return Carried(driven, 2)
+        return Carried(rounds, 2)
     of = part.mark(results) if part else ""
     compute.tell(f"report{of and f' ({of})'}: {page}" if page else f"store: {results.path}")
-    return Carried(driven, _exit_code(driven))
+    return Carried(rounds, _exit_code(rounds))
 
 
 @dataclass(frozen=True)
 class Carried:
     """The end of a run: its rounds, and the command's exit code."""
 
-    driven: Driven
+    rounds: Rounds
     exit_code: int
 
 
@@ -178,7 +179,7 @@ class Round:
             self.remarks.append(remark)
         self.tell(_headline(explain(plan)))
         left = None if self.end is None else max(1.0, self.end - monotonic())
-        share = Share(waits=self.project.follow is not None) if self.share else None
+        share = Share(waits=self.project.in_rounds) if self.share else None
         with RunDisplay(quiet=self.quiet) as display:
             outcome = run_plan(
                 plan,
@@ -198,7 +199,7 @@ class Round:
             tell(text)
 
 
-def _results(driven: Driven, results: Store, compute: Round) -> Part | None:
+def _results(rounds: Rounds, results: Store, compute: Round) -> Part | None:
     """Results to report of a run that ended with its work or failures: all, or those of some configurations.
 
     Averages of what did not fail are computed, on this machine where the cluster's workers wait in a queue.
@@ -208,17 +209,15 @@ def _results(driven: Driven, results: Store, compute: Round) -> Part | None:
     from pipeline.running.outcome import COMPLETE, FAILED
     from workflows.partial import complete_part
 
-    last, outcome = driven.last, driven.outcomes[-1]
+    project, backend, outcome = rounds.project, rounds.backend, rounds.outcomes[-1]
     if outcome.stopped or outcome.exit_status not in (COMPLETE, FAILED):
         return None
     if outcome.exit_status == COMPLETE:
-        return complete_part(last.project, last.plan.again(()), results)
-    part = complete_part(
-        last.project, plan(last.project.workflow, results, backend=last.plan.backend), results
-    )
+        return complete_part(project, rounds.plan.again(()), results)
+    part = complete_part(project, plan(project.workflow, results, backend=backend), results)
     if part and part.project.mark:
         compute.tell(f"results of {part.project.mark}:")
-        here = Local(workers=1, backend=last.plan.backend) if compute.cluster.queued else compute.cluster
+        here = Local(workers=1, backend=backend) if compute.cluster.queued else compute.cluster
         replace(compute, cluster=here)(part.plan)
     return part
 
@@ -262,11 +261,11 @@ def _headline(explained: str) -> str:
     return f"{first}\n{last}" if last.startswith("projected") else first
 
 
-def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: str, mark: str) -> None:
+def _print_json(rounds: Rounds, warnings: list[str], page: Path | None, fault: str, mark: str) -> None:
     """The outcome of the last round, and what its results lead to."""
     from workflows.outputs.campaigns import RunOutput
 
-    outcome, step = driven.outcomes[-1], driven.last.step
+    outcome, step = rounds.outcomes[-1], rounds.last_step
     result: dict[str, Any] = {
         "run": outcome.run,
         "workflow": outcome.workflow,
@@ -274,7 +273,7 @@ def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: s
         "failures": [str(failure) for failure in outcome.failures],
         "stopped": outcome.stopped,
         "checks": asdict(outcome.checks),
-        "seconds": sum(each.seconds for each in driven.outcomes),
+        "seconds": sum(each.seconds for each in rounds.outcomes),
         "report": page,
         "warnings": warnings,
         "partial": mark or None,
@@ -285,5 +284,5 @@ def _print_json(driven: Driven, warnings: list[str], page: Path | None, fault: s
     RunOutput(**result).print()
 
 
-def _exit_code(driven: Driven) -> int:
-    return INTERRUPTED if driven.outcomes[-1].stopped in SIGNALS else driven.exit_status
+def _exit_code(rounds: Rounds) -> int:
+    return INTERRUPTED if rounds.outcomes[-1].stopped in SIGNALS else rounds.exit_status

@@ -146,20 +146,20 @@ def _submitted(
     from workflows.campaign.queue import begin, refuse_second
     from workflows.campaign.script import script
     from workflows.outputs.campaigns import SubmitOutput
-    from workflows.rounds import visited
+    from workflows.rounds import Rounds
 
     store = Store(campaign.store)
-    *_, last = visited(project, store, campaign.site.backend)
-    warnings = [*project.warnings, *remarks(last.plan, project, workflow, wanted)]
-    facts: dict[str, Any] = {"store": store.path, "missing": len(last.plan.missing), "warnings": warnings}
-    if not last.plan.missing:
+    planned = Rounds(project, store, campaign.site.backend).plan
+    warnings = [*project.warnings, *remarks(planned, project, workflow, wanted)]
+    facts: dict[str, Any] = {"store": store.path, "missing": len(planned.missing), "warnings": warnings}
+    if not planned.missing:
         return SubmitOutput(text=f"nothing is missing in {store.path}: `quarkline report` shows it", **facts)
     if dry_run:
         return SubmitOutput(text=script(campaign), **facts)
     store.create()
     refuse_second(store)
     jobs = begin(campaign)
-    first, *_ = explain(last.plan).splitlines()
+    first, *_ = explain(planned).splitlines()
     text = "\n".join(
         [
             *(f"warning: {warning}" for warning in warnings),

@@ -12,9 +12,8 @@ With `solver: auto` a first round measures solvers on the first configuration, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
@@ -34,21 +33,40 @@ from workflows.g2_disconnected.schema import G2Parameters, alternatives, low_mod
 from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.choice import names_of
-from workflows.shared.definition import Campaign, Definition, Step
+from workflows.shared.definition import Step
 from workflows.shared.deflation_section import DeflationSection, deflation_economies
 from workflows.shared.solver_precision import precisions_of
 from workflows.shared.variants import after, divisors, each, less
 from workflows.shared.variants import changed as with_value
 
 
-class G2Nodes(LoopNodes):
-    """The nodes of the workflow `g2_disconnected`."""
+class G2Workflow(LoopNodes):
+    """The disconnected vector-current correlator, light, strange and their difference."""
+
+    name = "g2_disconnected"
+    title = "Disconnected vector current: light, strange, light minus strange"
+    report = "workflows.g2_disconnected.report"
+    rehearsals = (loop_steps,)
+    results = (
+        "observables",
+        "solver_trials",
+        "spectrum",
+        "low_modes",
+        "correlator",
+        "average",
+        "bootstrap",
+        "exact_light",
+        "exact_strange",
+        ALL.noise,
+        ALL.allocation,
+    )
+    schema = G2Parameters
 
     def build(self) -> None:
         """Add all nodes of the campaign."""
         parameters = self.parameters
         self.observables()
-        used = self.deflation(parameters.deflation, used_after(self.campaign.decisions))
+        used = self.deflation(parameters.deflation, used_after(self.project.decisions))
         modes = self.modes(parameters, used)
         loops = self.estimator(parameters, modes)
         for name, changed in alternatives(parameters):
@@ -65,7 +83,7 @@ class G2Nodes(LoopNodes):
         if not target:
             return
         self.allocation(target, loops, correlator, ALL)
-        if self.campaign.decisions or not section:
+        if self.project.decisions or not section:
             return
         for contender in contenders(target):
             used = self.workflow.add(
@@ -95,7 +113,7 @@ class G2Nodes(LoopNodes):
                 target.error,
                 target.stochastic_to_gauge,
             ),
-            earlier=[asdict(decision) for decision in self.campaign.decisions],
+            earlier=[asdict(decision) for decision in self.project.decisions],
         )
 
     def averages(self, correlator: Node) -> None:
@@ -113,7 +131,7 @@ class G2Nodes(LoopNodes):
 
     def trials(self, parameters: G2Parameters) -> None:
         """The solvers on the first noise of one configuration, with its low modes."""
-        first = {"config": (self.campaign.trial_configuration,)}
+        first = {"config": (self.project.trial_configuration,)}
         solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
         self.workflow.add(
             solver_trials,
@@ -140,49 +158,10 @@ class G2Nodes(LoopNodes):
         subsets = min(len(dilution.partition(self.lattice, parity).subsets) for parity in (EVEN, ODD))
         return noise.chunk * noise.probe_chunk * subsets
 
-
-def deflated_solves(parameters: G2Parameters) -> tuple[bool, ...]:
-    """Solves that trials compare: without low modes, with them, or both.
-
-    Only with them where an estimator averages them, or a target tries numbers of them: there they are needed
-    anyway.
-    """
-    if not parameters.deflation:
-        return (False,)
-    return (True,) if low_modes_wanted(parameters) or parameters.target else (False, True)
-
-
-class G2Workflow(Definition[G2Parameters]):
-    """The disconnected vector-current correlator, light, strange and their difference."""
-
-    name = "g2_disconnected"
-    title = "Disconnected vector current: light, strange, light minus strange"
-    report = "workflows.g2_disconnected.report"
-    rehearsals = (loop_steps,)
-    results = (
-        "observables",
-        "solver_trials",
-        "spectrum",
-        "low_modes",
-        "correlator",
-        "average",
-        "bootstrap",
-        "exact_light",
-        "exact_strange",
-        ALL.noise,
-        ALL.allocation,
-    )
-    schema = G2Parameters
-    nodes = G2Nodes
-
-    def physics(self, parameters: G2Parameters) -> dict[str, Any]:
+    def physics(self) -> dict[str, Any]:
         """Action, masses, current and its sign, noise, solves, and the factors that are not included."""
-        links, masses, noise, solves = (
-            parameters.links,
-            parameters.masses,
-            parameters.noise,
-            parameters.solves,
-        )
+        parameters, solves = self.parameters, self.parameters.solves
+        links, masses, noise = parameters.links, parameters.masses, parameters.noise
         options = "".join(f", {key} = {getattr(links, key)}" for key in ACTIONS[links.action].options)
         fine = solves.fine
         accuracy = f"residuals at most {solves.sloppy.tolerance:g}"
@@ -207,9 +186,9 @@ class G2Workflow(Definition[G2Parameters]):
             "solver": f"{solves.solver}, {solves.precision}, {accuracy}",
         }
 
-    def variants(self, parameters: G2Parameters) -> Iterator[tuple[str, G2Parameters]]:
+    def variants(self) -> Iterator[tuple[str, G2Parameters]]:
         """The other solver, other blocks, half and twice the noise, with and without deflation."""
-        vectors = parameters.noise.vectors
+        parameters, vectors = self.parameters, self.parameters.noise.vectors
         yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
         yield from each(parameters, "solves.block", (8, 16, 32))
         yield from each(parameters, "noise.vectors", (vectors // 2, 2 * vectors, 4 * vectors))
@@ -218,9 +197,9 @@ class G2Workflow(Definition[G2Parameters]):
         elif not parameters.estimator.low_modes:
             yield "no deflation", with_value(parameters, "deflation", None)
 
-    def economies(self, campaign: Campaign[G2Parameters]) -> Mapping[str, Sequence[Any]]:
+    def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
-        parameters = campaign.parameters
+        parameters = self.parameters
         noise, solves, modes = parameters.noise, parameters.solves, parameters.deflation
         smaller: dict[str, Sequence[Any]] = {
             "solves.block": less(solves.block),
@@ -231,15 +210,27 @@ class G2Workflow(Definition[G2Parameters]):
         }
         return smaller | deflation_economies(modes, needed=low_modes_wanted(parameters))
 
-    def follow(self, campaign: Campaign[G2Parameters]) -> Callable[[Plan, Store], Step] | None:
+    def step(self, plan: Plan, store: Store) -> Step:
         """The next round towards a target."""
-        return partial(next_round, campaign, self.project) if campaign.parameters.target else None
+        return next_round(self.project, plan, store)
 
-    def status(self, store: Store) -> list[str]:
+    @classmethod
+    def status(cls, store: Store) -> list[str]:
         """Predicted against achieved errors of the rounds towards a target."""
         from workflows.g2_disconnected.target_report import target_lines
 
-        return target_lines(store, self.name)
+        return target_lines(store, cls.name)
 
 
-WORKFLOW = G2Workflow()
+def deflated_solves(parameters: G2Parameters) -> tuple[bool, ...]:
+    """Solves that trials compare: without low modes, with them, or both.
+
+    Only with them where an estimator averages them, or a target tries numbers of them: there they are needed
+    anyway.
+    """
+    if not parameters.deflation:
+        return (False,)
+    return (True,) if low_modes_wanted(parameters) or parameters.target else (False, True)
+
+
+WORKFLOW = G2Workflow

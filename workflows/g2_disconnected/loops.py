@@ -13,7 +13,7 @@ from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
 from workflows.g2_disconnected.schema import G2Parameters, low_modes_wanted
-from workflows.shared.staggered_nodes import StaggeredNodes
+from workflows.shared.staggered_quarks import StaggeredDefinition
 
 
 class Modes(NamedTuple):
@@ -23,7 +23,7 @@ class Modes(NamedTuple):
     currents: Node | None = None
 
 
-class LoopNodes(StaggeredNodes[G2Parameters]):
+class LoopNodes(StaggeredDefinition[G2Parameters]):
     """The operator, its low modes, and loops."""
 
     @cached_property

@@ -206,6 +206,11 @@ class G2Parameters(WorkflowParameters):
         """True if trials choose the solver."""
         return self.solves.solver == "auto"
 
+    @property
+    def in_rounds(self) -> bool:
+        """True if there is a target."""
+        return self.target is not None
+
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         solves = self.solves

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -13,7 +13,7 @@ from stages.loops.noise_allocation import TraceAllocation, model_of
 from stages.lqcd.analysis.allocation import UNLIMITED, Allocation, Counts, Limits, least_cost, next_counts
 from workflows.g2_disconnected.schema import G2Parameters, with_vectors
 from workflows.g2_disconnected.target_schema import TargetSection
-from workflows.shared.definition import Campaign, Project, Step
+from workflows.shared.definition import Project, Step
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,13 @@ class Decision:
     """How many of the deflation space's are used from here on; None: all."""
 
 
-def next_round(
-    campaign: Campaign[G2Parameters],
-    project: Callable[[Campaign[G2Parameters]], Project],
-    plan: Plan,
-    store: Store,
-) -> Step:
+def next_round(project: Project[G2Parameters], plan: Plan, store: Store) -> Step:
     """Next step after a round's results: the target is met, or more vectors, or it is beyond the limits.
 
-    project: that of a campaign. All configurations get the same counts, by their mean variance: a result has
-    a value for every configuration and noise vector.
+    All configurations get the same counts, by their mean variance: a result has a value for every
+    configuration and noise vector.
     """
-    parameters, earlier = campaign.parameters, campaign.decisions
+    parameters, earlier = project.parameters, project.decisions
     target = parameters.target
     assert target is not None
     result = allocation_of(plan, store, ALL)
@@ -103,9 +98,9 @@ def next_round(
     more = f"next {_vectors(wanted.counts)}{with_modes}, predicted error {decision.predicted_error:.2e}"
     work = duration_text(decision.predicted_seconds - decision.seconds)
     following = replace(
-        campaign, parameters=with_vectors(parameters, wanted.counts), decisions=(*earlier, decision)
+        project, parameters=with_vectors(parameters, wanted.counts), decisions=(*earlier, decision)
     )
-    return Step(f"{text}: {more} after {work} of work", met=False, project=project(following))
+    return Step(f"{text}: {more} after {work} of work", met=False, project=following)
 
 
 def achieved(ratio: float | None, result: TraceAllocation) -> str:

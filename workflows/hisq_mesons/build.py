@@ -29,10 +29,9 @@ from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
 from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.shared.choice import names_of
-from workflows.shared.definition import Campaign, Definition
 from workflows.shared.deflation_section import DeflationSection, deflation_economies
 from workflows.shared.solver_precision import precisions_of
-from workflows.shared.staggered_nodes import StaggeredNodes
+from workflows.shared.staggered_quarks import StaggeredDefinition
 from workflows.shared.variants import after, changed, each, less
 
 THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
@@ -50,8 +49,15 @@ DEFINITIONS = {
 """What is measured with sources of each kind."""
 
 
-class HisqMesonNodes(StaggeredNodes[HisqMesonParameters]):
-    """The nodes of the workflow `hisq_mesons`."""
+class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
+    """Pions and rhos of HISQ quarks."""
+
+    name = "hisq_mesons"
+    title = "Pions and rhos of HISQ quarks"
+    report = "workflows.hisq_mesons.report"
+    rehearsals = (staggered_steps,)
+    results = ("observables", "solver_choice", "spectrum", "mesons", "average")
+    schema = HisqMesonParameters
 
     def build(self) -> None:
         """Add all nodes of the campaign."""
@@ -144,7 +150,7 @@ class HisqMesonNodes(StaggeredNodes[HisqMesonParameters]):
             self.operator,
             sources,
             *self.deflation_of_trials(parameters.deflation),
-            place=Place("solver_choice", {"config": (self.campaign.trial_configuration,)}),
+            place=Place("solver_choice", {"config": (self.project.trial_configuration,)}),
             candidates=names_of(solves, tuple(POSITIVE), columns, deflated),
             planned=each * len(self.sources),
             mass=parameters.quark.mass,
@@ -152,20 +158,9 @@ class HisqMesonNodes(StaggeredNodes[HisqMesonParameters]):
             max_iterations=solves.max_iterations,
         )
 
-
-class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
-    """Pions and rhos of HISQ quarks."""
-
-    name = "hisq_mesons"
-    title = "Pions and rhos of HISQ quarks"
-    report = "workflows.hisq_mesons.report"
-    rehearsals = (staggered_steps,)
-    results = ("observables", "solver_choice", "spectrum", "mesons", "average")
-    schema = HisqMesonParameters
-    nodes = HisqMesonNodes
-
-    def variants(self, parameters: HisqMesonParameters) -> Iterator[tuple[str, HisqMesonParameters]]:
+    def variants(self) -> Iterator[tuple[str, HisqMesonParameters]]:
         """Other solvers, and other blocks, with and without deflation."""
+        parameters = self.parameters
         yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
         yield from each(parameters, "solves.block", (4, 12))
         if parameters.deflation:
@@ -173,19 +168,20 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
         else:
             yield "deflation.vectors = 64", changed(parameters, "deflation", DeflationSection(vectors=64))
 
-    def economies(self, campaign: Campaign[HisqMesonParameters]) -> Mapping[str, Sequence[Any]]:
+    def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
-        solves, section = campaign.parameters.solves, campaign.parameters.deflation
+        solves, section = self.parameters.solves, self.parameters.deflation
         return {
             "solves.block": less(solves.block),
-            "sources.chunk": less(campaign.parameters.sources.chunk),
+            "sources.chunk": less(self.parameters.sources.chunk),
             "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
             "solves.precision": after(solves.precision, precisions_of(solves.solver)),
             **deflation_economies(section),
         }
 
-    def physics(self, parameters: HisqMesonParameters) -> dict[str, Any]:
+    def physics(self) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign and normalisation."""
+        parameters = self.parameters
         quark, solves, mesons = parameters.quark, parameters.solves, parameters.mesons
         options: dict[str, Any] = {"mode": "json", "exclude_none": True}
         modes = parameters.deflation
@@ -214,4 +210,4 @@ class HisqMesonsWorkflow(Definition[HisqMesonParameters]):
         }
 
 
-WORKFLOW = HisqMesonsWorkflow()
+WORKFLOW = HisqMesonsWorkflow

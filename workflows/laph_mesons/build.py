@@ -31,13 +31,28 @@ from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operato
 from stages.lqcd.spectroscopy.operators import BILINEARS
 from stages.mesons.two_point import dirac_channels
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
-from workflows.shared.definition import Campaign
-from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
 from workflows.shared.variants import divisors, each, less
+from workflows.shared.wilson_quarks import CHOICE, QuarkDefinition
 
 
-class LaphNodes(QuarkNodes[LaphParameters]):
-    """The nodes of the workflow `laph_mesons`."""
+class LaphWorkflow(QuarkDefinition[LaphParameters]):
+    """Mesons in the space of the lowest Laplace eigenvectors."""
+
+    name = "laph_mesons"
+    title = "Mesons by distillation: perambulators in the space of the lowest Laplace eigenvectors"
+    report = "workflows.laph_mesons.report"
+    rehearsals = (eigensolver_steps, perambulator_steps)
+    results = (
+        "observables",
+        CHOICE,
+        "laplace_eigenvectors",
+        "elementals",
+        "current_insertion",
+        "mesons",
+        "average",
+        "levels",
+    )
+    schema = LaphParameters
 
     def build(self) -> None:
         """Add all nodes of the campaign."""
@@ -189,50 +204,29 @@ class LaphNodes(QuarkNodes[LaphParameters]):
             level_names=[f"{name} {n}" for name, ((texts, _), *_) in rows.items() for n in range(len(texts))],
         )
 
-
-class LaphWorkflow(QuarkDefinition[LaphParameters]):
-    """Mesons in the space of the lowest Laplace eigenvectors."""
-
-    name = "laph_mesons"
-    title = "Mesons by distillation: perambulators in the space of the lowest Laplace eigenvectors"
-    report = "workflows.laph_mesons.report"
-    rehearsals = (eigensolver_steps, perambulator_steps)
-    results = (
-        "observables",
-        CHOICE,
-        "laplace_eigenvectors",
-        "elementals",
-        "current_insertion",
-        "mesons",
-        "average",
-        "levels",
-    )
-    schema = LaphParameters
-    nodes = LaphNodes
-
-    def variants(self, parameters: LaphParameters) -> Iterator[tuple[str, LaphParameters]]:
+    def variants(self) -> Iterator[tuple[str, LaphParameters]]:
         """Other solvers, and other numbers of eigenvectors."""
-        yield from each(parameters, "solves.solver", ("bicgstab", "multigrid"))
-        vectors = parameters.distillation.vectors
-        yield from each(parameters, "distillation.vectors", (vectors // 2, 2 * vectors))
+        yield from each(self.parameters, "solves.solver", ("bicgstab", "multigrid"))
+        vectors = self.parameters.distillation.vectors
+        yield from each(self.parameters, "distillation.vectors", (vectors // 2, 2 * vectors))
 
-    def economies(self, campaign: Campaign[LaphParameters]) -> Mapping[str, Sequence[Any]]:
+    def economies(self) -> Mapping[str, Sequence[Any]]:
         """Fewer slices at a time, what solves may do with less, and fewer eigenvectors, in single."""
-        section = campaign.parameters.distillation
-        slices = divisors(section.slices or campaign.lattice.time_extent)
+        section = self.parameters.distillation
+        slices = divisors(section.slices or self.lattice.time_extent)
         return {
             "distillation.slices": [number for number in slices if number % 2 == 0],
-            **super().economies(campaign),
+            **super().economies(),
             "distillation.precision": ("single",) if section.precision == "double" else (),
             "distillation.vectors": less(section.vectors),
         }
 
-    def physics(self, parameters: LaphParameters) -> dict[str, Any]:
+    def physics(self) -> dict[str, Any]:
         """The quark, the smearing of its field, and the operators with their sign."""
         options: dict[str, Any] = {"mode": "json", "exclude_none": True}
-        noise = parameters.noise
+        parameters, noise = self.parameters, self.parameters.noise
         return {
-            **super().physics(parameters),
+            **super().physics(),
             "operator": "psibar G psi of quark fields in the space of the lowest Laplace eigenvectors of "
             "each time slice; Dirac matrices G in the DeGrand-Rossi basis",
             "smearing": parameters.smearing.model_dump(**options),
@@ -246,4 +240,4 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         }
 
 
-WORKFLOW = LaphWorkflow()
+WORKFLOW = LaphWorkflow

@@ -30,9 +30,8 @@ from stages.mesons.sources import (
 from stages.mesons.two_point import dirac_channels, meson_average, meson_two_point
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
-from workflows.shared.definition import Campaign
-from workflows.shared.quark_nodes import CHOICE, QuarkDefinition, QuarkNodes
 from workflows.shared.variants import each, less
+from workflows.shared.wilson_quarks import CHOICE, QuarkDefinition
 
 SOURCES: dict[str, Callable[..., Any]] = {
     "point": point_sources,
@@ -57,8 +56,15 @@ DEFINITIONS = {
 """What is measured with sources of each kind."""
 
 
-class MesonNodes(QuarkNodes[MesonParameters]):
-    """The nodes of the workflow `mesons`."""
+class MesonsWorkflow(QuarkDefinition[MesonParameters]):
+    """Meson two-point functions from propagators."""
+
+    name = "mesons"
+    title = "Wilson-clover propagators and meson two-point functions"
+    report = "workflows.mesons.report"
+    rehearsals = (propagator_steps,)
+    results = ("observables", CHOICE, "mesons", "average", "kept_propagator")
+    schema = MesonParameters
 
     def build(self) -> None:
         """Add all nodes of the campaign."""
@@ -139,35 +145,22 @@ class MesonNodes(QuarkNodes[MesonParameters]):
         """Right-hand sides of a configuration."""
         return len(self.labels) * columns_of(first)
 
-
-class MesonsWorkflow(QuarkDefinition[MesonParameters]):
-    """Meson two-point functions from propagators."""
-
-    name = "mesons"
-    title = "Wilson-clover propagators and meson two-point functions"
-    report = "workflows.mesons.report"
-    rehearsals = (propagator_steps,)
-    results = ("observables", CHOICE, "mesons", "average", "kept_propagator")
-    schema = MesonParameters
-    nodes = MesonNodes
-
-    def variants(self, parameters: MesonParameters) -> Iterator[tuple[str, MesonParameters]]:
+    def variants(self) -> Iterator[tuple[str, MesonParameters]]:
         """Other solvers, and other blocks."""
-        yield from each(parameters, "solves.solver", ("bicgstab", "multigrid"))
-        yield from each(parameters, "solves.block", (4, 12))
+        yield from each(self.parameters, "solves.solver", ("bicgstab", "multigrid"))
+        yield from each(self.parameters, "solves.block", (4, 12))
 
-    def economies(self, campaign: Campaign[MesonParameters]) -> Mapping[str, Sequence[Any]]:
+    def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller chunks, and what all solves of such quarks may do with less."""
-        chunk = campaign.parameters.sources.chunk
-        return {"sources.chunk": less(chunk), **super().economies(campaign)}
+        return {"sources.chunk": less(self.parameters.sources.chunk), **super().economies()}
 
-    def physics(self, parameters: MesonParameters) -> dict[str, Any]:
+    def physics(self) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign."""
-        sources = parameters.sources.model_dump(mode="json", exclude_none=True, exclude={"chunk"})
-        definition = DEFINITIONS[parameters.sources.kind]
+        sources = self.parameters.sources.model_dump(mode="json", exclude_none=True, exclude={"chunk"})
+        definition = DEFINITIONS[self.parameters.sources.kind]
         momentum = "p = 2 pi n / L; " if "C_G(p, t)" in definition else ""
         return {
-            **super().physics(parameters),
+            **super().physics(),
             "operator": "O_G = psibar_2 G psi_1, point at the sink; Dirac matrices G in the DeGrand-Rossi "
             "basis",
             "sources": sources,
@@ -176,4 +169,4 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
         }
 
 
-WORKFLOW = MesonsWorkflow()
+WORKFLOW = MesonsWorkflow

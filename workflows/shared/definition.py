@@ -1,11 +1,12 @@
-"""Declaration of a workflow, and what commands get from it: a project made of a parameter file."""
+"""The definition of a workflow, which declares and wires it, and the project that a file makes of it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -39,135 +40,13 @@ FILE = "parameter_file"
 """Name under which results have the sections of their parameter file."""
 
 
-@dataclass(frozen=True)
-class Elsewhere:
-    """Measurement of solvers on the next configuration, for where the file of this one is damaged."""
-
-    file: Path
-    """This configuration's."""
-    next: str
-    """Label of the next one."""
-    project: Callable[[], Project]
-    """The round that measures on it."""
-
-
-@dataclass(frozen=True)
-class Project:
-    """A workflow file made ready: what to compute, where it goes, how it is reported."""
-
-    title: str
-    workflow: Workflow
-    store: Path
-    report: Path
-    results: Sequence[str]
-    """Nodes that `quarkline export` writes."""
-    sections: Callable[[Store], Sequence[Section]]
-    """What the report shows beside the engine's own sections."""
-    texts: Callable[[Store], Mapping[str, str]]
-    """Text files to stand beside the page, by name."""
-    rehearse: Callable[[ModuleType], Iterator[tuple[int, int]]]
-    """What a run asks of kernels for arrays of a library, briefly; yields parts done and parts in all."""
-    warnings: tuple[str, ...] = ()
-    """About input that is legal but rarely meant."""
-    follow: Callable[[Plan, Store], Step] | None = None
-    """What comes after a complete plan of this workflow, where it is one of several rounds."""
-    among: Callable[[Sequence[str]], Project] | None = None
-    """This project on some of its configurations, by their labels; None where it only chooses a solver."""
-    mark: str = ""
-    """Of a project on some configurations: `5 of 6 configurations`."""
-    variants: Callable[[], Iterator[tuple[str, Workflow]]] | None = None
-    """The same with another solver, number of vectors or the like, for forecasts of what that would cost."""
-    elsewhere: Elsewhere | None = None
-    """Of a round that chooses a solver on a configuration in a file."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """Next step after the results of a round."""
-
-    text: str
-    """For people, a line."""
-    met: bool
-    """Whether the target is met."""
-    project: Project | None = None
-    """The next round; None if the target is met, or cannot be within its limits."""
-
-
-@dataclass(frozen=True)
-class Campaign(Generic[Parameters]):
-    """Parameters measured on configurations."""
-
-    parameters: Parameters
-    ensemble: Configurations
-    warnings: tuple[str, ...] = ()
-    """About the file's parameters."""
-    decisions: tuple[Any, ...] = ()
-    """Of earlier rounds, where a workflow has rounds."""
-    undecided: Parameters | None = None
-    """The file's own parameters, where trials chose the solver of `parameters`."""
-    mark: str = ""
-    """Of a campaign that is a part of another one: `5 of 6 configurations`."""
-    source: Source | None = None
-    """The file itself."""
-    trial: int = 0
-    """Number of the configuration that solvers are measured on: the first with a file that can be read."""
-
-    @property
-    def lattice(self) -> Lattice:
-        return self.ensemble.lattice
-
-    @property
-    def trial_configuration(self) -> str:
-        """Label of the configuration that solvers are measured on."""
-        return self.ensemble.labels[self.trial]
-
-    def of_trials(self) -> Campaign[Parameters]:
-        """This campaign on the configuration alone that solvers are measured on."""
-        return replace(self, ensemble=replace(self.ensemble, labels=(self.trial_configuration,)), trial=0)
-
-    def among(self, labels: Sequence[str]) -> Campaign[Parameters]:
-        """This campaign on some of its configurations, with a name of its own in the store."""
-        return replace(
-            self,
-            parameters=self.parameters.model_copy(update={"workflow": f"{self.parameters.workflow}{PART}"}),
-            ensemble=replace(self.ensemble, labels=tuple(labels)),
-            undecided=None,
-            trial=0,
-            mark=f"{len(labels)} of {counted(len(self.ensemble.labels), 'configuration')}",
-        )
-
-
-class Nodes(ABC, Generic[Parameters]):
-    """The nodes of a workflow: those that several others need are added when they are first asked for."""
-
-    def __init__(self, workflow: Workflow, campaign: Campaign[Parameters]) -> None:
-        self.workflow, self.campaign = workflow, campaign
-        self.parameters, self.ensemble = campaign.parameters, campaign.ensemble
-        self.lattice = campaign.lattice
-
-    @abstractmethod
-    def build(self) -> None:
-        """Add all nodes of the campaign."""
-
-    def trials(self, parameters: Parameters) -> None:
-        """Add what measures solvers on one configuration; parameters: those that leave the choice."""
-        raise NotImplementedError
-
-    @cached_property
-    def configuration(self) -> Node:
-        """Gauge fields."""
-        return add_configuration(self.workflow, self.parameters.ensemble, self.ensemble)
-
-    def observables(self) -> Node:
-        """Observables of gauge fields that every workflow measures."""
-        return self.workflow.add(gauge_observables, self.configuration, place=Place("observables"))
-
-
 class Definition(ABC, Generic[Parameters]):
     """A workflow: its schema, its nodes, and what is reported of its results.
 
     A new one derives from this, and is named in `workflows.names` or, outside of this package, by an
-    entry point of the group `quarkline.workflows`.
+    entry point of the group `quarkline.workflows`. The class declares; an instance adds the nodes of a
+    project to a workflow. Those that several others need are cached properties: they are added when they are
+    first asked for.
     """
 
     name: ClassVar[str]
@@ -183,166 +62,235 @@ class Definition(ABC, Generic[Parameters]):
     rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
     """What `quarkline tune` rehearses of the nodes."""
     schema: type[Parameters]
-    nodes: type[Nodes[Parameters]]
 
-    def status(self, store: Store) -> list[str]:
-        """Lines for `quarkline status` on what a store has of this workflow."""
-        return []
+    def __init__(self, project: Project[Parameters], workflow: Workflow) -> None:
+        self.project, self.workflow = project, workflow
+        self.parameters, self.ensemble = project.parameters, project.ensemble
+        self.lattice: Lattice = project.ensemble.lattice
 
-    def rehearse(self, campaign: Campaign[Parameters], xp: ModuleType) -> Iterator[tuple[int, int]]:
-        """Rehearse a run's kernels for arrays of `xp`, briefly; yields steps taken and steps in all."""
-        nodes = self.nodes(Workflow(self.name), campaign)
-        nodes.build()
-        if campaign.parameters.solver_is_open:
-            nodes.trials(campaign.parameters)
-        return rehearsed(self.rehearsals, list(nodes.workflow.nodes.values()), xp)
+    @abstractmethod
+    def build(self) -> None:
+        """Add all nodes."""
 
-    def follow(self, campaign: Campaign[Parameters]) -> Callable[[Plan, Store], Step] | None:
-        """Function that says what comes after a round of the campaign, None where it has but one."""
-        return None
+    def trials(self, parameters: Parameters) -> None:
+        """Add what measures solvers on one configuration; parameters: those that leave the choice."""
+        raise NotImplementedError
 
-    def prepare(self, file: ParameterFile) -> Project:
-        """The workflow of a parameter file, ready to run.
+    @cached_property
+    def configuration(self) -> Node:
+        """Gauge fields."""
+        return add_configuration(self.workflow, self.parameters.ensemble, self.ensemble)
 
-        Raises:
-            InputError: a mistake in the file or in the configurations and other files that it names.
-        """
-        campaign = self.campaign(file)
-        return self._choosing(campaign) if campaign.parameters.solver_is_open else self.project(campaign)
+    def observables(self) -> Node:
+        """Observables of gauge fields that every workflow measures."""
+        return self.workflow.add(gauge_observables, self.configuration, place=Place("observables"))
 
-    def campaign(self, file: ParameterFile) -> Campaign[Parameters]:
-        """Campaign that a file asks for. Raises InputError."""
-        parameters = self.schema.read(file)
-        ensemble = configurations(file, parameters.ensemble)
-        if parameters.ensemble.files:  # what is generated has been checked with the parameters
-            file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
-        source = Source(file.text, str(file.path.absolute()), str(Path.cwd()))
-        doubts = [*unusual(parameters), *parameters.doubts()]
-        doubts += ensemble_doubts(ensemble, parameters.needs_fixed_gauge)
-        return Campaign(parameters, ensemble, file.warnings(doubts), source=source)
-
-    def project(self, campaign: Campaign[Parameters]) -> Project:
-        """The project of one round."""
-        workflow, parameters = self.build(campaign), campaign.parameters
-        return Project(
-            title=self.title,
-            workflow=workflow,
-            store=Path(parameters.store).expanduser(),
-            report=Path(parameters.report).expanduser(),
-            results=[name for name in self.results if name in workflow.nodes],
-            sections=partial(self._reported, "sections", parameters),
-            texts=partial(self._reported, "texts", parameters),
-            rehearse=partial(self.rehearse, campaign),
-            warnings=campaign.warnings,
-            follow=self.follow(campaign),
-            among=partial(self._among, campaign),
-            mark=campaign.mark,
-            variants=partial(self._variants, campaign),
-        )
-
-    def variants(self, parameters: Parameters) -> Iterator[tuple[str, Parameters]]:
-        """Parameters with one thing changed that alters the cost, and what that is."""
-        return iter(())
-
-    def economies(self, campaign: Campaign[Parameters]) -> Mapping[str, Sequence[Any]]:
-        """Other values of keys that a plan takes less memory with, as `pipeline.planning.workflow.Economies`.
-
-        Keys whose values alter results least come first.
-        """
-        return {}
-
-    def _economical(
-        self, campaign: Campaign[Parameters], build: Callable[[Campaign[Parameters]], Workflow]
-    ) -> Economies:
-        """Economies of a campaign whose workflow is built so."""
-
-        def workflow(changes: Mapping[str, Any]) -> Workflow:
-            parameters = campaign.parameters
-            for key, value in changes.items():
-                parameters = changed(parameters, key, value)
-            for location, text in chain(parameters.contradictions(), parameters.misfits(campaign.lattice)):
-                raise InputError(f"`{'.'.join(map(str, location))}` {text}")
-            return build(replace(campaign, parameters=parameters, undecided=None))
-
-        return Economies(self.economies(campaign), workflow)
-
-    def _variants(self, campaign: Campaign[Parameters]) -> Iterator[tuple[str, Workflow]]:
-        for label, parameters in self.variants(campaign.parameters):
-            try:
-                yield label, self.build(replace(campaign, parameters=parameters, undecided=None))
-            except InputError:  # that cannot be, as more vectors than there are modes
-                continue
-
-    def _among(self, campaign: Campaign[Parameters], labels: Sequence[str]) -> Project:
-        """The project of a part of a campaign, after which no round follows."""
-        return replace(self.project(campaign.among(labels)), follow=None)
-
-    def physics(self, parameters: Parameters) -> dict[str, Any]:
+    def physics(self) -> dict[str, Any]:
         """Action, masses, operator, sign, factors and the like, by name, for readers of a result alone.
 
         In JSON's types.
         """
         return {}
 
-    def about(self, campaign: Campaign[Parameters]) -> dict[str, Any]:
-        """Attributes of all results of a campaign: in files, in notebooks, in the report's head."""
-        parameters, ensemble = campaign.parameters, campaign.ensemble
-        file = parameters.model_dump(mode="json", exclude_none=True, exclude=ELSEWHERE)
+    def variants(self) -> Iterator[tuple[str, Parameters]]:
+        """Parameters with one thing changed that alters the cost, and what that is."""
+        return iter(())
+
+    def economies(self) -> Mapping[str, Sequence[Any]]:
+        """Other values of keys that a plan takes less memory with, as `pipeline.planning.workflow.Economies`.
+
+        Keys whose values alter results least come first.
+        """
+        return {}
+
+    def step(self, plan: Plan, store: Store) -> Step:
+        """What the results of a round lead to, whose plan is complete, where parameters are `in_rounds`."""
+        raise NotImplementedError
+
+    @classmethod
+    def status(cls, store: Store) -> list[str]:
+        """Lines for `quarkline status` on what a store has of this workflow."""
+        return []
+
+
+@dataclass(frozen=True)
+class Step:
+    """Next step after the results of a round."""
+
+    text: str
+    """For people, a line."""
+    met: bool
+    """Whether the target is met."""
+    project: Project | None = None
+    """The next round; None if the target is met, or cannot be within its limits."""
+
+
+@dataclass(frozen=True, eq=False)
+class Project(Generic[Parameters]):
+    """A workflow's parameters on configurations: what to compute, where it goes, how it is reported.
+
+    Where `solver: auto` leaves the choice, the first round measures solvers on one configuration; the next
+    one has the keys of a file that names the solver itself.
+    """
+
+    definition: type[Definition[Parameters]]
+    parameters: Parameters
+    ensemble: Configurations
+    warnings: tuple[str, ...] = ()
+    """About input that is legal but rarely meant."""
+    source: Source | None = None
+    """The file itself."""
+    decisions: tuple[Any, ...] = ()
+    """Of earlier rounds."""
+    chooses_solver: bool = False
+    """True for a round that measures solvers and has no results."""
+    trial: int = 0
+    """Number of the configuration that solvers are measured on: the first with a file that can be read."""
+    undecided: Parameters | None = field(default=None, repr=False)
+    """The file's own parameters, where trials chose the solver of `parameters`."""
+    mark: str = ""
+    """Of a project on some of its configurations: `5 of 6 configurations`."""
+
+    @classmethod
+    def of(cls, definition: type[Definition[Parameters]], file: ParameterFile) -> Project[Parameters]:
+        """The first round that a file asks for, ready to run.
+
+        Raises:
+            InputError: a mistake in the file or in the configurations and other files that it names.
+        """
+        parameters = definition.schema.read(file)
+        ensemble = configurations(file, parameters.ensemble)
+        if parameters.ensemble.files:  # what is generated has been checked with the parameters
+            file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
+        source = Source(file.text, str(file.path.absolute()), str(Path.cwd()))
+        doubts = [*unusual(parameters), *parameters.doubts()]
+        doubts += ensemble_doubts(ensemble, parameters.needs_fixed_gauge)
+        project = cls(definition, parameters, ensemble, file.warnings(doubts), source)
+        _ = project.workflow  # what cannot be built is refused here
+        if parameters.solver_is_open:
+            project = replace(project, chooses_solver=True)
+            _ = project.workflow
+        return project
+
+    @property
+    def title(self) -> str:
+        """Of the report."""
+        return self.definition.title
+
+    @property
+    def store(self) -> Path:
+        """Folder or URL of the results."""
+        return Path(self.parameters.store).expanduser()
+
+    @property
+    def report(self) -> Path:
+        """Folder of the report."""
+        return Path(self.parameters.report).expanduser()
+
+    @property
+    def results(self) -> list[str]:
+        """Nodes that `quarkline export` writes."""
+        if self.chooses_solver:
+            return []
+        return [name for name in self.definition.results if name in self.workflow.nodes]
+
+    @property
+    def trial_configuration(self) -> str:
+        """Label of the configuration that solvers are measured on."""
+        return self.ensemble.labels[self.trial]
+
+    @cached_property
+    def workflow(self) -> Workflow:
+        """All nodes, wired; of a round that chooses a solver, those that measure. Raises InputError."""
+        if self.chooses_solver:
+            alone = replace(self.ensemble, labels=(self.trial_configuration,))
+            nodes = replace(self, ensemble=alone, trial=0)._nodes()
+            nodes.trials(self.parameters)
+        else:
+            nodes = self._nodes()
+            nodes.build()
+            if self.undecided is not None:
+                nodes.trials(self.undecided)
+            nodes.workflow.about = self._about(nodes.physics())
+        nodes.workflow.economies = Economies(nodes.economies(), self._economical)
+        return nodes.workflow
+
+    def _nodes(self) -> Definition[Parameters]:
+        """The definition, with nothing built yet."""
+        return self.definition(self, Workflow(self.parameters.workflow, source=self.source))
+
+    def _about(self, physics: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes of all results: in files, in notebooks, in the report's head."""
+        parameters, ensemble = self.parameters, self.ensemble
         return {
             "title": self.title,
-            **({"partial": campaign.mark} if campaign.mark else {}),
+            **({"partial": self.mark} if self.mark else {}),
             **described(parameters.ensemble, ensemble),
-            **self.physics(parameters),
+            **physics,
             "units": "lattice units, a = 1",
             "errors": errors_of(len(ensemble.labels), parameters.analysis.jackknife_bin),
-            FILE: file,
+            FILE: parameters.model_dump(mode="json", exclude_none=True, exclude=ELSEWHERE),
         }
 
-    def build(self, campaign: Campaign[Parameters]) -> Workflow:
-        """Workflow of a campaign with all nodes, wired."""
-        workflow = Workflow(campaign.parameters.workflow, self.about(campaign), campaign.source)
-        nodes = self.nodes(workflow, campaign)
+    def _economical(self, changes: Mapping[str, Any]) -> Workflow:
+        """The workflow with other values of some keys. Raises InputError where they cannot be together."""
+        parameters = self.parameters
+        for key, value in changes.items():
+            parameters = changed(parameters, key, value)
+        for location, text in chain(parameters.contradictions(), parameters.misfits(self.ensemble.lattice)):
+            raise InputError(f"`{'.'.join(map(str, location))}` {text}")
+        return replace(self, parameters=parameters, undecided=None).workflow
+
+    def variants(self) -> Iterator[tuple[str, Workflow]]:
+        """The same with another solver, number of vectors or the like, for forecasts of their costs."""
+        for label, parameters in self._nodes().variants():
+            other = replace(self, parameters=parameters, undecided=None, chooses_solver=False)
+            with suppress(InputError):  # of what cannot be, as more vectors than there are modes
+                yield label, other.workflow
+
+    def rehearse(self, xp: ModuleType) -> Iterator[tuple[int, int]]:
+        """Rehearse a run's kernels for arrays of `xp`, briefly; yields steps taken and steps in all."""
+        nodes = self._nodes()
         nodes.build()
-        if campaign.undecided is not None:
-            nodes.trials(campaign.undecided)
-        workflow.economies = self._economical(campaign, self.build)
-        return workflow
+        if self.parameters.solver_is_open:
+            nodes.trials(self.parameters)
+        return rehearsed(self.definition.rehearsals, list(nodes.workflow.nodes.values()), xp)
 
-    def _reported(self, part: str, parameters: Parameters, store: Store) -> Any:
-        """Sections or texts of a finished run."""
-        return getattr(import_module(self.report), part)(parameters, store)
+    def sections(self, store: Store) -> Sequence[Section]:
+        """What the report shows beside the engine's own sections."""
+        return import_module(self.definition.report).sections(self.parameters, store)
 
-    def _choosing(self, campaign: Campaign[Parameters]) -> Project:
-        """The project of the round that chooses a solver."""
-        workflow = self._build_trials(campaign)
-        follow = partial(self._after_trials, campaign)
-        return replace(
-            self.project(campaign),
-            workflow=workflow,
-            results=(),
-            follow=follow,
-            among=None,
-            elsewhere=self._elsewhere(campaign),
-        )
+    def texts(self, store: Store) -> Mapping[str, str]:
+        """Text files to stand beside the page, by name."""
+        return import_module(self.definition.report).texts(self.parameters, store)
 
-    def _build_trials(self, campaign: Campaign[Parameters]) -> Workflow:
-        """Workflow of the round that chooses a solver."""
-        workflow = Workflow(self.name, source=campaign.source)
-        self.nodes(workflow, campaign.of_trials()).trials(campaign.parameters)
-        workflow.economies = self._economical(campaign, self._build_trials)
-        return workflow
+    @property
+    def in_rounds(self) -> bool:
+        """True if the results of this round lead to a step."""
+        return not self.mark and (self.chooses_solver or self.parameters.in_rounds)
 
-    def _elsewhere(self, campaign: Campaign[Parameters]) -> Elsewhere | None:
-        """The same round on the next configuration, if there is one in a file."""
-        ensemble, later = campaign.ensemble, campaign.trial + 1
-        if not ensemble.files or later == len(ensemble.labels):
+    def step(self, plan: Plan, store: Store) -> Step:
+        """What the results of this round lead to, whose plan is complete."""
+        if not self.chooses_solver:
+            return self._nodes().step(plan, store)
+        text, parameters = choose(self.parameters, plan, store)
+        chosen = replace(self, parameters=parameters, undecided=self.parameters, chooses_solver=False)
+        return Step(text, met=True, project=chosen)
+
+    def elsewhere(self) -> Project[Parameters] | None:
+        """The round that chooses a solver on the next configuration, if there is one in a file."""
+        later = self.trial + 1
+        if not self.chooses_solver or not self.ensemble.files or later == len(self.ensemble.labels):
             return None
-        file = ensemble.files[campaign.trial_configuration]
-        project = partial(self._choosing, replace(campaign, trial=later))
-        return Elsewhere(file, ensemble.labels[later], project)
+        return replace(self, trial=later)
 
-    def _after_trials(self, campaign: Campaign[Parameters], plan: Plan, store: Store) -> Step:
-        """The campaign, whose keys are those of a file that names the solver itself."""
-        text, parameters = choose(campaign.parameters, plan, store)
-        chosen = replace(campaign, parameters=parameters, undecided=campaign.parameters)
-        return Step(text, met=True, project=self.project(chosen))
+    def among(self, labels: Sequence[str]) -> Project[Parameters]:
+        """This project on some of its configurations, with a name of its own in the store."""
+        return replace(
+            self,
+            parameters=changed(self.parameters, "workflow", f"{self.parameters.workflow}{PART}"),
+            ensemble=replace(self.ensemble, labels=tuple(labels)),
+            undecided=None,
+            trial=0,
+            mark=f"{len(labels)} of {counted(len(self.ensemble.labels), 'configuration')}",
+        )

@@ -198,6 +198,11 @@ class WorkflowParameters(FileSection):
         """True if trials choose the solver."""
         return False
 
+    @property
+    def in_rounds(self) -> bool:
+        """True if what a round finds decides what the next one is, until a target is met."""
+        return False
+
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
         """Problems with the ensemble: its lattice, its number of configurations."""
         yield from self.misfits(lattice)

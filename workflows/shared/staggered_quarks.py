@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pipeline import Node, Place
 from stages.loops.deflation_space import EigenSearch, deflation, deflation_space, spectrum
 from workflows.shared.choice import SPACE
-from workflows.shared.definition import Nodes
+from workflows.shared.definition import Definition
 from workflows.shared.deflation_section import DeflationSection
 from workflows.shared.sections import WorkflowParameters
 
@@ -21,8 +21,8 @@ EVERYWHERE: Coordinates = MappingProxyType({})
 Staggered = TypeVar("Staggered", bound=WorkflowParameters)
 
 
-class StaggeredNodes(Nodes[Staggered]):
-    """Nodes of a workflow with staggered quarks, whose file may have a section `deflation`."""
+class StaggeredDefinition(Definition[Staggered]):
+    """A workflow with staggered quarks, whose file may have a section `deflation`."""
 
     @property
     @abstractmethod
@@ -52,6 +52,6 @@ class StaggeredNodes(Nodes[Staggered]):
         """
         if not section:
             return []
-        first = {"config": (self.campaign.trial_configuration,)}
+        first = {"config": (self.project.trial_configuration,)}
         space, place = self.space(section, first), Place("deflation_of_trials", first)
         return [self.workflow.add(deflation, self.operator, space, place=place)]

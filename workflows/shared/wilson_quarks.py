@@ -19,7 +19,7 @@ from stages.mesons.costs import chunk_columns
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
 from workflows.shared.choice import names_of
-from workflows.shared.definition import Campaign, Definition, Nodes
+from workflows.shared.definition import Definition
 from workflows.shared.quark_sections import QuarkParameters
 from workflows.shared.solver_precision import precisions_of
 from workflows.shared.variants import after, less
@@ -36,8 +36,8 @@ NOT_INCLUDED = {
 Quarks = TypeVar("Quarks", bound=QuarkParameters)
 
 
-class QuarkNodes(Nodes[Quarks]):
-    """Nodes of a workflow with Wilson-clover quarks."""
+class QuarkDefinition(Definition[Quarks]):
+    """A workflow with Wilson-clover quarks."""
 
     @cached_property
     def operator(self) -> Node:
@@ -81,20 +81,16 @@ class QuarkNodes(Nodes[Quarks]):
             solver_choice,
             self.operator,
             first,
-            place=Place(CHOICE, {"config": (self.campaign.trial_configuration,)}),
+            place=Place(CHOICE, {"config": (self.project.trial_configuration,)}),
             candidates=names_of(parameters.solves, tuple(REGULAR), self.chunk_columns(first)),
             planned=self.planned_columns(first),
             **parameters.solves.model_dump(include={"tolerance", "max_iterations"}),
             **parameters.multigrid.options(self.lattice),
         )
 
-
-class QuarkDefinition(Definition[Quarks]):
-    """A workflow with Wilson-clover quarks."""
-
-    def physics(self, parameters: Quarks) -> dict[str, Any]:
+    def physics(self) -> dict[str, Any]:
         """Action, mass, boundary and solves of the quark, and what its mesons leave out."""
-        quark, solves = parameters.quark, parameters.solves
+        quark, solves = self.parameters.quark, self.parameters.solves
         links = f"stout links, {quark.stout.model_dump()}" if quark.stout else "the configuration's links"
         clover = f"csw = {quark.clover}" if quark.clover else "no clover term"
         return {
@@ -109,9 +105,9 @@ class QuarkDefinition(Definition[Quarks]):
             "not_included": NOT_INCLUDED,
         }
 
-    def economies(self, campaign: Campaign[Quarks]) -> Mapping[str, Sequence[Any]]:
+    def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks, a solver of few fields without a hierarchy, lower precision."""
-        solves = campaign.parameters.solves
+        solves = self.parameters.solves
         return {
             "solves.block": less(solves.block),
             "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID, "gcr") else (),
