@@ -7,17 +7,19 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import toy_stages as toys
 
 from pipeline import Cost, Outcome, Pass, Place, Store, Workflow, plan
 from pipeline.reading.account import accounts
+from pipeline.reading.forecast.estimate import Estimate, added
 from pipeline.reading.forecast.forecast import Setting, forecast
 from pipeline.reading.forecast.kept import keep, reconciled
-from pipeline.reading.forecast.memory import kept, line, on_device, on_host, slope
-from pipeline.reading.forecast.model import COUNT_UNKNOWN, Estimate, Model, added, threads
+from pipeline.reading.forecast.memory import Memory, line, slope
+from pipeline.reading.forecast.model import COUNT_UNKNOWN, Model
 from pipeline.reading.forecast.page import sections, totals
-from pipeline.reading.forecast.power import Regimes
+from pipeline.reading.forecast.power import joules
 from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, samples
 from pipeline.reading.forecast.schedule import schedule
 from pipeline.reading.report import Table
@@ -26,7 +28,7 @@ from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import NodeWork
 from stages.base.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got, taken
 
-HERE, THERE = Machine("cpu", "Some processor, 2 threads"), Machine("cpu", "Other processor, 1 threads")
+HERE, THERE = Machine("cpu", "Some processor", 2), Machine("cpu", "Other processor", 1)
 CALL, RATE = 2e-4, 3e-9
 """Of the machine that samples were made up for."""
 
@@ -109,8 +111,11 @@ def test_machine_without_records_is_as_others_are_and_less_certain() -> None:
     there = model.seconds("solve", THERE, (solves(1e6),), False)
     assert there.value == pytest.approx(2 * told(model, 1e6).value)  # half the threads
     assert there.sigma > 2 * told(model, 1e6).sigma
-    assert (threads(HERE), threads(Machine("cuda", "NVIDIA H200"))) == (2, 1)
-    assert model.power(THERE) is None
+    assert (
+        Machine.named("cpu", "Some processor, 2 threads") == HERE
+        and str(THERE) == "Other processor, 1 threads"
+    )
+    assert THERE not in model.watts
     assert model.kernels_of("solve", THERE, ()) == Kernels()
 
 
@@ -131,8 +136,8 @@ def on_gpu(nbytes: float, process: str, kernels: dict[str, Kernels], iterations:
         part = Part("solve", GPU, work, (Pass("iterations", iterations, nbytes),), (iterations,), first,
                     kernels if first else {})  # fmt: skip
         seconds = work + sum(each.seconds for each in part.kernels.values())
-        joules = MOVING * moving + STARTING * starting + WAITING * (seconds - moving - starting)
-        chunks.append(chunk((part,), seconds, GPU, process, joules=joules))
+        drawn = MOVING * moving + STARTING * starting + WAITING * (seconds - moving - starting)
+        chunks.append(chunk((part,), seconds, GPU, process, joules=drawn))
     return chunks
 
 
@@ -159,14 +164,13 @@ def test_energy_of_work_and_of_waiting(sizes: tuple[float, ...]) -> None:
     samples = [each for n, size in enumerate(sizes) for each in on_gpu(size, f"p{n}", OLD if not n else {})]
     model, size = Model(samples), 1.5e9
     work = (Pass("iterations", 2000.0, size),)
-    power = model.power(GPU)
-    assert power is not None
+    power = model.watts[GPU]
     moving, starting = 2000 * GPU_RATE * size, 2000 * GPU_CALL
     truth = MOVING * moving + STARTING * starting + WAITING * 5.0
-    seconds = model.seconds("solve", GPU, work, False).value
-    assert power.watts[2] == pytest.approx(WAITING, rel=0.1)
-    assert power.joules(model.regimes("solve", GPU, work), seconds + 5.0) == pytest.approx(truth, rel=0.25)
-    assert power.joules(Regimes(), 10.0) == pytest.approx(10 * power.watts[2])
+    seconds, worked = model.seconds("solve", GPU, work, False), model.worked("solve", GPU, work)
+    assert power[2] == pytest.approx(WAITING, rel=0.1)
+    assert joules(power, worked, added([seconds, Estimate(5.0)])).value == pytest.approx(truth, rel=0.25)
+    assert joules(power, np.zeros(2), Estimate(10.0)).value == pytest.approx(10 * power[2])
 
 
 def test_reading_and_sums_grow_with_the_bytes_of_a_chunk_and_the_rest_does_not() -> None:
@@ -183,11 +187,11 @@ def test_memory_is_what_stays_beside_what_a_chunk_needs() -> None:
         return chunk((), 1.0, GPU, finished=finished, resident=resident, device_bytes=pool,
                      host_bytes=5 * 10**8, kernels=kernels, expected=expected)  # fmt: skip
 
-    samples = [at(440, 640, "1"), at(880, 1150, "2"), at(880, 1150, "3")]
-    assert kept(samples).bytes(1000) == pytest.approx(1100)
-    assert kept(samples).bytes(1e12) == 10**9
-    assert [(x, y) for _, x, y in on_device(samples)] == [(200.0, 200.0), (200.0, 270.0)]
-    assert {y for *_, y in on_host(samples, kept(samples))} == {4.4e8}
+    memory = Memory([at(440, 640, "1"), at(880, 1150, "2"), at(880, 1150, "3")])
+    assert memory.kept(1000) == pytest.approx(1100)
+    assert memory.kept(1e12) == 10**9
+    assert [(x, y) for _, x, y in memory.device_rows] == [(200.0, 200.0), (200.0, 270.0)]
+    assert {y for *_, y in memory.host_rows} == {4.4e8}
     assert line([(100.0, 140.0)], 900.0, 1.0).value == pytest.approx(940.0)
     assert line([(100.0, 250.0), (500.0, 450.0)], 900.0, 0.5).value == pytest.approx(650.0)
     assert line([], 70.0, 1.0).value == 70.0

@@ -11,8 +11,8 @@ import toy_stages as toys
 
 from pipeline import Cost, InputError, Place, Plan, Store, Workflow, plan, run
 from pipeline.declare.node import Pass
-from pipeline.reading.forecast.model import Model, units
-from pipeline.reading.forecast.samples import Machine, gpus, with_gpus
+from pipeline.reading.forecast.model import Model
+from pipeline.reading.forecast.samples import Machine
 from pipeline.running.clusters import Devices
 from pipeline.running.footprint import device_memory
 from pipeline.running.gpu_shares import TWICE, gpus_advice
@@ -120,11 +120,13 @@ def test_a_lattice_that_is_too_short_is_refused_before_any_work(store: Store) ->
 
 def test_forecasts_know_the_gpus_of_a_worker() -> None:
     """Their number is in the name of the device; without records two are `TWICE` as fast as one."""
-    one, two = Machine("cuda", "NVIDIA H200"), Machine("cuda", "2 x NVIDIA H200")
-    assert (gpus(one), gpus(two)) == (1, 2)
-    assert gpus(Machine("cpu", "2 x EPYC, 4 threads")) == 1
-    assert (with_gpus(one, 2), with_gpus(two, 1), with_gpus(two, 4).device) == (two, one, "4 x NVIDIA H200")
-    assert units(two) / units(one) == pytest.approx(TWICE)
+    one, two = (Machine.named("cuda", name) for name in ("NVIDIA H200", "2 x NVIDIA H200"))
+    assert (one.gpus, two.gpus) == (1, 2)
+    assert Machine.named("cpu", "2 x EPYC, 4 threads").gpus == 1
+    assert (one._replace(number=2), two._replace(number=1)) == (two, one)
+    assert [str(two), str(one)] == ["2 x NVIDIA H200", "NVIDIA H200"]
+    assert str(two._replace(number=4)) == "4 x NVIDIA H200"
+    assert two.speed / one.speed == pytest.approx(TWICE)
     passes = [Pass("dslash", 1000, 1e9)]
     known = Model(())
     ratio = known.seconds("s", one, passes, False).value / known.seconds("s", two, passes, False).value

@@ -177,16 +177,16 @@ def _processor(model: Model, threads: int | None) -> Machine:
     known = [machine for machine in model.machines() if machine.backend == "cpu"]
     if threads is None and known:
         return known[0]
-    return Machine("cpu", f"{processor()}, {threads or 1} threads")
+    return Machine("cpu", processor(), threads or 1)
 
 
 def _gpu(model: Model, per_worker: int = 1) -> Machine:
     """The GPUs of a worker: of a kind that there are records of, of as many to a worker if there are."""
-    from pipeline.reading.forecast.samples import Machine, gpus, with_gpus
+    from pipeline.reading.forecast.samples import Machine
 
     known = [machine for machine in model.machines() if machine.backend == "cuda"]
-    alike = [machine for machine in known if gpus(machine) == per_worker]
-    return with_gpus((alike or known or [Machine("cuda", "GPU without records")])[0], per_worker)
+    alike = [machine for machine in known if machine.gpus == per_worker]
+    return (alike or known or [Machine("cuda", "GPU without records")])[0]._replace(number=per_worker)
 
 
 def _on(setting: Setting, machine: Machine) -> Setting:

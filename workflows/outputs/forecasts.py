@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
+from pipeline.reading.forecast.estimate import Estimate
 from pipeline.reading.forecast.forecast import Forecast
-from pipeline.reading.forecast.model import Estimate
 from workflows.outputs.output import PRINTED, Output
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, hypot, prod
-from operator import itemgetter
+from math import ceil, prod
 from statistics import geometric_mean, median
 
 from pipeline.declare.node import Node
 from pipeline.declare.signature import Output
 from pipeline.planning.plan import Plan
-from pipeline.reading.forecast.memory import COMPILERS, kept, line, on_device, on_host, slope
-from pipeline.reading.forecast.model import Estimate, Model, added
-from pipeline.reading.forecast.node_times import NodeTimes
-from pipeline.reading.forecast.samples import Machine, gpus
+from pipeline.reading.forecast.estimate import Estimate, added
+from pipeline.reading.forecast.memory import kernel_memory, line
+from pipeline.reading.forecast.model import Model
+from pipeline.reading.forecast.node_times import NodeTimes, transient_inputs
+from pipeline.reading.forecast.power import joules
+from pipeline.reading.forecast.samples import Machine
 from pipeline.reading.forecast.schedule import schedule
 from pipeline.running.event_log import read_events, runs
 from pipeline.running.graph import plan_tasks, widest_level
@@ -133,67 +134,44 @@ def forecast(plan: Plan, model: Model, setting: Setting, around: tuple[float, fl
     return Forecast(plan.workflow, used, rows, wall, work, len(model.samples), sum(around))
 
 
-@dataclass(frozen=True)
-class _Worker:
-    """Bytes of a worker beside its chunk: results that stay, as declared, on a GPU; kernels on the host."""
-
-    held: float
-    kernels: float
-
-
 def _node_forecast(times: NodeTimes, name: str, held: int) -> NodeForecast:
     """held: bytes of results that stay on a worker."""
     model, node, machine, chunks = times.model, times.nodes[name], times.machines[name], times.counts[name]
-    worker = _Worker(held // gpus(machine), times.kernel_bytes(machine))
-    seconds, regimes = times.spent(name)
-    own = [each for each in model.samples if each.stage == node.stage.name]
-    cost, power = node.cost, model.power(machine)
-    joules = None
-    if power:
-        joules = Estimate(power.joules(regimes, seconds.value), hypot(power.sigma, seconds.sigma))
-    stored = line([(s.expected["stored"], s.stored) for s in own], cost.stored, 1.0)
+    seconds, worked = times.spent(name)
+    power = model.watts.get(machine)
+    own = [(s.expected["stored"], s.stored) for s in model.stages.get(node.stage.name, ())]
+    stored = line(own, node.cost.stored, 1.0)
     return NodeForecast(
         node=node.name,
         stage=node.stage.name,
         machine=str(machine),
         chunks=chunks,
         seconds=seconds,
-        joules=joules,
-        memory=_host_memory(node, machine, worker, model),
-        device_memory=_device_memory(node, machine, worker, model) if machine.backend == "cuda" else None,
+        joules=None if power is None else joules(power, worked, seconds),
+        memory=_host_memory(times, name, held),
+        device_memory=_device_memory(times, name, held) if machine.backend == "cuda" else None,
         stored=Estimate(chunks * stored.value, stored.sigma),
         files=chunks * _files(node, model),
     )
 
 
-def _host_memory(node: Node, machine: Machine, worker: _Worker, model: Model) -> Estimate:
-    alike = [each for each in model.samples if each.machine.backend == machine.backend]
-    of_kept = kept(alike)
-    rows = on_host(alike, of_kept)
-    declaring = [(x, y) for _, x, y in rows if x]
-    own = [(x, y) for sample, x, y in rows if sample.stage == node.stage.name]
-    least = [min(own, key=itemgetter(1))] if own else declaring  # others have what heaps did not give back
-    estimate = line(least, node.cost.memory, slope(declaring) if node.cost.memory else 0.0)
+def _host_memory(times: NodeTimes, name: str, held: int) -> Estimate:
+    node, machine = times.nodes[name], times.machines[name]
+    memory = times.model.memory[machine.backend]
+    estimate = memory.on_host(node.stage.name, node.cost.memory)
     others = 0.0
     if machine.backend == "cpu":
-        held = sum(each.cost.device_memory for each in _resident(node) if each.stage.resident)
-        others = max(0.0, of_kept.bytes(worker.held) - of_kept.bytes(held))
-    kernels = max(COMPILERS, worker.kernels) if worker.kernels else 0.0
-    return Estimate(estimate.value + others + kernels, estimate.sigma)
+        inputs = transient_inputs(node).values()
+        own = sum(each.cost.device_memory for each in inputs if each.stage.resident)
+        others = max(0.0, memory.kept(held) - memory.kept(own))
+    return Estimate(estimate.value + others + kernel_memory(times.kernel_bytes(machine)), estimate.sigma)
 
 
-def _device_memory(node: Node, machine: Machine, worker: _Worker, model: Model) -> Estimate:
-    alike = [each for each in model.samples if each.machine.backend == "cuda"]
-    costs = [each.cost for each in (node, *_resident(node)) if each is node or not each.stage.resident]
-    at = sum(cost.on_each(gpus(machine)).device_memory for cost in costs)
-    ratios = [y / x for sample, x, y in on_device(alike) if sample.stage == node.stage.name and x]
-    stays = kept(alike).bytes(worker.held)
-    return Estimate(at * max(ratios, default=1.0) + stays, 0.05 if ratios else 0.3)
-
-
-def _resident(node: Node) -> set[Node]:
-    """Transient inputs of a node."""
-    return {each for source in node.inputs if source.stage.transient for each in (source, *_resident(source))}
+def _device_memory(times: NodeTimes, name: str, held: int) -> Estimate:
+    node, machine = times.nodes[name], times.machines[name]
+    inputs = (each for each in transient_inputs(node).values() if not each.stage.resident)
+    declared = sum(each.cost.on_each(machine.gpus).device_memory for each in (node, *inputs))
+    return times.model.memory["cuda"].on_device(node.stage.name, declared, held // machine.gpus)
 
 
 def _files(node: Node, model: Model) -> int:
@@ -202,7 +180,7 @@ def _files(node: Node, model: Model) -> int:
     if node.cost.stored <= PACKED_BYTES and not any(output.pieces for output in outputs):
         return 1
     pieces = [_pieces(node, output) for output in outputs]
-    known = [s.files for s in model.samples if s.stage == node.stage.name and s.files > 1]
+    known = [sample.files for sample in model.stages.get(node.stage.name, ()) if sample.files > 1]
     if None in pieces and known:
         return round(median(known))
     return 1 + sum(1 + (each or 1) for each in pieces) + node.cost.stored // PIECE_BYTES

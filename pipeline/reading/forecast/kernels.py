@@ -6,7 +6,7 @@ lattice alone are compiled anew for a lattice of which there are no records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -33,7 +33,7 @@ class KernelModel:
     samples: Sequence[ChunkSample]
 
     @cached_property
-    def _of_processes(self) -> Mapping[tuple[str, Machine], Mapping[str, Table]]:
+    def _processes(self) -> Mapping[tuple[str, Machine], Mapping[str, Table]]:
         """Kernels of each process in all chunks of a stage, by stage and machine."""
         tables: dict[tuple[str, Machine], dict[str, dict[str, Kernels]]] = {}
         for sample in self.samples:
@@ -44,48 +44,47 @@ class KernelModel:
         return tables
 
     @cached_property
-    def _of_machines(self) -> Mapping[Machine, Table]:
+    def _machines(self) -> Mapping[Machine, Table]:
         """Kernels of all stages of a machine."""
-        tables: dict[Machine, dict[str, Kernels]] = {}
-        for (_, machine), processes in self._of_processes.items():
-            for table in processes.values():
-                add(table, tables.setdefault(machine, {}))
-        return tables
+        machines = {machine for _, machine in self._processes}
+        return {
+            each: _total(
+                t for (_, on), there in self._processes.items() if on == each for t in there.values()
+            )
+            for each in machines
+        }
 
     def needed(self, stage: str, machine: Machine, same_lattice: bool) -> Kernels:
         """Kernels that a process gets for a stage. same_lattice: as that of some record there."""
-        here = self._of_processes.get((stage, machine))
-        if here is not None:
-            anew = READ if same_lattice else COMPILED
-            general = self._each(stage, machine, READ, self._number(here, ""))
-            return general.plus(
-                self._each(stage, machine, anew + FOR_LATTICE, self._number(here, FOR_LATTICE))
-            )
-        for (name, other), there in self._of_processes.items():
+        if here := self._processes.get((stage, machine)):
+            own, anew = _total(here.values()), READ if same_lattice else COMPILED
+            general = self._each(own, machine, READ, _number(here, ""))
+            return general.plus(self._each(own, machine, anew + FOR_LATTICE, _number(here, FOR_LATTICE)))
+        for (name, other), there in self._processes.items():
             if name == stage and other.backend == machine.backend:
-                number = self._number(there, "") + self._number(there, FOR_LATTICE)
-                return self._each(stage, machine, COMPILED, number)
+                number = _number(there, "") + _number(there, FOR_LATTICE)
+                return self._each({}, machine, COMPILED, number)
         return Kernels()
 
-    def _number(self, processes: Mapping[str, Table], end: str) -> float:
-        """Kernels of either origin that a process gets."""
-        none = Kernels()
-        return median(
-            sum(table.get(origin + end, none).number for origin in (COMPILED, READ))
-            for table in processes.values()
-        )
+    def _each(self, own: Table, machine: Machine, kind: str, number: float) -> Kernels:
+        """So many kernels of a kind: as the stage's own records tell, or those of the machine."""
+        origin, everything = kind.removesuffix(FOR_LATTICE), self._machines.get(machine, {})
+        known = own.get(kind) or everything.get(kind) or everything.get(origin)
+        total, seconds, nbytes = known or (1, *EACH[machine.backend][origin])
+        return Kernels(round(number), number * seconds / total, round(number * nbytes / total))
 
-    def _each(self, stage: str, machine: Machine, kind: str, number: float) -> Kernels:
-        """So many kernels of a kind: as the stage's records tell, or those of the machine."""
-        own: dict[str, Kernels] = {}
-        for table in self._of_processes.get((stage, machine), {}).values():
-            add(table, own)
-        origin = kind.removesuffix(FOR_LATTICE)
-        everything = self._of_machines.get(machine, {})
-        for table, name in ((own, kind), (everything, kind), (everything, origin)):
-            if name in table:
-                known = table[name]
-                share = number / known.number
-                return Kernels(round(number), share * known.seconds, round(share * known.nbytes))
-        seconds, nbytes = EACH[machine.backend][origin]
-        return Kernels(round(number), number * seconds, round(number * nbytes))
+
+def _total(tables: Iterable[Table]) -> Table:
+    total: dict[str, Kernels] = {}
+    for table in tables:
+        add(table, total)
+    return total
+
+
+def _number(processes: Mapping[str, Table], end: str) -> float:
+    """Kernels of either origin that a process gets."""
+    none = Kernels()
+    return median(
+        sum(table.get(origin + end, none).number for origin in (COMPILED, READ))
+        for table in processes.values()
+    )

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from statistics import median
 
 import numpy as np
 
-from pipeline.reading.forecast.model import Estimate
+from pipeline.reading.forecast.estimate import Estimate
 from pipeline.reading.forecast.samples import ChunkSample
 
 SHARE, SHARE_WIDTH = 0.8, 0.15
@@ -24,12 +26,18 @@ SHARE, SHARE_WIDTH = 0.8, 0.15
 SCATTER, BETWEEN = 0.03, 0.1
 """Of the bytes of equal chunks, and of stages about a common line."""
 
+DEVICE_KNOWN, DEVICE_UNKNOWN = 0.05, 0.3
+"""Of the logarithm of the bytes on a GPU, of a stage with records and of one without."""
+
 COMPILERS = 50e6
 """Bytes of Numba and LLVM in a process, which come with its first kernel (docs/forecast.md)."""
 
 
 Points = Sequence[tuple[float, float]]
 """(declared, measured)."""
+
+Rows = Sequence[tuple[str, float, float]]
+"""(stage, declared, measured)."""
 
 
 def line(points: Points, at: float, share: float) -> Estimate:
@@ -52,52 +60,73 @@ def slope(points: Points) -> float:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Results that stay on a worker: bytes for each one that is declared, and the bound of all."""
+class Memory:
+    """Memory of workers of one backend, from samples in the order of time."""
 
-    ratio: float
-    limit: float
+    samples: Sequence[ChunkSample]
 
-    def bytes(self, declared: float) -> float:
-        """Bytes of all that stays, from those that are declared."""
-        return min(self.limit, self.ratio * declared)
+    def kept(self, declared: float) -> float:
+        """Bytes of results that stay on a worker, from those that are declared, up to the bound of its cache.
+
+        The least that a process kept is the inputs of its first chunk.
+        """
+        limits = [sample.resident_limit for sample in self.samples]
+        return min(max(limits, default=float("inf")), self._kept_share * declared)
+
+    @cached_property
+    def _kept_share(self) -> float:
+        ratios: dict[str, float] = {}
+        for sample in self.samples:
+            if declared := sample.expected["resident"]:
+                ratio = sample.resident / declared
+                ratios[sample.process] = min(ratio, ratios.get(sample.process, ratio))
+        return median(ratios.values()) if ratios else 1.0
+
+    @cached_property
+    def host_rows(self) -> Rows:
+        """Chunks as measured on the host, without kernels and what stays for others."""
+        kernels: dict[str, int] = {}
+        rows = []
+        for sample in self.samples:
+            tables = (sample.kernels, *(part.kernels for part in sample.parts))
+            taken = sum(each.nbytes for table in tables for each in table.values())
+            kernels[sample.process] = kernels.get(sample.process, 0) + taken
+            if sample.host_bytes:
+                others = 0.0
+                if sample.machine.backend == "cpu":
+                    others = sample.resident - self.kept(sample.expected["resident"])
+                measured = sample.host_bytes - kernels[sample.process] - others
+                rows.append((sample.stage, float(sample.expected["memory"]), measured))
+        return rows
+
+    @cached_property
+    def device_rows(self) -> Rows:
+        """Chunks at which a process's pool on a GPU grew, without what stays."""
+        most: dict[str, int] = {}
+        rows = []
+        for sample in self.samples:
+            if sample.device_bytes and sample.device_bytes > most.get(sample.process, 0):
+                most[sample.process] = sample.device_bytes
+                declared = sample.expected["device_memory"] - sample.expected["resident"]
+                rows.append((sample.stage, float(declared), float(sample.device_bytes - sample.resident)))
+        return rows
+
+    def on_host(self, stage: str, declared: int) -> Estimate:
+        """Bytes of a process at a chunk of a stage, without kernels and what stays for others."""
+        declaring = [(x, y) for _, x, y in self.host_rows if x]
+        own = [(x, y) for name, x, y in self.host_rows if name == stage]
+        least = (
+            [min(own, key=itemgetter(1))] if own else declaring
+        )  # others have what heaps did not give back
+        return line(least, declared, slope(declaring) if declared else 0.0)
+
+    def on_device(self, stage: str, declared: int, held: float) -> Estimate:
+        """Bytes of a pool for a chunk of a stage, and of results that stay, from those that are declared."""
+        ratios = [y / x for name, x, y in self.device_rows if name == stage and x]
+        value = declared * max(ratios, default=1.0) + self.kept(held)
+        return Estimate(value, DEVICE_KNOWN if ratios else DEVICE_UNKNOWN)
 
 
-def kept(samples: Sequence[ChunkSample]) -> Kept:
-    """Fit to samples of one backend: the least that a process kept is the inputs of its first chunk."""
-    ratios: dict[str, float] = {}
-    for sample in samples:
-        if declared := sample.expected["resident"]:
-            ratio = sample.resident / declared
-            ratios[sample.process] = min(ratio, ratios.get(sample.process, ratio))
-    limits = [sample.resident_limit for sample in samples]
-    return Kept(median(ratios.values()) if ratios else 1.0, max(limits, default=float("inf")))
-
-
-def on_host(samples: Sequence[ChunkSample], of_kept: Kept) -> list[tuple[ChunkSample, float, float]]:
-    """Chunks with declared bytes: these, and those measured without kernels and what stays for others."""
-    kernels: dict[str, int] = {}
-    rows = []
-    for sample in sorted(samples, key=lambda each: each.finished):
-        tables = (sample.kernels, *(part.kernels for part in sample.parts))
-        taken = sum(each.nbytes for table in tables for each in table.values())
-        kernels[sample.process] = kernels.get(sample.process, 0) + taken
-        if sample.host_bytes:
-            others = 0.0
-            if sample.machine.backend == "cpu":
-                others = sample.resident - of_kept.bytes(sample.expected["resident"])
-            measured = sample.host_bytes - kernels[sample.process] - others
-            rows.append((sample, float(sample.expected["memory"]), measured))
-    return rows
-
-
-def on_device(samples: Sequence[ChunkSample]) -> list[tuple[ChunkSample, float, float]]:
-    """Chunks at which a process's pool grew: bytes declared and measured without what stays."""
-    most: dict[str, int] = {}
-    rows = []
-    for sample in sorted(samples, key=lambda each: each.finished):
-        if sample.device_bytes and sample.device_bytes > most.get(sample.process, 0):
-            most[sample.process] = sample.device_bytes
-            declared = sample.expected["device_memory"] - sample.expected["resident"]
-            rows.append((sample, float(declared), float(sample.device_bytes - sample.resident)))
-    return rows
+def kernel_memory(nbytes: float) -> float:
+    """Bytes on the host of a process that has kernels of so many, compilers included."""
+    return max(COMPILERS, nbytes) if nbytes else 0.0

@@ -10,8 +10,8 @@ from dask.utils import format_bytes
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.reading.energy import energy_text
+from pipeline.reading.forecast.estimate import Estimate
 from pipeline.reading.forecast.forecast import Forecast
-from pipeline.reading.forecast.model import Estimate
 from pipeline.reading.report import Section, Table
 
 METHOD = (

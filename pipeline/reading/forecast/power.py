@@ -4,18 +4,18 @@
            + starting watts * seconds that passes take without their bytes
            + waiting watts * all other seconds
 
-The others are those in which the host reads, sums, and compiles kernels. The watts have normal priors on
-their logarithms: records of little work leave the first near its own, those of nothing but work the last.
+The others are those in which the host reads, sums, and compiles kernels. Records tell one factor of the watts
+that are expected of a device, and about it one for each regime, as far as their chunks differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from math import hypot
 
 import numpy as np
-from scipy.optimize import least_squares
+
+from pipeline.reading.forecast.estimate import Estimate, Numbers, factors
 
 WATTS = {"cpu": (150.0, 150.0, 100.0), "cuda": (800.0, 250.0, 125.0)}
 """Moving, starting and waiting, before any record: of a processor, and of an H200.
@@ -25,58 +25,32 @@ The first number is more than the board's 700 W, as kernels are started while by
 than the sum of both.
 """
 
-WIDTHS = np.array([0.1, 0.25, 0.25])
-"""Standard deviations of the logarithms of the prior."""
+WIDTHS = (0.1, 0.25, 0.25)
+"""Of the watts of each regime, as a share of what is expected."""
 
-SCATTER = 0.1
-"""Of the logarithm of a chunk's joules."""
+SCATTER, KNOWN = 0.1, 0.15
+"""Of a chunk's joules, and of the logarithm of those that are forecast."""
 
 COUNTED = 0.1
 """Seconds after which an H200's counter moves."""
 
 
-class Regimes(NamedTuple):
-    """Seconds of a part of a chunk in which bytes move, and in which kernels are started."""
-
-    moving: float = 0.0
-    starting: float = 0.0
-
-    def plus(self, other: Regimes) -> Regimes:
-        """Both together."""
-        return Regimes(self.moving + other.moving, self.starting + other.starting)
-
-    def times(self, factor: float) -> Regimes:
-        """So many times these."""
-        return Regimes(factor * self.moving, factor * self.starting)
-
-    def within(self, seconds: float) -> tuple[float, float, float]:
-        """Seconds of all three regimes."""
-        moving = min(self.moving, seconds)
-        starting = min(self.starting, seconds - moving)
-        return moving, starting, seconds - moving - starting
+def regimes(worked: Numbers, seconds: float) -> Numbers:
+    """Seconds of all three regimes. worked: those of the first two, as far as there are so many."""
+    moving = min(worked[0], seconds)
+    starting = min(worked[1], seconds - moving)
+    return np.array([moving, starting, seconds - moving - starting])
 
 
-@dataclass(frozen=True)
-class Power:
-    """Watts of a device in the three regimes, and the standard deviation of the logarithm of joules."""
-
-    watts: tuple[float, float, float]
-    sigma: float = 0.15
-
-    def joules(self, regimes: Regimes, seconds: float) -> float:
-        """Energy of so many seconds."""
-        return sum(w * s for w, s in zip(self.watts, regimes.within(seconds), strict=True))
-
-
-def power(chunks: Sequence[tuple[Regimes, float, float]], backend: str) -> Power:
-    """Fit to chunks (regimes, all seconds, joules)."""
-    spent = np.array([regimes.within(seconds) for regimes, seconds, _ in chunks])
-    joules = np.array([joules for *_, joules in chunks])
-    center = np.log(WATTS[backend])
+def watts(chunks: Sequence[tuple[Numbers, float]], backend: str) -> Numbers:
+    """Power in each regime, from the seconds of chunks in each, and joules."""
+    seconds, joules = np.array([each for each, _ in chunks]), np.array([drawn for _, drawn in chunks])
+    usual = seconds * WATTS[backend]
+    common = float(np.median(joules / usual.sum(axis=1)))
     allowed = np.hypot(SCATTER * joules, COUNTED * WATTS[backend][-1])
+    return common * factors(common * usual, joules, allowed, WIDTHS)[0] * WATTS[backend]
 
-    def residuals(logs: np.ndarray) -> np.ndarray:
-        return np.concatenate([(spent @ np.exp(logs) - joules) / allowed, (logs - center) / WIDTHS])
 
-    moving, starting, waiting = np.exp(least_squares(residuals, center).x)
-    return Power((float(moving), float(starting), float(waiting)))
+def joules(power: Numbers, worked: Numbers, seconds: Estimate) -> Estimate:
+    """Energy of so many seconds."""
+    return Estimate(float(power @ regimes(worked, seconds.value)), hypot(KNOWN, seconds.sigma))

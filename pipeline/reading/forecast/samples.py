@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
 from pipeline.declare.node import Pass
+from pipeline.running.gpu_shares import speed
 from pipeline.store.durable import nbytes_of
 from pipeline.store.store import Store
 from stages.base.compilation import Kernels
@@ -18,25 +20,37 @@ SAMPLED = 64
 
 
 class Machine(NamedTuple):
-    """Device that chunks were computed on, with its backend; of a processor also the threads of a worker."""
+    """Device of a worker: GPUs of a kind that share a lattice, or a processor with its threads."""
 
     backend: str
-    device: str
+    kind: str
+    number: int = 1
+
+    @classmethod
+    def named(cls, backend: str, device: str) -> Machine:
+        """The machine that a record names: `2 x NVIDIA H200`, or `EPYC 9654, 4 threads`."""
+        pattern = (
+            r"(?P<number>\d+) x (?P<kind>.+)"
+            if backend == "cuda"
+            else r"(?P<kind>.+), (?P<number>\d+) threads"
+        )
+        found = re.fullmatch(pattern, device)
+        return cls(backend, found["kind"], int(found["number"])) if found else cls(backend, device)
 
     def __str__(self) -> str:
-        return self.device
+        if self.backend == "cuda":
+            return self.kind if self.number == 1 else f"{self.number} x {self.kind}"
+        return f"{self.kind}, {self.number} threads"
 
+    @property
+    def gpus(self) -> int:
+        """GPUs of a worker; of a processor's, 1."""
+        return self.number if self.backend == "cuda" else 1
 
-def gpus(machine: Machine) -> int:
-    """GPUs of a worker, as the name of its device begins (`2 x NVIDIA H200`)."""
-    number, times, _ = machine.device.partition(" x ")
-    return int(number) if times and number.isdecimal() and machine.backend == "cuda" else 1
-
-
-def with_gpus(machine: Machine, number: int) -> Machine:
-    """A kind of GPU, of which each worker owns so many."""
-    name = machine.device.partition(" x ")[2] if gpus(machine) > 1 else machine.device
-    return Machine(machine.backend, name if number == 1 else f"{number} x {name}")
+    @property
+    def speed(self) -> float:
+        """Against one GPU, or one thread."""
+        return speed(self.number) if self.backend == "cuda" else self.number
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,11 @@ class Part:
     """The first of its stage in a process, which loads what it needs."""
     kernels: Mapping[str, Kernels]
     """What it waited for, by kind."""
+
+    @property
+    def passes(self) -> list[tuple[float, float]]:
+        """Count and bytes of each pass."""
+        return [(count, each.nbytes) for each, count in zip(self.expected, self.counts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -114,7 +133,7 @@ def stored_size(store: Store, stage: str, key: str) -> tuple[int, int]:
 
 
 def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> ChunkSample:
-    machine = Machine(record["backend"], record["device"])
+    machine = Machine.named(record["backend"], record["device"])
     share = record[clock] / record["seconds"] if clock != "seconds" else 1.0
     parts = tuple(_part(each, record, machine, share) for each in record["parts"])
     worker, seconds = record["worker"], share * record["seconds"]
@@ -139,8 +158,8 @@ def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> C
         device_bytes=record["device_bytes"],
         stored=stored,
         files=files,
-        resident=record["resident"]["bytes"] // gpus(machine),
-        resident_limit=record["resident"]["limit"] // gpus(machine),
+        resident=record["resident"]["bytes"] // machine.gpus,
+        resident_limit=record["resident"]["limit"] // machine.gpus,
         expected=record["expected"],
     )
 
