@@ -43,4 +43,4 @@ def factors(
     own = np.diag(1 / np.asarray(widths))
     rows = np.vstack([expected / allowed[:, None], own])
     found, _ = nnls(rows, np.concatenate([measured / allowed, own.sum(axis=1)]))
-    return found, np.linalg.inv(rows.T @ rows)
+    return found, np.linalg.inv(rows.T @ rows).astype(np.float64)

@@ -92,7 +92,7 @@ class StageFit:
 
     @classmethod
     def unseen(cls, machine: Machine) -> StageFit:
-        """That of a stage without records."""
+        """Fit of a stage without records."""
         widths = np.array(UNSEEN_WIDTHS)
         return cls(PRIORS[machine.backend], 1 / speed(machine.gpus), np.ones(3), np.diag(widths**2))
 
