@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -69,15 +70,19 @@ class Workflow:
         """Add a stage.
 
         Args:
-            function: the stage, decorated by `stage`.
+            function: the stage, decorated by `stage`, or a `functools.partial` of it with parameters, which
+                type checkers compare with the stage's signature.
             upstream: the nodes whose results are the stage's positional arguments, in order. A dimension of
                 the stage that `place` does not give takes the coordinates of the upstream nodes.
             place: the node's name, coordinates, chunk sizes and files.
-            parameters: the stage's keyword-only arguments.
+            parameters: the stage's keyword-only arguments, those of a `partial` aside.
 
         Raises:
             InputError: unknown or missing parameters, dimensions or inputs, wrong types of upstream results.
         """
+        if isinstance(function, partial):
+            parameters = {**function.keywords, **parameters}
+            function = function.func
         stage, place = stage_of(function), Place() if place is None else place
         if not isinstance(place, Place):
             raise InputError(f"stage {stage.name}: place must be a Place(...), got {place!r}")

@@ -14,33 +14,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
+from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
-from stages.loops.current_loops import Masses
+from stages.loops.current_loops import current_loops, exact_loops, flavour_loops, split_even_loops
 from stages.loops.deflation_space import deflation
-from stages.loops.noise_allocation import ErrorTarget, loop_noise, trace_allocation
+from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
+from stages.loops.noise_allocation import loop_noise, trace_allocation
 from stages.loops.rehearsal import loop_steps
 from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.lattice.geometry import EVEN, ODD
-from stages.lqcd.noise import Dilution, Noise
-from stages.lqcd.solvers.named import POSITIVE
-from workflows.g2_disconnected.loops import LoopNodes
+from stages.lqcd.noise import Dilution
+from stages.lqcd.solvers.named import POSITIVE, Solve
 from workflows.g2_disconnected.schema import G2Parameters, alternatives, low_modes_wanted
-from workflows.g2_disconnected.target import ALL, Contender, contenders, next_round, used_after
+from workflows.g2_disconnected.target import ALLOCATION, NOISE, next_round, suffix, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.choice import names_of
 from workflows.shared.definition import Step
 from workflows.shared.deflation_section import DeflationSection, deflation_economies
 from workflows.shared.solver_precision import precisions_of
+from workflows.shared.staggered_quarks import StaggeredDefinition
 from workflows.shared.variants import after, divisors, each, less
 from workflows.shared.variants import changed as with_value
 
 
-class G2Workflow(LoopNodes):
+class G2Workflow(StaggeredDefinition[G2Parameters]):
     """The disconnected vector-current correlator, light, strange and their difference."""
 
     name = "g2_disconnected"
@@ -57,98 +60,170 @@ class G2Workflow(LoopNodes):
         "bootstrap",
         "exact_light",
         "exact_strange",
-        ALL.noise,
-        ALL.allocation,
+        NOISE,
+        ALLOCATION,
     )
     schema = G2Parameters
 
     def build(self) -> None:
-        """Add all nodes of the campaign."""
+        """Add all nodes."""
         parameters = self.parameters
         self.observables()
-        used = self.deflation(parameters.deflation, used_after(self.project.decisions))
-        modes = self.modes(parameters, used)
-        loops = self.estimator(parameters, modes)
+        modes = self.deflation(parameters.deflation, used_after(self.project.decisions))
+        currents = self.mode_currents(modes)
+        loops = self.estimator(parameters, modes, currents)
         for name, changed in alternatives(parameters):
-            self.estimator(changed, modes, f"{name}_")
+            self.estimator(changed, modes, currents, f"{name}_")
         if parameters.exact:
             self.exact_loops()
         correlator = self.workflow.add(disconnected_correlator, *loops, place=Place("correlator"))
-        self.target(loops, correlator)
+        if parameters.target:
+            self.target(parameters.target, loops, correlator)
         self.averages(correlator)
 
-    def target(self, loops: list[Node], correlator: Node) -> None:
+    @cached_property
+    def operator(self) -> Node:
+        """The fermion's operator."""
+        links, solves = self.parameters.links, self.parameters.solves
+        action = ACTIONS[links.action]
+        stage = partial(
+            action.stage,
+            boundary=links.boundary,
+            solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
+            **{option: getattr(links, option) for option in action.options},
+        )
+        return self.workflow.add(stage, self.configuration, place=Place("operator"))
+
+    def mode_currents(self, modes: Node | None, mark: str = "") -> Node | None:
+        """Currents of the modes of a deflation, where the estimator or an alternative averages them."""
+        if not modes or not low_modes_wanted(self.parameters):
+            return None
+        stage = partial(low_mode_loops, current_links=self.parameters.current.links)
+        return self.workflow.add(stage, modes, place=Place(f"low_modes{mark}"))
+
+    def estimator(
+        self, parameters: G2Parameters, modes: Node | None, currents: Node | None, prefix: str = ""
+    ) -> list[Node]:
+        """Loops of all flavours: of all noise vectors, sloppy, and of the first few, fine, if there are any.
+
+        Where low modes are averaged, the nodes that solve keep the noisy remainder, and what is returned is
+        the sum with the exact part. modes: the deflation that solves take; currents: of these modes.
+        """
+        deflated = [modes] if modes and parameters.deflation else []
+        nodes, solves = [], parameters.solves
+        accuracies = [("", solves.sloppy.tolerance, parameters.noise.vectors)]
+        accuracies += [("_fine", solves.fine.tolerance, solves.fine.vectors)] if solves.fine else []
+        for end, tolerance, vectors in accuracies:
+            flavours = self.flavours(parameters, deflated, vectors, solves.to(tolerance), (prefix, end))
+            if parameters.estimator.low_modes and currents:
+                whole = partial(with_low_modes, masses=parameters.masses.of_stages)
+                place = Place(f"{prefix}all_modes{end}")
+                flavours = self.workflow.add(whole, flavours, currents, place=place)
+            nodes.append(flavours)
+        return nodes
+
+    def flavours(
+        self,
+        parameters: G2Parameters,
+        modes: Sequence[Node],
+        vectors: int,
+        solve: Solve,
+        around: tuple[str, str],
+    ) -> Node:
+        """Noisy loops of light, strange, and light - strange; around: beginning and end of nodes' names."""
+        noise, masses = parameters.noise, parameters.masses
+        links, deflated = parameters.current.links, parameters.estimator.low_modes
+        over = {"noise": range(vectors), "probe": range(noise.probes)}
+        chunk = {"noise": noise.chunk, "probe": noise.probe_chunk}
+        prefix, end = around
+        if parameters.estimator.difference == "split_even":
+            both = partial(
+                split_even_loops,
+                masses=masses.of_stages,
+                noise=noise.of_stages,
+                solve=solve,
+                current_links=links,
+                deflated_noise=deflated,
+            )
+            place = Place(f"{prefix}loops_split_even{end}", over, chunk)
+            return self.workflow.add(both, self.operator, *modes, place=place)
+        loops = []
+        for name, mass in masses:
+            stage = partial(
+                current_loops,
+                mass=mass,
+                noise=noise.of_stages,
+                solve=solve,
+                current_links=links,
+                deflated_noise=deflated,
+            )
+            place = Place(f"{prefix}loops_{name}{end}", over, chunk)
+            loops.append(self.workflow.add(stage, self.operator, *modes, place=place))
+        return self.workflow.add(flavour_loops, *loops, place=Place(f"{prefix}flavours{end}"))
+
+    def exact_loops(self) -> None:
+        """Loops of each mass by a point source on every site and colour."""
+        solves, links = self.parameters.solves, self.parameters.current.links
+        solve = solves.to((solves.fine or solves.sloppy).tolerance)
+        for name, mass in self.parameters.masses:
+            stage = partial(exact_loops, mass=mass, solve=solve, current_links=links)
+            self.workflow.add(stage, self.operator, place=Place(f"exact_{name}"))
+
+    def target(self, target: TargetSection, loops: list[Node], correlator: Node) -> None:
         """Add the nodes that measure a target; in a pilot also the same estimator with fewer eigenvectors."""
-        target, section = self.parameters.target, self.parameters.deflation
-        if not target:
-            return
-        self.allocation(target, loops, correlator, ALL)
+        self.allocation(target, loops, correlator)
+        section = self.parameters.deflation
         if self.project.decisions or not section:
             return
-        for contender in contenders(target):
-            used = self.workflow.add(
-                deflation,
-                self.operator,
-                self.space(section),
-                place=Place(f"deflation{contender.suffix}"),
-                vectors=contender.eigenvectors,
-            )
-            modes = self.modes(self.parameters, used, contender.suffix)
-            fewer = self.estimator(self.parameters, modes, contender.prefix)
-            self.allocation(target, fewer, correlator, contender)
+        for count in target.eigenvectors or ():
+            mark = suffix(count)
+            place = Place(f"deflation{mark}")
+            space, stage = self.space(section), partial(deflation, vectors=count)
+            modes = self.workflow.add(stage, self.operator, space, place=place)
+            currents = self.mode_currents(modes, mark)
+            fewer = self.estimator(self.parameters, modes, currents, f"with{mark}_")
+            self.allocation(target, fewer, correlator, mark)
 
-    def allocation(
-        self, target: TargetSection, loops: list[Node], correlator: Node, contender: Contender
-    ) -> None:
+    def allocation(self, target: TargetSection, loops: list[Node], correlator: Node, mark: str = "") -> None:
         """The stochastic errors of each configuration, and what they amount to beside the target."""
-        self.workflow.add(
+        noise = self.workflow.add(loop_noise, *loops, place=Place(f"{NOISE}{mark}"))
+        stage = partial(
             trace_allocation,
-            self.workflow.add(loop_noise, *loops, place=Place(contender.noise)),
-            correlator,
-            place=Place(contender.allocation),
-            target=ErrorTarget(
-                target.quantity,
-                target.flavour,
-                target.times(self.lattice),
-                target.error,
-                target.stochastic_to_gauge,
-            ),
+            target=target.on(self.lattice),
             earlier=[asdict(decision) for decision in self.project.decisions],
         )
+        self.workflow.add(stage, noise, correlator, place=Place(f"{ALLOCATION}{mark}"))
 
     def averages(self, correlator: Node) -> None:
         """Ensemble averages with jackknife errors, and with bootstrap errors where asked for."""
         width, bootstrap = self.parameters.analysis.jackknife_bin, self.parameters.analysis.bootstrap
-        self.workflow.add(ensemble_average, correlator, place=Place("average"), jackknife_bin=width)
+        average = partial(ensemble_average, jackknife_bin=width)
+        self.workflow.add(average, correlator, place=Place("average"))
         if bootstrap:
-            self.workflow.add(
-                bootstrap_average,
-                correlator,
-                place=Place("bootstrap"),
-                jackknife_bin=width,
-                **bootstrap.model_dump(),
+            resampled = partial(
+                bootstrap_average, samples=bootstrap.samples, seed=bootstrap.seed, jackknife_bin=width
             )
+            self.workflow.add(resampled, correlator, place=Place("bootstrap"))
 
     def trials(self, parameters: G2Parameters) -> None:
         """The solvers on the first noise of one configuration, with its low modes."""
-        first = {"config": (self.project.trial_configuration,)}
         solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
-        self.workflow.add(
+        stage = partial(
             solver_trials,
-            self.operator,
-            *self.deflation_of_trials(parameters.deflation),
-            place=Place("solver_trials", first),
             candidates=names_of(solves, tuple(POSITIVE), self.chunk_columns, deflated_solves(parameters)),
-            masses=Masses(**parameters.masses.model_dump()),
+            masses=parameters.masses.of_stages,
             solves=TrialSolves(
                 solves.sloppy.tolerance,
                 fine.tolerance if fine else None,
                 [count * noise.probes for count in (noise.vectors, fine.vectors if fine else 0)],
                 solves.max_iterations,
             ),
-            noise=Noise(noise.seed, noise.kind, noise.dilution.options()),
+            noise=noise.of_stages,
             sample=NoiseSample(noise.chunk, noise.probe_chunk, parameters.estimator.low_modes),
         )
+        modes = self.deflation_of_trials(parameters.deflation)
+        place = Place("solver_trials", {"config": (self.project.trial_configuration,)})
+        self.workflow.add(stage, self.operator, *modes, place=place)
 
     @property
     def chunk_columns(self) -> int:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from pipeline.planning.workflow import LARGEST
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.noise.dilution import Dilution
+from stages.lqcd.noise import Dilution, Noise
 from stages.lqcd.noise.probing import check_probes
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import Seed
@@ -57,6 +57,11 @@ class NoiseSection(FileSection):
     """Hadamard vectors that each noise vector is multiplied by; a power of two."""
     probe_chunk: int = Field(default=1, ge=1)
     """Probes solved together, of `chunk` vectors each."""
+
+    @property
+    def of_stages(self) -> Noise:
+        """The noise as stages take it."""
+        return Noise(self.seed, self.kind, self.dilution.options())
 
     @field_validator("vectors")
     @classmethod

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from stages.ensemble.staggered_operator import ACTIONS
+from stages.loops.current_loops import Masses
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows.g2_disconnected.noise_schema import (
     AlternativeSection,
@@ -87,6 +89,11 @@ class MassesSection(FileSection):
     strange: Mass
     """Mass of the strange quark."""
 
+    @property
+    def of_stages(self) -> Masses:
+        """Both masses as stages take them."""
+        return Masses(self.light, self.strange)
+
     @field_validator("light", "strange")
     @classmethod
     def _positive(cls, mass: float) -> float:
@@ -131,6 +138,10 @@ class SolvesSection(FileSection):
     """The solves of every noise vector."""
     fine: FineSection | None = None
     """Solves of the first few vectors again, to remove the sloppy bias; none unless given."""
+
+    def to(self, tolerance: float) -> Solve:
+        """Solves to a tolerance, as stages take them."""
+        return Solve(self.solver, tolerance, self.precision, self.max_iterations, self.block)
 
 
 class CurrentSection(FileSection):

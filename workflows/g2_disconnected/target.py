@@ -12,41 +12,15 @@ from pipeline.planning.chunk import Chunk
 from stages.loops.noise_allocation import TraceAllocation, model_of
 from stages.lqcd.analysis.allocation import UNLIMITED, Allocation, Counts, Limits, least_cost, next_counts
 from workflows.g2_disconnected.schema import G2Parameters, with_vectors
-from workflows.g2_disconnected.target_schema import TargetSection
 from workflows.shared.definition import Project, Step
 
-
-@dataclass(frozen=True)
-class Contender:
-    """The target's estimator with so many eigenvectors, all unless given: names of its nodes."""
-
-    eigenvectors: int | None = None
-
-    @property
-    def suffix(self) -> str:
-        """End of the names of the nodes that measure it."""
-        return "" if self.eigenvectors is None else f"_{self.eigenvectors}"
-
-    @property
-    def prefix(self) -> str:
-        """Beginning of the names of its loops."""
-        return "" if self.eigenvectors is None else f"with_{self.eigenvectors}_"
-
-    @property
-    def noise(self) -> str:
-        return f"noise{self.suffix}"
-
-    @property
-    def allocation(self) -> str:
-        return f"allocation{self.suffix}"
+NOISE, ALLOCATION = "noise", "allocation"
+"""Nodes of a target's estimator with all eigenvectors; `suffix` ends the names of those with fewer."""
 
 
-ALL = Contender()
-
-
-def contenders(target: TargetSection) -> list[Contender]:
-    """Estimators that a pilot tries beside all eigenvectors."""
-    return [Contender(count) for count in target.eigenvectors or ()]
+def suffix(eigenvectors: int | None) -> str:
+    """End of the names of the nodes that measure the estimator with so many eigenvectors; None: all."""
+    return "" if eigenvectors is None else f"_{eigenvectors}"
 
 
 @dataclass(frozen=True)
@@ -75,15 +49,15 @@ def next_round(project: Project[G2Parameters], plan: Plan, store: Store) -> Step
     parameters, earlier = project.parameters, project.decisions
     target = parameters.target
     assert target is not None
-    result = allocation_of(plan, store, ALL)
+    result = allocation_of(plan, store)
     model, counts = model_of(result)
     error, asked = float(result.error[-1]), float(result.asked)
     text = f"round {len(earlier) + 1}, {_vectors(counts)}: {achieved(target.stochastic_to_gauge, result)}"
     if error <= asked:
         return Step(f"{text}: target met", met=True)
-    configurations, best = len(_chunks(plan, ALL.noise)), ALL
+    configurations, best = len(_chunks(plan, NOISE)), None
     if not earlier and target.eigenvectors:
-        best = _cheapest(plan, store, [ALL, *contenders(target)], asked or error / 2)
+        best = _cheapest(plan, store, [None, *target.eigenvectors], asked or error / 2)
         model, _ = model_of(allocation_of(plan, store, best))
     costs = _costs(plan, store, best)
     wanted = next_counts(
@@ -92,7 +66,7 @@ def next_round(project: Project[G2Parameters], plan: Plan, store: Store) -> Step
     if wanted.counts == counts:
         limit = f"`target.most_vectors` = {target.most_vectors}"
         return Step(f"{text}: target not met within {limit}; raise it and run again", met=False)
-    used = best.eigenvectors or used_after(earlier)
+    used = best or used_after(earlier)
     decision = _decision(plan, store, counts, error, costs, wanted, best, used)
     with_modes = f" with {used} eigenvectors" if used else ""
     more = f"next {_vectors(wanted.counts)}{with_modes}, predicted error {decision.predicted_error:.2e}"
@@ -118,25 +92,25 @@ def used_after(earlier: Sequence[Decision]) -> int | None:
     return earlier[-1].eigenvectors if earlier else None
 
 
-def _cheapest(plan: Plan, store: Store, tried: Sequence[Contender], error: float) -> Contender:
-    """The estimator of a pilot that reaches an error at least cost."""
+def _cheapest(plan: Plan, store: Store, tried: Sequence[int | None], error: float) -> int | None:
+    """The number of eigenvectors with which a pilot's estimator reaches an error at least cost."""
     costs = {}
-    for contender in tried:
-        model, counts = model_of(allocation_of(plan, store, contender))
+    for eigenvectors in tried:
+        model, counts = model_of(allocation_of(plan, store, eigenvectors))
         free = Limits(counts, (UNLIMITED,) * len(counts), 1)
-        costs[contender] = least_cost(model, _costs(plan, store, contender), error, free).cost
-    return min(costs, key=lambda contender: costs[contender])
+        costs[eigenvectors] = least_cost(model, _costs(plan, store, eigenvectors), error, free).cost
+    return min(costs, key=lambda eigenvectors: costs[eigenvectors])
 
 
-def _costs(plan: Plan, store: Store, contender: Contender) -> tuple[float, ...]:
+def _costs(plan: Plan, store: Store, eigenvectors: int | None) -> tuple[float, ...]:
     """Seconds per vector of each piece."""
-    pieces = _chunks(plan, contender.noise)[0].node.inputs
+    pieces = _chunks(plan, f"{NOISE}{suffix(eigenvectors)}")[0].node.inputs
     return tuple(_seconds_per_vector(plan, store, piece) for piece in pieces)
 
 
-def allocation_of(plan: Plan, store: Store, contender: Contender) -> TraceAllocation:
+def allocation_of(plan: Plan, store: Store, eigenvectors: int | None = None) -> TraceAllocation:
     """The result of a complete plan."""
-    (chunk,) = _chunks(plan, contender.allocation)
+    (chunk,) = _chunks(plan, f"{ALLOCATION}{suffix(eigenvectors)}")
     return TraceAllocation(**store.load(chunk.node.stage.name, chunk.key))
 
 
@@ -147,10 +121,10 @@ def _decision(
     error: float,
     costs: tuple[float, ...],
     wanted: Allocation,
-    best: Contender,
+    best: int | None,
     eigenvectors: int | None,
 ) -> Decision:
-    of_noise, *others = _chunks(plan, best.noise)
+    of_noise, *others = _chunks(plan, f"{NOISE}{suffix(best)}")
     spent = sum(_seconds(store, chunk) for name in solving(of_noise.node) for chunk in _chunks(plan, name))
     now = sum(cost * count for cost, count in zip(costs, counts, strict=True))
     more = (1 + len(others)) * (wanted.cost - now)

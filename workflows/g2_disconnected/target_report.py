@@ -12,7 +12,7 @@ from pipeline.planning.manifest import Manifest, manifests
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Section, Table, table_text
 from stages.loops.noise_allocation import TraceAllocation
-from workflows.g2_disconnected.target import ALL, achieved
+from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved
 
 
 def target_section(store: Store, workflow: str) -> Section:
@@ -31,7 +31,7 @@ def target_section(store: Store, workflow: str) -> Section:
 def target_lines(store: Store, workflow: str) -> list[str]:
     """Lines for people on the rounds until now of a workflow that has a target in a store."""
     manifest = next(each for each in manifests(store) if each.workflow == workflow)
-    node = manifest.nodes.get(ALL.allocation)
+    node = manifest.nodes.get(ALLOCATION)
     if not node:
         return []
     lines = [f"rounds towards the target of {workflow}, this one last:"]
@@ -46,7 +46,7 @@ def target_lines(store: Store, workflow: str) -> list[str]:
 
 def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[str, Any]]:
     """The last round's result, and the target as its parameters say it."""
-    dataset = open_result(store, ALL.allocation, workflow=workflow).load()
+    dataset = open_result(store, ALLOCATION, workflow=workflow).load()
     arrays = TraceAllocation(*(dataset[name].values for name in TraceAllocation._fields))
     return arrays, dataset.attrs["parameters"]
 
@@ -103,7 +103,7 @@ def seconds_of_loops(store: Store, workflow: str) -> float:
             return {name}
         return {solver for upstream in nodes[name]["inputs"] for solver in solving(upstream)}
 
-    wanted = solving(ALL.noise)
+    wanted = solving(NOISE)
     return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from pipeline.planning.workflow import LARGEST
+from stages.loops.noise_allocation import ErrorTarget
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, Location, ParameterFile, Problem
@@ -58,22 +59,12 @@ class TargetSection(FileSection):
             raise ValueError(f"`window` is the first and the last t, got {list(self.window)}")
         return self
 
-    @property
-    def quantity(self) -> str:
-        """Name of the quantity in the stages."""
-        return "loops" if self.loops else "correlator"
-
-    @property
-    def error(self) -> float | None:
-        """Absolute error, None where it is relative."""
-        return self.loops or self.correlator
-
-    def times(self, lattice: Lattice) -> tuple[int, int]:
-        """The window."""
-        if self.window is None:
-            return 1, max(1, lattice.time_extent // 2)
-        first, last = self.window
-        return first, last
+    def on(self, lattice: Lattice) -> ErrorTarget:
+        """The target as stages take it."""
+        first, last = self.window or (1, max(1, lattice.time_extent // 2))
+        error = self.loops or self.correlator
+        window, ratio = (first, last), self.stochastic_to_gauge
+        return ErrorTarget("loops" if self.loops else "correlator", self.flavour, window, error, ratio)
 
     def vectors_of_the_pilot(self, chunk: int) -> tuple[int, int]:
         """Sloppy and fine, in whole chunks."""

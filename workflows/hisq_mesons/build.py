@@ -11,7 +11,7 @@ With `solver: auto` a first round measures solvers on the first configuration, s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place
@@ -19,7 +19,7 @@ from pipeline.declare.coordinates import sorted_unique
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
-from stages.lqcd.solvers.named import POSITIVE, Solve
+from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.spectroscopy.little_group import channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
 from stages.mesons.solver_choice import staggered_choice
@@ -34,9 +34,8 @@ from workflows.shared.solver_precision import precisions_of
 from workflows.shared.staggered_quarks import StaggeredDefinition
 from workflows.shared.variants import after, changed, each, less
 
-THIN: dict[str, Any] = {"kind": "stout", "steps": 0, "rho": 0.0}
+THIN = partial(smeared_links, kind="stout", steps=0, rho=0.0)
 """Smearing that leaves the configuration's links, made unitary, as they are."""
-
 
 DEFINITIONS = {
     "point": "C(p, t) = Tr [exp(-i p (x - x0)) P_t0+t O G O^dag P_x0 G], x0 the one point of the source, "
@@ -66,38 +65,32 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         families = {name: [(label,) for label in MULTIPLETS[name]] for name in mesons.operators}
         channels = channels_at(families, momenta, self.lattice.extents, SPIN_TASTES)
         labels = tuple(dict.fromkeys([*mesons.labels, *operators_in(channels)]))
-        correlators = self.workflow.add(
-            staggered_two_point,
-            self.propagators(),
-            *self.links,
-            place=Place("mesons"),
-            extents=self.lattice.extents,
-            operators=labels,
-            momenta=momenta,
+        two_point = partial(
+            staggered_two_point, extents=self.lattice.extents, operators=labels, momenta=momenta
         )
-        self.workflow.add(
+        solved = self.propagators()
+        correlators = self.workflow.add(two_point, solved, *self.links, place=Place("mesons"))
+        average = partial(
             staggered_average,
-            correlators,
-            place=Place("average"),
             operators=labels,
             channels=mesons.operators if undivided(channels, families, momenta) else channels,
             momenta=momenta,
             jackknife_bin=self.parameters.analysis.jackknife_bin,
         )
+        self.workflow.add(average, correlators, place=Place("average"))
 
     @cached_property
     def operator(self) -> Node:
         """The HISQ operator of each configuration."""
         quark, solves, section = self.parameters.quark, self.parameters.solves, self.parameters.sources
         columns = section.chunk * source_columns(section.places()[0], self.parameters.mesons.labels)
-        return self.workflow.add(
+        stage = partial(
             hisq_operator,
-            self.configuration,
-            place=Place("operator"),
             boundary=quark.boundary,
             naik_epsilon=quark.naik_epsilon,
             solves=ExpectedSolves(solves.solver, solves.precision, min(solves.block, columns)),
         )
+        return self.workflow.add(stage, self.configuration, place=Place("operator"))
 
     @cached_property
     def links(self) -> list[Node]:
@@ -105,21 +98,16 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         mesons = self.parameters.mesons
         if not mesons.displaced:
             return []
-        smearing = mesons.links.model_dump() if mesons.links else THIN
-        return [self.workflow.add(smeared_links, self.configuration, **smearing)]
+        return [self.workflow.add(mesons.links.stage if mesons.links else THIN, self.configuration)]
 
     def propagators(self) -> Node:
         """Solutions for all sources and operators."""
         sources, deflation = self._sources("sources", self.sources), self.deflation(self.parameters.deflation)
-        return self.workflow.add(
-            staggered_propagator,
-            self.operator,
-            sources,
-            *([deflation] if deflation else []),
-            place=Place("propagator"),
-            mass=self.parameters.quark.mass,
-            solve=Solve(**self.parameters.solves.model_dump()),
+        stage = partial(
+            staggered_propagator, mass=self.parameters.quark.mass, solve=self.parameters.solves.solve
         )
+        modes = [deflation] if deflation else []
+        return self.workflow.add(stage, self.operator, sources, *modes, place=Place("propagator"))
 
     @cached_property
     def sources(self) -> list[str]:
@@ -128,14 +116,13 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
 
     def _sources(self, name: str, labels: Sequence[str]) -> Node:
         section = self.parameters.sources
-        return self.workflow.add(
+        stage = partial(
             staggered_sources,
-            self.configuration,
-            *self.links,
-            place=Place(name, {"source": labels}, {"source": section.chunk}),
             operators=self.parameters.mesons.labels,
             seed=section.noise.seed if section.noise else None,
         )
+        place = Place(name, {"source": labels}, {"source": section.chunk})
+        return self.workflow.add(stage, self.configuration, *self.links, place=place)
 
     def trials(self, parameters: HisqMesonParameters) -> None:
         """The solvers on the first chunk of sources of one configuration, with its low modes."""
@@ -145,18 +132,17 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         each = source_columns(parameters.sources.places()[0], parameters.mesons.labels)
         deflated = (False, True) if parameters.deflation else (False,)
         columns = each * sources.chunk["source"]
-        self.workflow.add(
+        choice = partial(
             staggered_choice,
-            self.operator,
-            sources,
-            *self.deflation_of_trials(parameters.deflation),
-            place=Place("solver_choice", {"config": (self.project.trial_configuration,)}),
             candidates=names_of(solves, tuple(POSITIVE), columns, deflated),
             planned=each * len(self.sources),
             mass=parameters.quark.mass,
             tolerance=solves.tolerance,
             max_iterations=solves.max_iterations,
         )
+        modes = self.deflation_of_trials(parameters.deflation)
+        place = Place("solver_choice", {"config": (self.project.trial_configuration,)})
+        self.workflow.add(choice, self.operator, sources, *modes, place=place)
 
     def variants(self) -> Iterator[tuple[str, HisqMesonParameters]]:
         """Other solvers, and other blocks, with and without deflation."""

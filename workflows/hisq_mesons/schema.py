@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from stages.base.errors import InputError, suggestion
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
@@ -106,6 +107,11 @@ class StaggeredSolves(FileSection):
     """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
     """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
+
+    @property
+    def solve(self) -> Solve:
+        """Solves as stages take them."""
+        return Solve(self.solver, self.tolerance, self.precision, self.max_iterations, self.block)
 
 
 class HisqMesonParameters(WorkflowParameters):

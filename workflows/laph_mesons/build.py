@@ -10,22 +10,20 @@ operator, basis, columns -> current_insertion, where a file asks for it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place
 from pipeline.declare.coordinates import sorted_unique
 from stages.distillation.costs import columns_of
-from stages.distillation.current_insertion import Currents, current_insertion
+from stages.distillation.current_insertion import current_insertion
 from stages.distillation.distilled_two_point import distilled_mesons, stochastic_mesons
 from stages.distillation.laph_average import laph_average, laph_levels
-from stages.distillation.laplace_eigenvectors import laplace_basis, laplace_eigenvectors
+from stages.distillation.laplace_eigenvectors import laplace_basis
 from stages.distillation.operator_elementals import elementals
 from stages.distillation.perambulator import perambulator, sink_projection
 from stages.distillation.rehearsal import eigensolver_steps, perambulator_steps
-from stages.distillation.source_columns import first_sources, full_columns, stochastic_columns
-from stages.ensemble.smeared_links import smeared_links
-from stages.lqcd.solvers.named import Solve
+from stages.distillation.source_columns import first_sources, full_columns
 from stages.lqcd.solvers.trial import WIDEST
 from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.operators import BILINEARS
@@ -66,30 +64,24 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     @cached_property
     def links(self) -> Node:
         """Links of the Laplacian and of displacements."""
-        return self.workflow.add(smeared_links, self.configuration, **self.parameters.smearing.model_dump())
+        return self.workflow.add(self.parameters.smearing.stage, self.configuration)
 
     @cached_property
     def basis(self) -> Node:
         """Eigenvectors in the store, by chunks of slices, and all of a configuration where they are used."""
         section, times = self.parameters.distillation, self.lattice.time_extent
-        eigenvectors = self.workflow.add(
-            laplace_eigenvectors,
-            self.links,
-            place=Place(over={"time": range(times)}, chunk={"time": section.slices or times}),
-            **section.model_dump(exclude={"slices"}),
+        place = Place(over={"time": range(times)}, chunk={"time": section.slices or times})
+        eigenvectors = self.workflow.add(section.eigenvectors, self.links, place=place)
+        return self.workflow.add(
+            partial(laplace_basis, time_extent=times), eigenvectors, place=Place("basis")
         )
-        return self.workflow.add(laplace_basis, eigenvectors, place=Place("basis"), time_extent=times)
 
     def elementals(self) -> Node:
         """Elementals of all momenta and displacements."""
         operators = self.parameters.operators
-        return self.workflow.add(
-            elementals,
-            self.links,
-            self.basis,
-            momenta=operators.elemental_momenta,
-            displacements=operators.displacements,
-        )
+        momenta, displacements = operators.elemental_momenta, operators.displacements
+        stage = partial(elementals, momenta=momenta, displacements=displacements)
+        return self.workflow.add(stage, self.links, self.basis)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -108,14 +100,11 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         noise = self.parameters.noise
         over = {"config": like.over["config"], "source": labels}
         place = Place(name, over, {"source": self.parameters.sources.chunk})
-        sizes = {
-            "time_extent": self.lattice.time_extent,
-            "eigenvectors": self.parameters.distillation.vectors,
-        }
+        times, vectors = self.lattice.time_extent, self.parameters.distillation.vectors
         if noise is None:
-            return self.workflow.add(full_columns, place=place, **sizes)
-        options = noise.model_dump(include={"kind", "seed", "dilution"})
-        return self.workflow.add(stochastic_columns, place=place, **sizes, **options)
+            stage = partial(full_columns, time_extent=times, eigenvectors=vectors)
+            return self.workflow.add(stage, place=place)
+        return self.workflow.add(noise.columns(times, vectors), place=place)
 
     def first_sources(self) -> Node:
         """The first block of the first chunk of sources, as wide as any."""
@@ -123,7 +112,8 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         first = ordered[: self.parameters.sources.chunk]
         columns = self._columns("first_columns", self.operator, first)
         block = min(WIDEST, columns_of(columns))
-        return self.workflow.add(first_sources, self.operator, self.basis, columns, block=block)
+        stage = partial(first_sources, block=block)
+        return self.workflow.add(stage, self.operator, self.basis, columns)
 
     def chunk_columns(self, first: Node) -> int:
         """Right-hand sides of a chunk."""
@@ -138,17 +128,14 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
 
     def solves(self) -> Node:
         """Perambulators of all source times, or projections of all noise."""
-        stage = sink_projection if self.parameters.noise else perambulator
-        return self.workflow.add(stage, *self._systems, solve=self._solve)
+        solve = self.parameters.solves.solve
+        noisy, exact = partial(sink_projection, solve=solve), partial(perambulator, solve=solve)
+        return self.workflow.add(noisy if self.parameters.noise else exact, *self._systems)
 
     def insertions(self, section: InsertionSection) -> Node:
         """Generalised perambulators from the sources and systems of the perambulators."""
-        currents = Currents(**section.model_dump())
-        return self.workflow.add(current_insertion, *self._systems, currents=currents, solve=self._solve)
-
-    @property
-    def _solve(self) -> Solve:
-        return Solve(**self.parameters.solves.model_dump())
+        stage = partial(current_insertion, currents=section.currents, solve=self.parameters.solves.solve)
+        return self.workflow.add(stage, *self._systems)
 
     @property
     def _systems(self) -> list[Node]:
@@ -159,17 +146,22 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         """Two-point functions: of each source, or of all pairs of noise vectors of a configuration."""
         operators = self.parameters.operators
         gammas, _ = dirac_channels(operators.momenta, self.lattice.extents)
-        options: dict[str, Any] = {
-            "extents": self.lattice.extents,
-            "displacements": operators.displacements,
-            "momenta": operators.momenta,
-            "operators": tuple(dict.fromkeys([*operators.operators, *operators_in(self.channels)])),
-            "gammas": gammas,
-        }
-        place = Place("mesons")
-        if self.parameters.noise:
-            return self.workflow.add(stochastic_mesons, solved, self.columns, fields, place=place, **options)
-        return self.workflow.add(distilled_mesons, solved, fields, place=place, **options)
+        columns = [self.columns] if self.parameters.noise else []
+        stage = partial(
+            stochastic_mesons if columns else distilled_mesons,
+            extents=self.lattice.extents,
+            displacements=operators.displacements,
+            momenta=operators.momenta,
+            operators=self.operators,
+            gammas=gammas,
+        )
+        return self.workflow.add(stage, solved, *columns, fields, place=Place("mesons"))
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """All operators that are measured."""
+        asked = self.parameters.operators.operators
+        return tuple(dict.fromkeys([*asked, *operators_in(self.channels)]))
 
     @cached_property
     def channels(self) -> Channels:
@@ -181,28 +173,26 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         """Correlators and effective masses of the ensemble, and the levels of all bases."""
         operators, width = self.parameters.operators, self.parameters.analysis.jackknife_bin
         gammas, channels = dirac_channels(operators.momenta, self.lattice.extents)
-        self.workflow.add(
+        average = partial(
             laph_average,
-            mesons,
-            place=Place("average"),
             momenta=operators.momenta,
             jackknife_bin=width,
             gammas=gammas,
             channels=channels,
         )
+        self.workflow.add(average, mesons, place=Place("average"))
         whole = undivided(self.channels, operators.families, operators.momenta)
         rows = {name: next(filter(None, members)) for name, members in self.channels.items()}
-        self.workflow.add(
+        levels = partial(
             laph_levels,
-            mesons,
-            place=Place("levels"),
             momenta=operators.momenta,
-            operators=mesons.parameters["operators"],
+            operators=self.operators,
             bases=operators.bases if whole else self.channels,
             t0=operators.t0,
             jackknife_bin=width,
             level_names=[f"{name} {n}" for name, ((texts, _), *_) in rows.items() for n in range(len(texts))],
         )
+        self.workflow.add(levels, mesons, place=Place("levels"))
 
     def variants(self) -> Iterator[tuple[str, LaphParameters]]:
         """Other solvers, and other numbers of eigenvectors."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from stages.base.errors import InputError
+from stages.distillation.current_insertion import Currents
+from stages.distillation.laplace_eigenvectors import LaplaceEigenvectors, laplace_eigenvectors
+from stages.distillation.source_columns import stochastic_columns
 from stages.lqcd.dirac.displacement import steps_of
+from stages.lqcd.distillation.columns import StochasticColumns
 from stages.lqcd.distillation.eigenvectors import DTYPES
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.eigen.lanczos import check_reachable
@@ -44,6 +49,17 @@ class DistillationSection(FileSection):
     slices: int | None = Field(default=None, ge=2)
     """Time slices that are solved for, committed and repeated together; all of them unless given."""
 
+    @property
+    def eigenvectors(self) -> partial[LaplaceEigenvectors]:
+        """The stage that computes the vectors."""
+        return partial(
+            laplace_eigenvectors,
+            vectors=self.vectors,
+            tolerance=self.tolerance,
+            precision=self.precision,
+            block=self.block,
+        )
+
 
 class LaphSourceSection(FileSection):
     """Sources of quarks: time slices, and noise if there is any."""
@@ -76,6 +92,17 @@ class LaphNoiseSection(FileSection):
     """Noise vectors; each of the two quark lines of a meson takes another one."""
     dilution: LaphDilutionSection = LaphDilutionSection()
     """Subsets of times, spins and eigenvectors that are solved for separately."""
+
+    def columns(self, times: int, vectors: int) -> partial[StochasticColumns]:
+        """The stage that makes columns of this noise, of so many time slices and eigenvectors."""
+        return partial(
+            stochastic_columns,
+            time_extent=times,
+            eigenvectors=vectors,
+            dilution=self.dilution.model_dump(),
+            kind=self.kind,
+            seed=self.seed,
+        )
 
     def subsets(self, lattice: Lattice, eigenvectors: int) -> Subsets:
         """Subsets of each index. Raises InputError where one does not divide."""
@@ -142,9 +169,9 @@ class OperatorSection(FileSection):
         return words_of([MesonOperator.parse(text) for text in self.operators])
 
     @property
-    def elemental_momenta(self) -> tuple[tuple[int, ...], ...]:
+    def elemental_momenta(self) -> tuple[tuple[int, int, int], ...]:
         """Momenta that elementals are needed for: a meson of momentum p takes exp(-ipx)."""
-        return tuple(tuple(-n for n in momentum) for momentum in self.momenta)
+        return tuple((-x, -y, -z) for x, y, z in self.momenta)
 
 
 class InsertionSection(FileSection):
@@ -156,6 +183,11 @@ class InsertionSection(FileSection):
     """Momenta of the current, in units of 2 pi / L."""
     displacements: Words = ("",)
     """Words of steps such as +x-y; "" is none."""
+
+    @property
+    def currents(self) -> Currents:
+        """Currents as stages take them."""
+        return Currents(self.separations, self.momenta, self.displacements)
 
     @field_validator("displacements")
     @classmethod

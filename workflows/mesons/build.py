@@ -8,39 +8,21 @@ configuration -> observables
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from pipeline import Node, Place
 from pipeline.declare.coordinates import sorted_unique
-from stages.ensemble.smeared_links import smeared_links
-from stages.lqcd.solvers.named import Solve
 from stages.mesons.costs import columns_of
 from stages.mesons.propagator import kept_propagator, propagator
 from stages.mesons.rehearsal import propagator_steps
-from stages.mesons.sources import (
-    file_sources,
-    point_sources,
-    smeared_sources,
-    wall_sources,
-    z2_wall_sources,
-)
 from stages.mesons.two_point import dirac_channels, meson_average, meson_two_point
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
 from workflows.shared.variants import each, less
 from workflows.shared.wilson_quarks import CHOICE, QuarkDefinition
-
-SOURCES: dict[str, Callable[..., Any]] = {
-    "point": point_sources,
-    "smeared": smeared_sources,
-    "wall": wall_sources,
-    "z2_wall": z2_wall_sources,
-    "file": file_sources,
-}
-"""Stage of each kind."""
 
 DEFINITIONS = {
     "point": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>",
@@ -95,13 +77,9 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
 
     def _sources(self, name: str, labels: Sequence[str]) -> Node:
         section = self.parameters.sources
-        options: dict[str, Any] = section.smearing.model_dump(exclude={"links"}) if section.smearing else {}
-        if section.noise:
-            options["seed"] = section.noise.seed
         files = {"path": self.files} if self.files else {}
         place = Place(name, {"source": labels}, {"source": section.chunk}, files)
-        upstream = [self.configuration, *self.source_links]
-        return self.workflow.add(SOURCES[section.kind], *upstream, place=place, **options)
+        return self.workflow.add(section.stage, self.configuration, *self.source_links, place=place)
 
     @cached_property
     def source_links(self) -> list[Node]:
@@ -109,37 +87,33 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
         smearing = self.parameters.sources.smearing
         if not smearing or not smearing.links:
             return []
-        return [self.workflow.add(smeared_links, self.configuration, **smearing.links.model_dump())]
+        return [self.workflow.add(smearing.links.stage, self.configuration)]
 
     def propagators(self) -> Node:
         """Propagators that mesons are made of: in memory, or those that are kept."""
         upstream = [self.operator, self.sources, *self.hierarchy]
-        solve = Solve(**self.parameters.solves.model_dump())
-        solved = self.workflow.add(propagator, *upstream, solve=solve)
+        solved = self.workflow.add(partial(propagator, solve=self.parameters.solves.solve), *upstream)
         return self.workflow.add(kept_propagator, solved) if self.parameters.keep_propagators else solved
 
     def mesons(self, solved: Node) -> Node:
         """Two-point functions of each source."""
         momenta, extents = self.parameters.mesons.momenta, self.lattice.extents
         gammas, _ = dirac_channels(momenta, extents)
-        place = Place("mesons")
-        return self.workflow.add(
-            meson_two_point, solved, place=place, extents=extents, momenta=momenta, gammas=gammas
-        )
+        stage = partial(meson_two_point, extents=extents, momenta=momenta, gammas=gammas)
+        return self.workflow.add(stage, solved, place=Place("mesons"))
 
     def averages(self, mesons: Node) -> None:
         """Correlators and effective masses of the ensemble."""
         momenta = self.parameters.mesons.momenta
         gammas, channels = dirac_channels(momenta, self.lattice.extents)
-        self.workflow.add(
+        average = partial(
             meson_average,
-            mesons,
-            place=Place("average"),
             momenta=momenta,
             jackknife_bin=self.parameters.analysis.jackknife_bin,
             gammas=gammas,
             channels=channels,
         )
+        self.workflow.add(average, mesons, place=Place("average"))
 
     def planned_columns(self, first: Node) -> int:
         """Right-hand sides of a configuration."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -11,6 +12,14 @@ from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.smearing import least_steps
+from stages.mesons.sources import (
+    Sources,
+    file_sources,
+    point_sources,
+    smeared_sources,
+    wall_sources,
+    z2_wall_sources,
+)
 from workflows.mesons.sources import file_misfits
 from workflows.parameter_file import FileSection, Location, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
@@ -58,6 +67,17 @@ class SourceSection(FileSection):
     """NumPy files [t, z, y, x, spin, colour, column], the same for every configuration: a shell pattern."""
     chunk: int = Field(default=1, ge=1)
     """Sources that are solved for, committed and repeated together."""
+
+    @property
+    def stage(self) -> Callable[..., Sources]:
+        """The stage that makes sources of this kind."""
+        if self.kind == "smeared" and self.smearing:
+            return partial(smeared_sources, width=self.smearing.width, steps=self.smearing.steps)
+        if self.kind == "z2_wall" and self.noise:
+            return partial(z2_wall_sources, seed=self.noise.seed)
+        kinds: dict[str, Callable[..., Sources]]
+        kinds = {"point": point_sources, "wall": wall_sources, "file": file_sources}
+        return kinds[self.kind]
 
     def places(self) -> list[SourcePlace]:
         """Places of all sources but files."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field
 
+from stages.loops.deflation_space import DeflationSpace, EigenSearch, deflation_space
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.variants import after, less
@@ -26,6 +28,17 @@ class DeflationSection(FileSection):
     """Of the residuals of the eigenvectors, relative to the largest eigenvalue."""
     precision: Literal["double", "single", "half"] = "double"
     """Precision in which the vectors are stored."""
+
+    @property
+    def space(self) -> partial[DeflationSpace]:
+        """The stage that computes the eigenvectors."""
+        return partial(
+            deflation_space,
+            vectors=self.vectors,
+            tolerance=self.tolerance,
+            precision=self.precision,
+            search=EigenSearch(self.block),
+        )
 
     def doubts(self) -> Iterator[Problem]:
         """A tolerance that leaves little of the gain."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from stages.base.errors import InputError
-from stages.ensemble.smeared_links import check_weights
+from stages.ensemble.smeared_links import SmearedLinks, check_weights, smeared_links
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import Usual
 
@@ -50,6 +51,11 @@ class LinkSmearingSection(FileSection):
         except InputError as error:
             raise ValueError(str(error)) from None
         return self
+
+    @property
+    def stage(self) -> partial[SmearedLinks]:
+        """The stage that smears."""
+        return partial(smeared_links, kind=self.kind, steps=self.steps, rho=self.rho, alpha=self.alpha)
 
     def doubts(self, *location: str) -> Iterator[Problem]:
         """A weight that roughens; location: of the section in the file."""

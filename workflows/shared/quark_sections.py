@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.wilson import kappa_of_mass, mass_of_kappa
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.wilson_operator import Hops, wilson_operator
+from stages.lqcd.dirac.wilson import WilsonOperator, kappa_of_mass, mass_of_kappa
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels
-from stages.lqcd.solvers.named import MULTIGRID
+from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import TOLERANCE, Extents, Seed, Usual, WorkflowParameters
@@ -21,7 +24,10 @@ LARGEST_MOMENTUM = 1_000_000
 """Of a momentum's numbers, by size: plane waves of larger ones have lost digits."""
 
 Number = Annotated[int, Field(ge=-LARGEST_MOMENTUM, le=LARGEST_MOMENTUM)]
-Triple = Annotated[tuple[Number, ...], Field(strict=False, min_length=3, max_length=3)]
+if TYPE_CHECKING:
+    Triple = tuple[int, int, int]
+else:
+    Triple = Annotated[tuple[Number, ...], Field(strict=False, min_length=3, max_length=3)]
 Times = Annotated[tuple[int, ...], Field(strict=False, min_length=1)]
 Triples = Annotated[tuple[Triple, ...], Field(strict=False, min_length=1)]
 
@@ -125,6 +131,18 @@ class QuarkSection(FileSection):
             )
         return self
 
+    def operator(self, solves: ExpectedSolves) -> partial[WilsonOperator]:
+        """The stage that makes the operator for these solves."""
+        return partial(
+            wilson_operator,
+            boundary=self.boundary,
+            kappa=self.kappa,
+            mass=self.mass,
+            csw=self.clover,
+            hops=Hops(self.xi0, self.nu, self.stout.model_dump() if self.stout else None),
+            solves=solves,
+        )
+
     @property
     def bare_mass(self) -> float:
         """m, however it is given."""
@@ -170,6 +188,11 @@ class QuarkSolves(FileSection):
     block: int = Field(default=24, ge=1, le=64)
     """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
 
+    @property
+    def solve(self) -> Solve:
+        """Solves as stages take them."""
+        return Solve(self.solver, self.tolerance, self.precision, self.max_iterations, self.block)
+
 
 class LevelSection(FileSection):
     """A grid of multigrid that is not the coarsest."""
@@ -196,11 +219,10 @@ class MultigridSection(FileSection):
     seed: Seed = 20090311
     """Of the first test vectors."""
 
-    def options(self, lattice: Lattice) -> dict[str, Any]:
-        """Levels and seed, as stages take them."""
+    def levels_on(self, lattice: Lattice) -> list[dict[str, Any]]:
+        """Levels, as stages take them."""
         sections = self.levels or [LevelSection(**level) for level in default_levels(lattice)]
-        levels = [{**level.model_dump(), "aggregate": list(level.aggregate)} for level in sections]
-        return {"levels": levels, "seed": self.seed}
+        return [{**level.model_dump(), "aggregate": list(level.aggregate)} for level in sections]
 
 
 class QuarkParameters(WorkflowParameters):
@@ -257,6 +279,6 @@ class QuarkParameters(WorkflowParameters):
         """Levels of multigrid that do not fit the lattice, where multigrid may solve."""
         if self.solves.solver in (MULTIGRID, "auto"):
             try:
-                check_levels(self.multigrid.options(lattice)["levels"], lattice)
+                check_levels(self.multigrid.levels_on(lattice), lattice)
             except InputError as error:
                 yield ("multigrid", "levels"), str(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -12,6 +13,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from pipeline.declare.text import counted
 from pipeline.planning.workflow import LARGEST
+from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, Location, ParameterFile, Problem, validated
 from workflows.shared.cluster_section import ClusterSection
@@ -88,6 +90,18 @@ class HeatbathSection(FileSection):
     def lattice(self) -> Lattice:
         x, y, z, t = self.extents
         return Lattice((x, y, z, t))
+
+    @property
+    def stage(self) -> partial[GaugeLinks]:
+        """The stage that makes a configuration."""
+        return partial(
+            heatbath_configuration,
+            extents=self.lattice.extents,
+            beta=self.beta,
+            seed=self.seed,
+            sweeps=self.sweeps,
+            overrelaxation=self.overrelaxation,
+        )
 
 
 ONE_OR_MORE = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}

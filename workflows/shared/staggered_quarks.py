@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pipeline import Node, Place
-from stages.loops.deflation_space import EigenSearch, deflation, deflation_space, spectrum
+from stages.loops.deflation_space import deflation, spectrum
 from workflows.shared.choice import SPACE
 from workflows.shared.definition import Definition
 from workflows.shared.deflation_section import DeflationSection
@@ -33,9 +34,7 @@ class StaggeredDefinition(Definition[Staggered]):
         """The eigenvectors in the store, of all configurations unless `over` says of which; added once."""
         if node := self.workflow.nodes.get(SPACE):
             return node
-        place = Place(SPACE, over)
-        search, options = EigenSearch(section.block), section.model_dump(exclude={"block"})
-        return self.workflow.add(deflation_space, self.operator, place=place, search=search, **options)
+        return self.workflow.add(section.space, self.operator, place=Place(SPACE, over))
 
     def deflation(self, section: DeflationSection | None, vectors: int | None = None) -> Node | None:
         """The deflation of solves by a file's section: all vectors of the space, or the lowest `vectors`."""
@@ -43,7 +42,7 @@ class StaggeredDefinition(Definition[Staggered]):
             return None
         space = self.space(section)
         self.workflow.add(spectrum, space)
-        return self.workflow.add(deflation, self.operator, space, vectors=vectors)
+        return self.workflow.add(partial(deflation, vectors=vectors), self.operator, space)
 
     def deflation_of_trials(self, section: DeflationSection | None) -> list[Node]:
         """The deflation of the configuration that solvers are measured on, if the file has a section.

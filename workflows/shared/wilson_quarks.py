@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from pipeline import Node, Place
 from stages.ensemble.expected_solves import ExpectedSolves
-from stages.ensemble.wilson_operator import Hops, wilson_operator
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR
 from stages.mesons.costs import chunk_columns
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
@@ -42,25 +41,21 @@ class QuarkDefinition(Definition[Quarks]):
     @cached_property
     def operator(self) -> Node:
         """The Wilson-clover operator of each configuration."""
-        quark, solves = self.parameters.quark, self.parameters.solves
-        return self.workflow.add(
-            wilson_operator,
-            self.configuration,
-            place=Place("operator"),
-            csw=quark.clover,
-            hops=Hops(quark.xi0, quark.nu, quark.stout.model_dump() if quark.stout else None),
-            solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
-            **quark.model_dump(include={"kappa", "mass", "boundary"}),
-        )
+        solves = self.parameters.solves
+        expected = ExpectedSolves(solves.solver, solves.precision, solves.block)
+        stage = self.parameters.quark.operator(expected)
+        return self.workflow.add(stage, self.configuration, place=Place("operator"))
 
     @cached_property
     def hierarchy(self) -> list[Node]:
         """The hierarchy that solves take of a stored setup, where multigrid solves; else nothing."""
         if self.parameters.solves.solver != MULTIGRID:
             return []
-        options = self.parameters.multigrid.options(self.lattice)
-        setup = self.workflow.add(multigrid_setup, self.operator, **options)
-        return [self.workflow.add(multigrid_hierarchy, self.operator, setup, **options)]
+        section = self.parameters.multigrid
+        levels, seed = section.levels_on(self.lattice), section.seed
+        setup = self.workflow.add(partial(multigrid_setup, levels=levels, seed=seed), self.operator)
+        hierarchy = partial(multigrid_hierarchy, levels=levels, seed=seed)
+        return [self.workflow.add(hierarchy, self.operator, setup)]
 
     @abstractmethod
     def first_sources(self) -> Node:
@@ -76,17 +71,18 @@ class QuarkDefinition(Definition[Quarks]):
 
     def trials(self, parameters: Quarks) -> None:
         """The solvers on the first chunk of sources of one configuration."""
-        first = self.first_sources()
-        self.workflow.add(
+        first, solves, multigrid = self.first_sources(), parameters.solves, parameters.multigrid
+        choice = partial(
             solver_choice,
-            self.operator,
-            first,
-            place=Place(CHOICE, {"config": (self.project.trial_configuration,)}),
-            candidates=names_of(parameters.solves, tuple(REGULAR), self.chunk_columns(first)),
+            candidates=names_of(solves, tuple(REGULAR), self.chunk_columns(first)),
             planned=self.planned_columns(first),
-            **parameters.solves.model_dump(include={"tolerance", "max_iterations"}),
-            **parameters.multigrid.options(self.lattice),
+            tolerance=solves.tolerance,
+            max_iterations=solves.max_iterations,
+            levels=multigrid.levels_on(self.lattice),
+            seed=multigrid.seed,
         )
+        place = Place(CHOICE, {"config": (self.project.trial_configuration,)})
+        self.workflow.add(choice, self.operator, first, place=place)
 
     def physics(self) -> dict[str, Any]:
         """Action, mass, boundary and solves of the quark, and what its mesons leave out."""
