@@ -1,4 +1,4 @@
-"""Sections of files are joined to stages by type: a type checker sees a wrong field before a workflow is built."""
+"""Sections of files are joined to stages by type: a type checker sees a wrong field before it is built."""
 
 from __future__ import annotations
 
