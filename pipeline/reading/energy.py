@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline.declare.text import counted
-from pipeline.running.event_log import Tally
+from pipeline.running.run_state import RunState
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,13 @@ class StageEnergy:
     """Number of chunks whose energy nothing measured."""
 
 
-def energies(tallies: Iterable[Tally]) -> tuple[StageEnergy, ...]:
+def energies(states: Iterable[RunState]) -> tuple[StageEnergy, ...]:
     """Energy by stage over some runs, in the order of their first chunks."""
     joules, measured, unmeasured = Counter[str](), Counter[str](), Counter[str]()
-    for tally in tallies:
-        joules.update(tally.joules)
-        measured.update(tally.measured)
-        unmeasured.update(tally.unmeasured)
+    for state in states:
+        joules.update(state.joules)
+        measured.update(state.measured)
+        unmeasured.update(state.unmeasured)
     return tuple(
         StageEnergy(stage, joules[stage] if measured[stage] else None, measured[stage], unmeasured[stage])
         for stage in dict.fromkeys([*measured, *unmeasured])

@@ -16,7 +16,7 @@ from typing import Any
 from pipeline.declare.coordinates import describe
 from pipeline.planning.manifest import PART, Manifest, NodeRecord, manifests
 from pipeline.reading.status import RunStatus, run_status
-from pipeline.running.event_log import runs, tally_of
+from pipeline.running.event_log import runs, state_of
 from pipeline.running.failures import Share
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent, jobs_of
@@ -257,10 +257,10 @@ def _errors(store: Store, workflow: str) -> dict[tuple[str, str], str]:
     """The last error of each chunk that failed, by node and coordinates."""
     errors = {}
     for run in runs(store):
-        tally = tally_of(store, run)
-        if str(tally.first.get("workflow", "")).removesuffix(PART) == workflow:
-            for event in tally.failed:
-                errors[event["node"], describe(event["coordinates"])] = event["error"]
+        state = state_of(store, run)
+        if state.first.workflow.removesuffix(PART) == workflow:
+            for failure in state.failed:
+                errors[failure.node, describe(failure.coordinates)] = failure.error
     return errors
 
 

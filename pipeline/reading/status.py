@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +13,11 @@ from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, text_table
 from pipeline.planning.manifest import PART, NodeRecord, manifests
 from pipeline.reading.energy import StageEnergy, energies, energy_lines
-from pipeline.reading.pace import part_done, seconds_left, time_left
 from pipeline.running.clusters.jobs import job_lists
-from pipeline.running.event_log import Tally, log_of, runs, tally_of
-from pipeline.running.failures import Failure, Failures
+from pipeline.running.event_log import log_of, runs, state_of
+from pipeline.running.failures import Failures
 from pipeline.running.quarantine import CheckCounts
+from pipeline.running.run_state import RunState, time_left
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
@@ -121,7 +120,7 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
 
 
 def _energy(store: Store) -> tuple[StageEnergy, ...]:
-    return energies(tally_of(store, run) for run in runs(store))
+    return energies(state_of(store, run) for run in runs(store))
 
 
 def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:
@@ -144,36 +143,33 @@ def _last_run(store: Store, current: str) -> RunStatus | None:
 
 def run_status(store: Store, run: str) -> RunStatus:
     """State of a run that ended or goes on."""
-    tally = tally_of(store, run)
-    over = tally.last.get("event") == EventKind.RUN_ENDED
-    missing, finished = tally.first.get("missing", {}), Counter[str](tally.ended)
-    for event in tally.running.values():
-        finished[event["node"]] += event.get("done", 0) / max(event.get("total", 1), 1)
+    state = state_of(store, run)
+    over, finished = state.is_over, state.finished
     return RunStatus(
         run=run,
-        workflow=tally.first.get("workflow", "?"),
-        started=tally.first.get("time", 0.0),
-        ended=tally.last["time"] if over else None,
-        stopped=tally.last.get("stopped", "") if over else "",
-        counts=tally.ends,
-        running=() if over else tuple(tally.running.values()),
-        missing=sum(missing.values()),
-        part=part_done(missing, tally.first.get("seconds", {}), finished),
-        seconds_left=None if over else seconds_left(tally, finished),
-        failures=tuple(_failures(tally)),
+        workflow=state.first.workflow or "?",
+        started=state.first.time,
+        ended=state.last.time if over else None,
+        stopped=state.last.stopped if over else "",
+        counts=state.ends,
+        running=() if over else tuple(event.as_dict() for event in state.running.values()),
+        missing=sum(state.first.missing.values()),
+        part=state.part_done(finished),
+        seconds_left=None if over else state.seconds_left(finished),
+        failures=tuple(_failures(state)),
         checks=CheckCounts(
-            tally.checks.get("repeated", 0),
-            tally.checks.get(EventKind.DISAGREED, 0),
-            tally.checks.get(EventKind.RETRACTED, 0),
+            state.checks.get("repeated", 0),
+            state.checks.get(EventKind.DISAGREED, 0),
+            state.checks.get(EventKind.RETRACTED, 0),
         ),
         log=str(log_of(store, run)),
     )
 
 
-def _failures(tally: Tally) -> list[str]:
-    lines = Failures.of(Failure(**event) for event in tally.failed).lines()
-    left = tally.ends.get(ChunkState.FAILED, 0) - len(tally.failed)
-    return [*lines, *([f"failed: {counted(left, 'chunk')} more, see the log"] if left else [])]
+def _failures(state: RunState) -> list[str]:
+    left = state.ends.get(ChunkState.FAILED, 0) - len(state.failed)
+    more = [f"failed: {counted(left, 'chunk')} more, see the log"] if left else []
+    return [*Failures.of(state.failed).lines(), *more]
 
 
 def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:

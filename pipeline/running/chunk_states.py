@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from pipeline.planning.chunk import Chunk
-from pipeline.running.event_log import Event, EventLog
+from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan
 from pipeline.store.store import Store
-from pipeline.worker.events import LOST, ChunkState, chunk_identity
+from pipeline.worker.events import LOST, ChunkState, Event, chunk_identity
 
 HERE = (ChunkState.DONE, ChunkState.PRESENT)
 """States of a chunk that is in the store."""
@@ -49,15 +49,13 @@ class ChunkStates:
 
     def note(self, event: Event) -> None:
         """Note the end that a worker told; the first one stands."""
-        key = event["key"]
-        if key in self.by_key:
+        if event.key in self.by_key:
             return
-        self.set(key, ChunkState(event["event"]))
-        if self.by_key[key] == ChunkState.FAILED:
-            self.failures.append(Failure(event["node"], event["coordinates"], event["error"]))
-        if event.get("damaged"):
-            stage, damaged_key = event["damaged"]
-            self.damaged.add((stage, damaged_key))
+        self.set(event.key, ChunkState(event.kind))
+        if event.kind == ChunkState.FAILED:
+            self.failures.append(Failure(event.node, event.coordinates, event.error))
+        if event.damaged:
+            self.damaged.add(event.damaged)
 
     def confirm(self, task: TaskPlan) -> None:
         """A task that returned has reported its chunks, unless its worker died just then: ask the store."""
@@ -92,4 +90,4 @@ class ChunkStates:
     def _record(self, chunk: Chunk, state: ChunkState, error: str) -> None:
         self.set(chunk.key, state)
         about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
-        self._log.note(state, **about, error=error)
+        self._log(Event(state, **about, error=error))

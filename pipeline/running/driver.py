@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -41,7 +41,7 @@ from pipeline.store.lock import alone_for_a_moment, driver_lock, shared_lock
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.code_check import CodeCheck, OtherCodeError
-from pipeline.worker.events import OTHER_CODE, ChunkState, EventKind
+from pipeline.worker.events import OTHER_CODE, ChunkState, Event, EventKind
 from pipeline.worker.sources import code_of, sources_of
 from pipeline.worker.work import RunContext
 from stages.base.errors import InputError
@@ -133,7 +133,7 @@ def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outco
     with _lock(run, share) as claims, EventLog(store, name, listener) as log:
         with log.guarded("a look after jobs of earlier runs"):
             for message in cancel_left_jobs(store, _runs_of_others(claims)):
-                log.note(EventKind.NOTE, message=message)
+                log(Event(EventKind.NOTE, message=message))
         _sweep(store, name, claims, log)
         sharing = Sharing(claims, Homes(plan), share.waits) if claims and share else None
         for chunk in plan.lacking:
@@ -211,18 +211,18 @@ def _note_start(run: _Run, log: EventLog) -> None:
     counts = dict(Counter(chunk.node.name for chunk in plan.missing))
     seconds = {node: plan.expected_seconds[node] for node in counts if node in plan.expected_seconds}
     memory = {chunk.node.name: chunk.node.cost.memory for chunk in plan.missing}
-    expected = {"missing": counts, "seconds": seconds, "memory": memory}
-    log.note(EventKind.RUN_STARTED, run=run.name, workflow=plan.workflow, **expected)
+    about = Event(EventKind.RUN_STARTED, run=run.name, workflow=plan.workflow, missing=counts)
+    log(replace(about, seconds=seconds, memory=memory))
 
 
 def _note_end(outcome: Outcome, log: EventLog) -> None:
-    ended = {
+    came_to = {
+        "status": outcome.exit_status,
         "checks": asdict(outcome.checks),
         "seconds": outcome.seconds,
-        "stopped": outcome.stopped,
         "states": outcome.states,
     }
-    log.note(EventKind.RUN_ENDED, status=outcome.exit_status, **ended)
+    log(Event(EventKind.RUN_ENDED, stopped=outcome.stopped, more=came_to))
 
 
 def _carry_out(
@@ -237,7 +237,7 @@ def _carry_out(
     """Run all tasks on the workers, and once more what was damaged or is in doubt; how all chunks ended."""
     context, expected = _context(run, workforce), run.plan.expected_seconds
     with log.guarded("the dashboard"):
-        log.note(EventKind.CLUSTER_READY, dashboard=client.dashboard_link)
+        log(Event(EventKind.CLUSTER_READY, dashboard=client.dashboard_link))
 
     def session_of(tasks: Sequence[TaskPlan]) -> Session:
         return Session(client, tasks, context, log, run.stop, workforce, expected, quarantine, sharing)
@@ -271,7 +271,7 @@ def _same_code(client: Client, context: RunContext, session: Session, log: Event
     except (ImportError, AttributeError) as error:  # of an installation that does not have the comparison
         session.refuse(f"a worker has another version of quarkline than the driver: {error}")
     except OSError as error:  # a worker that died or does not answer: chunks compare code themselves
-        log.note(EventKind.NOTE, message=f"not all workers have compared their code yet: {error}")
+        log(Event(EventKind.NOTE, message=f"not all workers have compared their code yet: {error}"))
     try:
         yield
     finally:
@@ -326,7 +326,7 @@ def _set_aside(store: Store, stage: str, key: str, log: EventLog) -> None:
     """Move a damaged chunk out of the way of its successor."""
     if grave := store.set_aside(stage, key):
         text = f"chunk {stage}/{key[:12]} is damaged: moved to {grave}, and computed again"
-        log.note(EventKind.DAMAGED, stage=stage, key=key, message=text)
+        log(Event(EventKind.DAMAGED, stage=stage, key=key, message=text))
 
 
 def _check_resources(offered: float, tasks: Sequence[TaskPlan]) -> None:

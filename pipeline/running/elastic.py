@@ -10,7 +10,7 @@ from distributed.comm import CommClosedError
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.running.event_log import EventLog
-from pipeline.worker.events import EventKind
+from pipeline.worker.events import Event, EventKind
 
 IDLE = 60.0
 """Seconds without work, running or waiting in the queue, after which a job is ended."""
@@ -78,7 +78,7 @@ class Elastic:
         return sorted(long, key=lambda job: bool(members[job] & workers.keys()))
 
     def _say(self, message: str) -> None:
-        self._log.note(EventKind.NOTE, message=message)
+        self._log(Event(EventKind.NOTE, message=message))
 
 
 def load(dask_scheduler: Any) -> tuple[int, dict[str, tuple[str, int]]]:

@@ -57,6 +57,11 @@ class FailureGroup:
     """Whether all errors are the first one."""
     shares: dict[str, Share] = field(default_factory=dict)
 
+    @property
+    def chunks(self) -> int:
+        """Number of them."""
+        return sum(share.chunks for share in self.shares.values())
+
     def lines(self) -> Iterator[str]:
         """A line for people, and one for each node where there are several."""
         error = self.error if self.alike else f"{self.error} (other chunks: other numbers)"
@@ -64,7 +69,7 @@ class FailureGroup:
             ((node, share),) = self.shares.items()
             yield f"failed: {share.named(node)}: {error}"
         else:
-            yield f"failed: {counted(sum(share.chunks for share in self.shares.values()), 'chunk')}: {error}"
+            yield f"failed: {counted(self.chunks, 'chunk')}: {error}"
             yield from (f"  {share.named(node)}" for node, share in self.shares.items())
 
 
@@ -82,17 +87,24 @@ class Failures:
             gathered.add(failure)
         return gathered
 
-    def add(self, failure: Failure) -> int:
-        """Take a failed chunk into account; returns the number of those like it."""
+    def add(self, failure: Failure) -> None:
+        """Take a failed chunk into account."""
         error = failure.error
-        group = self.groups.setdefault(NUMBER.sub("#", error), FailureGroup(error))
+        group = self.groups.setdefault(_kind(error), FailureGroup(error))
         group.alike = group.alike and error == group.error
         group.shares.setdefault(failure.node, Share()).add(failure.coordinates)
-        return sum(share.chunks for share in group.shares.values())
+
+    def like(self, error: str) -> int:
+        """Number of failed chunks whose errors differ from this one in numbers at most."""
+        return self.groups[_kind(error)].chunks
 
     def lines(self) -> list[str]:
         """Lines for people, one error after the other."""
         return [line for group in self.groups.values() for line in group.lines()]
+
+
+def _kind(error: str) -> str:
+    return NUMBER.sub("#", error)
 
 
 def _listed(values: list[Coordinate]) -> str:

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from pipeline.running.event_log import Event
-from pipeline.worker.events import ENDED, EventKind
+from pipeline.worker.events import ENDED, Event, EventKind
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,9 @@ class InWork:
 
         known: whether the chunk is of this session. News of what a chunk needs are news of the chunk.
         """
-        kind, key, worker, now = event["event"], event["key"], event["worker"], time.monotonic()
+        kind, key, worker, now = event.kind, event.key, event.worker, time.monotonic()
         if kind == EventKind.STARTED and known:
-            self.started[key] = event["time"]
+            self.started[key] = event.time
             self.by_worker[worker] = key
             self._heard[key] = (now, False)
             return True
@@ -55,7 +54,7 @@ class InWork:
 
     def seconds(self, event: Event) -> float:
         """Seconds that the chunk took which an event says has ended."""
-        return float(event["time"] - self.started.get(event["key"], event["time"]))
+        return event.time - self.started.get(event.key, event.time)
 
     def lost(self, workers: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Take note of dead workers; those that had a chunk in work, with its key."""

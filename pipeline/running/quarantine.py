@@ -11,11 +11,11 @@ from pipeline.declare.coordinates import describe
 from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
-from pipeline.running.event_log import Event, EventLog
+from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.stopping import StopRequest
 from pipeline.store.store import Store
-from pipeline.worker.events import EventKind
+from pipeline.worker.events import Event, EventKind
 
 TRIALS = 2
 """Processes that compute a chunk before its disagreement is blamed on the chunk."""
@@ -71,10 +71,10 @@ class Quarantine:
 
     def committed(self, event: Event) -> None:
         """Take note of a chunk that was committed."""
-        if event.get("repeated"):
+        if event.repeated:
             self.counts.repeated += 1
         else:
-            self._unchecked[event["worker"]].append(event["key"])
+            self._unchecked[event.worker].append(event.key)
 
     def dropped(self, key: str) -> None:
         """Take note of a chunk that a worker gave up because one of its checks had failed."""
@@ -82,15 +82,15 @@ class Quarantine:
 
     def disagreed(self, event: Event) -> None:
         """Act on a failed check: of a chunk, on a worker, at a place."""
-        key, where = event["key"], event["place"]
+        key, where = event.key, event.place
         self.counts.disagreed += 1
         self._trials[key] += 1
         if self._trials[key] >= TRIALS:
-            error = f"a check failed on {TRIALS} processes, so that no machine is to blame: {event['error']}"
-            self.hopeless[key] = Failure(event["node"], event["coordinates"], error)
-        if event["in_doubt"]:
-            for each in self._unchecked.pop(event["worker"], []):
-                self._tainted[each] = f"a worker on {where} computed wrongly: {event['error']}"
+            error = f"a check failed on {TRIALS} processes, so that no machine is to blame: {event.error}"
+            self.hopeless[key] = Failure(event.node, event.coordinates, error)
+        if event.in_doubt:
+            for each in self._unchecked.pop(event.worker, []):
+                self._tainted[each] = f"a worker on {where} computed wrongly: {event.error}"
             self._retract()
         self._strikes[where] += 1
         if self._strikes[where] >= STRIKES:
@@ -126,4 +126,4 @@ class Quarantine:
                 self.counts.retracted += 1
                 name = f"{chunk.node.name} {describe(chunk.coordinates)}".rstrip()
                 text = f"{name} is retracted ({reason}): moved to {grave}, and computed again"
-                self._log.note(EventKind.RETRACTED, stage=stage, key=chunk.key, message=text)
+                self._log(Event(EventKind.RETRACTED, stage=stage, key=chunk.key, message=text))

@@ -10,7 +10,7 @@ from pipeline.declare.coordinates import describe
 from pipeline.declare.duration import duration_text
 from pipeline.running.event_log import EventLog
 from pipeline.running.graph import TaskPlan
-from pipeline.worker.events import EventKind
+from pipeline.worker.events import Event, EventKind
 from pipeline.worker.task import PassingError
 
 
@@ -43,7 +43,7 @@ class Retrying:
         self._due[task.name] = time.monotonic() + pause
         which = f"{first.node.name} {describe(first.coordinates)}".rstrip()
         again = f"tried again in {duration_text(pause)} ({number + 1} of {len(PAUSES)})"
-        self._log.note(EventKind.NOTE, message=f"{which}: {error}; {again}")
+        self._log(Event(EventKind.NOTE, message=f"{which}: {error}; {again}"))
         return True
 
     def seconds_left(self, names: Sequence[str]) -> float:

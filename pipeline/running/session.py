@@ -6,9 +6,11 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from queue import Empty, SimpleQueue
 from secrets import token_hex
+from typing import Any
 
 from dask.utils import format_bytes
 from distributed import Client, Future, KilledWorker
@@ -19,7 +21,7 @@ from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.running.chunk_states import ChunkStates
-from pipeline.running.event_log import Event, EventLog
+from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan, dask_graph, submission_order
 from pipeline.running.in_work import InWork
@@ -29,7 +31,7 @@ from pipeline.running.sharing import Elsewhere, Sharing
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
 from pipeline.worker.code_check import edit_of
-from pipeline.worker.events import ENDED, OTHER_CODE, ChunkState, EventKind
+from pipeline.worker.events import ENDED, OTHER_CODE, ChunkState, Event, EventKind
 from pipeline.worker.work import RunContext
 
 DIED = "its worker died every time, perhaps out of memory"
@@ -99,7 +101,7 @@ class Session:
         """Nodes whose results no worker keeps, as was said already."""
         self._looked = time.monotonic()
         """When the workers were last looked after."""
-        client.subscribe_topic(context.topic, lambda event: self._inbox.put(event[1]))
+        client.subscribe_topic(context.topic, lambda message: self._take(message[1]))
 
     def drive(self) -> None:
         """Run all tasks to their end, in passes: a chunk whose workers died too often runs again, alone."""
@@ -228,7 +230,7 @@ class Session:
 
     def _wind_down(self, running: dict[str, Future], errors: dict[str, BaseException]) -> None:
         """Give up what has not begun; wait, within limits, for what has or begins in this instant."""
-        self._log.note(EventKind.STOPPING, reason=self._stop.reason)
+        self._log(Event(EventKind.STOPPING, reason=self._stop.reason))
         idle = [name for name in running if not self._has_begun(self._tasks[name])]
         self._client.cancel([running.pop(name) for name in idle])
         heard = True
@@ -244,7 +246,7 @@ class Session:
         for worker, key in self._work.lost(died):
             _, chunk = self._chunks[key]
             text = f"the worker died that computed {chunk.node.name} {describe(chunk.coordinates)}"
-            self._log.note(EventKind.NOTE, message=text, key=key, worker=worker)
+            self._log(Event(EventKind.NOTE, message=text, key=key, worker=worker))
         for silence in self._work.silences():
             task, chunk = self._chunks[silence.key]
             forecast = self._forecast.get(chunk.node.name, 0.0)
@@ -310,11 +312,16 @@ class Session:
         else:
             self._stop.ask("loss of the scheduler", grace=0.0)
 
+    def _take(self, message: dict[str, Any]) -> None:
+        """Take a worker's message; what is no event, as one of other code may send, says nothing."""
+        with suppress(ValueError):
+            self._inbox.put(Event.of({"time": time.time(), **message}))
+
     def _handle_event(self, event: Event) -> None:
-        if event["event"] == EventKind.REFUSED:
-            self.refuse(event["error"])
+        if event.kind == EventKind.REFUSED:
+            self.refuse(event.error)
             return
-        kind, key = event["event"], event["key"]
+        kind, key = event.kind, event.key
         if kind == EventKind.NOT_KEPT:
             self._warn(event)
             return
@@ -324,13 +331,13 @@ class Session:
             self._quarantine.disagreed(event)
         elif kind == ChunkState.DONE:
             self._quarantine.committed(event)
-        elif event.get("distrusted"):
+        elif event.distrusted:
             self._quarantine.dropped(key)
         if kind in ENDED and key not in self.ends:
             self.ends.note(event)
             self._stop.note_duration(self._work.seconds(event))
-            if event.get("fatal"):
-                self._stop.ask(event["fatal"], grace=0.0)
+            if event.fatal:
+                self._stop.ask(event.fatal, grace=0.0)
         self._log(event)
 
     def refuse(self, error: str) -> None:
@@ -341,10 +348,9 @@ class Session:
 
     def _warn(self, event: Event) -> None:
         """Once in a run and for each node: its resident results are made again by every task."""
-        node = event["node"]
-        if node not in self._too_large:
-            self._too_large.add(node)
-            self._log({**event, "message": _too_large(node, event["bytes"], event["limit"])})
+        if event.node not in self._too_large:
+            self._too_large.add(event.node)
+            self._log(replace(event, message=_too_large(event.node, event.bytes, event.limit)))
 
     def _classify_errors(self, names: Sequence[str], errors: dict[str, BaseException]) -> list[str]:
         """Tasks that raised: those after another one are no cause; others failed, wait, or lost workers."""

@@ -18,7 +18,7 @@ from pipeline.running.elastic import Elastic
 from pipeline.running.event_log import EventLog
 from pipeline.running.limits import Limits
 from pipeline.running.stopping import StopRequest
-from pipeline.worker.events import EventKind
+from pipeline.worker.events import Event, EventKind
 
 WAITING = 0.2
 """Seconds between two looks while there is no worker."""
@@ -103,7 +103,7 @@ class Workforce:
         for worker, (_, heard) in self._heartbeats.items():
             if moment - heard > self.limits.silence:
                 silent = f"worker {worker} gave no sign for {duration_text(moment - heard)}"
-                self._log.note(EventKind.NOTE, message=f"{silent}: it is replaced")
+                self._log(Event(EventKind.NOTE, message=f"{silent}: it is replaced"))
                 self.replace(worker)
         return died
 
@@ -116,7 +116,7 @@ class Workforce:
         try:
             self._client.restart_workers([worker], timeout=REPLACING, raise_for_error=False)
         except (OSError, TimeoutError, ValueError, KeyError, RuntimeError) as error:
-            self._log.note(EventKind.NOTE, message=f"worker {worker} cannot be replaced: {error}")
+            self._log(Event(EventKind.NOTE, message=f"worker {worker} cannot be replaced: {error}"))
         known, _ = self._heartbeats.get(worker, (0.0, 0.0))
         if worker in self._heartbeats:  # not again before it was silent once more
             self._heartbeats[worker] = (known, time.monotonic())
@@ -134,7 +134,7 @@ class Workforce:
         if len(shares) > 1:
             most = min(whole, int(MORE_MEMORY * max(limit for _, limit in shares)))
             message = f"a task whose workers died runs alone, with up to {format_bytes(most)}"
-            self._log.note(EventKind.NOTE, message=message)
+            self._log(Event(EventKind.NOTE, message=message))
         for each, limit in shares:
             each.memory_limit = min(whole, int(MORE_MEMORY * limit))
         try:
@@ -148,7 +148,7 @@ class Workforce:
         moment = time.monotonic()
         if moment - self._said >= self.limits.saying:
             self._said = moment
-            self._log.note(EventKind.WAITING, message=message)
+            self._log(Event(EventKind.WAITING, message=message))
 
     def _ask(self, moment: float) -> bool:
         """Take the scheduler's list of workers; False if it does not answer (futures then say why)."""
@@ -183,7 +183,7 @@ class Workforce:
             if getattr(worker, "status", None) in (Status.failed, Status.closed):
                 cluster.workers.pop(name, None)  # Dask would count it for ever
                 if refusal := getattr(worker, "refusal", ""):
-                    self._log.note(EventKind.NOTE, message=f"{refusal}; it is tried again")
+                    self._log(Event(EventKind.NOTE, message=f"{refusal}; it is tried again"))
         if not self._queued:
             cluster.scale(max(self._wanted, len(cluster.worker_spec)))
             return
@@ -192,7 +192,7 @@ class Workforce:
                 cluster.workers.pop(name, None)
             why = "; ".join(sorted(set(lost.values())))
             message = f"{counted(len(lost), 'job')} submitted again, which the queue does not have ({why})"
-            self._log.note(EventKind.NOTE, message=message)
+            self._log(Event(EventKind.NOTE, message=message))
             self._vain += len(lost)
             self._mind_vain(self._wanted)
         cluster.restore()

@@ -3,9 +3,96 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
+
+from pipeline.declare.coordinates import Coordinates
+from pipeline.store.typed import field_types, known_and_other
+
+Facts = Mapping[str, Any]
+"""By name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """All that is kept with a chunk: what it is, where every number comes from, what it took.
+
+    Of one of an earlier version, what it does not have is empty, or None where that may be measured.
+    """
+
+    stage: str = ""
+    version: str = ""
+    node: str = ""
+    key: str = ""
+    coordinates: Coordinates = field(default_factory=dict)
+    parameters: Facts = field(default_factory=dict)
+    chunk: Mapping[str, int] = field(default_factory=dict)
+    inputs: Sequence[Sequence[str]] = ()
+    """Per input, keys of the chunks that it was."""
+    files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Path and SHA-256 of each, by parameter."""
+    backend: str = ""
+    device: str = ""
+    certificate: str | None = None
+    uncertified: str = ""
+    """Why it has no certificate."""
+    statistics: Facts = field(default_factory=dict)
+    """As its stage recorded them."""
+    seconds: float = 0.0
+    finished: str = ""
+    """Time, UTC."""
+    host: str = ""
+    run: str = ""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """Versions of quarkline, Python and NumPy, commit, digest of the sources."""
+    gpus: Sequence[Facts] = ()
+    """Bytes, joules, use and traffic of each GPU."""
+    joules: float | None = None
+    device_bytes: int | None = None
+    """Most that was taken of a GPU."""
+    cpu_seconds: float | None = None
+    host_bytes: int | None = None
+    parts: Sequence[Facts] = ()
+    """Of each stage that ran for it: its seconds, its kernels, the passes that were expected."""
+    loading_seconds: float = 0.0
+    resident: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that its process kept of other results, and its limit."""
+    expected: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that its plan expected."""
+    worker: Facts = field(default_factory=dict)
+    """Name of its process, seconds in which that opened its device, kernels beside those of parts."""
+    transient: Sequence[Facts] = ()
+    """Transient results that it was made of, with their statistics."""
+    checks: Facts = field(default_factory=dict)
+    """Whether a part was repeated; bytes summed and seconds taken by checks."""
+    arrays: Mapping[str, Facts] = field(default_factory=dict)
+    digest: str = ""
+    more: Facts = field(default_factory=dict)
+    """What this version does not know."""
+
+    @classmethod
+    def of(cls, content: Facts) -> Record:
+        """The record that the store gives."""
+        known, more = known_and_other(content, _TYPES)
+        at = known.get("coordinates", {})
+        known["coordinates"] = {dim: tuple(values) for dim, values in at.items()}
+        return cls(**known, more=more)
+
+    def all_statistics(self) -> list[Facts]:
+        """Those of its stage, and of the transient results that it was made of."""
+        return [self.statistics, *(each["statistics"] for each in self.transient)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record in JSON's types, without what the store adds."""
+        given = ("more", *(name for name in ("uncertified", "arrays", "digest") if not getattr(self, name)))
+        content = {name: value for name, value in vars(self).items() if name not in given}
+        at = {dim: list(values) for dim, values in self.coordinates.items()}
+        return {**content, "coordinates": at, **self.more}
+
+
+_TYPES = field_types(Record, "more")
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 

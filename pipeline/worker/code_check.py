@@ -9,7 +9,7 @@ from typing import Any
 from distributed import WorkerPlugin
 
 from pipeline.store.provenance import host
-from pipeline.worker.events import EventKind
+from pipeline.worker.events import Event, EventKind
 from pipeline.worker.sources import Sources, digest_of, were_edited
 from pipeline.worker.work import RunContext
 from stages.base.errors import InputError
@@ -65,4 +65,5 @@ class CodeCheck(WorkerPlugin):
         try:
             check_sources(self._context)
         except OtherCodeError as error:
-            worker.log_event(self._context.topic, {"event": str(EventKind.REFUSED), "error": str(error)})
+            refused = Event(EventKind.REFUSED, error=str(error))
+            worker.log_event(self._context.topic, refused.as_dict())

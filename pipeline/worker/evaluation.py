@@ -113,10 +113,12 @@ class Evaluation:
 
     def checkpoint(self, work: Work) -> FolderCheckpoint:
         """The checkpoint of a chunk's computation; no folder is made before it is used."""
-        note = {"event": EventKind.NOTE, **work.identity}
         folder = self._store.checkpoints / work.node.stage.name / work.key
-        within = self._store.path
-        return FolderCheckpoint(folder, lambda text: self._send({**note, "message": text}), within)
+
+        def tell(text: str) -> None:
+            self._send(work.event(EventKind.NOTE, message=text))
+
+        return FolderCheckpoint(folder, tell, self._store.path)
 
     def keep(self, work: Work, result: Any) -> None:
         """Hold a result that was just committed as if it had been loaded, if its stage is resident."""
@@ -148,14 +150,7 @@ class Evaluation:
         cache = self._cache(work.node.backend)
         evaluated = cache.get(name, lambda: self._make_to_stay(work))
         if cache.declines(evaluated):
-            self._send(
-                {
-                    "event": EventKind.NOT_KEPT,
-                    "bytes": nbytes(evaluated),
-                    "limit": cache.limit,
-                    **work.identity,
-                }
-            )
+            self._send(work.event(EventKind.NOT_KEPT, bytes=nbytes(evaluated), limit=cache.limit))
             self._shared[name] = evaluated
             return self._share(work)
         self._uses[name] -= 1

@@ -1,15 +1,18 @@
-"""Events of a run: their kinds, the states of chunks, and how a worker sends them, by Dask's event log."""
+"""Events of a run: what they say, the states of chunks, and how a worker sends them, by Dask's event log."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from pipeline.declare.coordinates import Coordinates
+from pipeline.declare.coordinates import Coordinates, Listener
 from pipeline.store.provenance import plain
+from pipeline.store.typed import field_types, known_and_other
+from stages.base.errors import InputError
 
 
 class ChunkState(StrEnum):
@@ -60,19 +63,144 @@ ENDED = (ChunkState.DONE, ChunkState.PRESENT, *LOST)
 OTHER_CODE = "other code on a worker"
 """Why a run was stopped whose workers would compute something else than its driver means."""
 
-Send = Callable[[dict[str, Any]], None]
+
+@dataclass(frozen=True)
+class Event:
+    """What happened in a run at a moment: to a chunk, to a worker, or to the run itself."""
+
+    kind: str
+    """`EventKind` or `ChunkState`; in the log of another version perhaps something else."""
+    time: float = field(default_factory=time.time)
+    worker: str = ""
+    """Address of the worker that says it, or that it is about."""
+    node: str = ""
+    stage: str = ""
+    key: str = ""
+    coordinates: Coordinates = field(default_factory=dict)
+    """Of the chunk that it is about, as are the three before."""
+    message: str = ""
+    """Text for people."""
+    error: str = ""
+    details: str = ""
+    """Traceback of the error."""
+    fatal: str = ""
+    """Why nothing later can succeed either: the store cannot be written."""
+    damaged: tuple[str, str] | None = None
+    """Stage and key of the input whose damage blocked the chunk."""
+    repeated: bool = False
+    """Whether a part of the chunk was computed a second time, and agreed."""
+    distrusted: bool = False
+    """Whether a check failed: nothing that the worker holds is used any more."""
+    in_doubt: bool = False
+    """Whether its arithmetic is in doubt, not its memory alone."""
+    place: str = ""
+    """Hardware of the worker."""
+    joules: float | None = None
+    """Energy that the chunk took; None where nothing measures it."""
+    kernels: float = 0.0
+    """Seconds in which it waited for kernels that were compiled or read."""
+    done: float = 0.0
+    total: float = 0.0
+    """Progress of the chunk, in units of its stage."""
+    bytes: int = 0
+    limit: int = 0
+    """Bytes of a result that no worker keeps, and of all that one keeps at most."""
+    run: str = ""
+    workflow: str = ""
+    missing: Mapping[str, int] = field(default_factory=dict)
+    """Chunks that the run is to compute, by node."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that a chunk took before, by node."""
+    memory: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that a chunk was planned to take, by node."""
+    dashboard: str = ""
+    """Address of the dashboard: shown to the listener alone, as others may read the store."""
+    reason: str = ""
+    """Why the run stops."""
+    stopped: str = ""
+    """Why it ended before its work did."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """All else by name: values that a stage reports with its progress, what a run came to."""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Event:
+        """The event that a line of a log is, or a message of a worker.
+
+        Raises:
+            ValueError: it lacks what its kind has, or has what all readers count on of another type.
+        """
+        known, more = known_and_other(content, _TYPES)
+        kind = more.pop("event", None)
+        needed = _NEEDED.get(kind, ("time",)) if isinstance(kind, str) else ("event",)
+        at = known.get("coordinates", {})
+        whole = known.keys() >= set(needed) and _COUNTED_ON.isdisjoint(more)
+        if not whole or not all(isinstance(values, (list, tuple)) for values in at.values()):
+            raise ValueError(f"no event: {content!r:.200}")
+        known["coordinates"] = {dim: tuple(values) for dim, values in at.items()}
+        if "damaged" in known:
+            known["damaged"] = tuple(known["damaged"])
+        return cls(**known, kind=kind, more=more)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The event as it is written: what is not its default, and what its kind always has."""
+        always = _ALWAYS.get(self.kind, ())
+        known = {
+            name: value
+            for name, default in _DEFAULTS.items()
+            if (value := getattr(self, name)) != default or name in always
+        }
+        if self.node:
+            known["coordinates"] = {dim: list(values) for dim, values in self.coordinates.items()}
+        return {**self.more, "event": str(self.kind), "time": self.time, **known}
+
+
+_TYPES = field_types(Event, "kind", "more")
+
+_CHUNK = ("time", "node", "stage", "key", "coordinates")
+_NEEDED: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys((EventKind.STARTED, EventKind.PROGRESS, *ENDED), _CHUNK),
+    ChunkState.FAILED: (*_CHUNK, "error"),
+}
+"""What events of these kinds have."""
+
+_COUNTED_ON = {"time", "worker", "node", "stage", "key", "coordinates", "error", "joules", "kernels"}
+_COUNTED_ON |= {"done", "total", "workflow", "missing", "stopped"}
+"""What has the type of its field, if it is there."""
+
+_ALWAYS: dict[str, tuple[str, ...]] = {
+    EventKind.PROGRESS: ("done", "total"),
+    ChunkState.DONE: ("joules", "kernels"),
+    ChunkState.FAILED: ("error",),
+    EventKind.DISAGREED: ("in_doubt",),
+    EventKind.RUN_STARTED: ("missing", "seconds", "memory"),
+    EventKind.RUN_ENDED: ("stopped",),
+}
+"""What is written though it is its default."""
+
+_DEFAULTS: dict[str, Any] = {
+    each.name: each.default_factory() if callable(each.default_factory) else each.default
+    for each in fields(Event)
+    if each.name not in ("kind", "time", "coordinates", "more")
+}
+
+Send = Callable[[Event], None]
 
 PROGRESS_INTERVAL = 0.5
 """Seconds between two progress events of a chunk."""
 
 
+def error_text(error: Exception) -> str:
+    """The message alone for errors made for people, with its type for the others."""
+    text = str(error) or "no message"
+    return text if isinstance(error, InputError) else f"{type(error).__name__}: {text}"
+
+
 def chunk_identity(node: str, stage: str, key: str, coordinates: Coordinates) -> dict[str, Any]:
     """The part of every event that says which chunk it is about."""
-    at = {dim: list(values) for dim, values in coordinates.items()}
-    return {"node": node, "stage": stage, "key": key, "coordinates": at}
+    return {"node": node, "stage": stage, "key": key, "coordinates": coordinates}
 
 
-def rate_limited(send: Send, chunk: dict[str, Any]) -> Send:
+def rate_limited(send: Send, chunk: Mapping[str, Any]) -> Listener:
     """Send a chunk's progress reports, at most one per interval; the last one of a chunk always."""
     last = 0.0
 
@@ -82,7 +210,8 @@ def rate_limited(send: Send, chunk: dict[str, Any]) -> Send:
         if now - last >= PROGRESS_INTERVAL or report["done"] >= report["total"]:
             last = now
             with suppress(Exception):  # news of a chunk end no chunk
-                send({**plain(report), **chunk, "event": EventKind.PROGRESS})
+                about = {**chunk, "event": EventKind.PROGRESS, "time": time.time()}
+                send(Event.of({**plain(report), **about}))
 
     return listener
 
@@ -106,15 +235,10 @@ def sender(topic: str) -> Send:
         worker = get_worker()
     except ValueError:
         return lambda event: None
-    name = worker.address
 
-    def send(event: dict[str, Any]) -> None:
-        about = {
-            "event": str(event["event"]),
-            "time": time.time(),
-            "worker": name,
-        }
-        worker.log_event(topic, sendable({**event, **about}))
+    def send(event: Event) -> None:
+        about = {"time": time.time(), "worker": worker.address}
+        worker.log_event(topic, sendable({**event.as_dict(), **about}))
 
     return send
 

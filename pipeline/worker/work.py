@@ -15,7 +15,7 @@ from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
-from pipeline.worker.events import ChunkState, chunk_identity
+from pipeline.worker.events import ChunkState, Event, EventKind, chunk_identity
 from pipeline.worker.sources import Sources
 
 FREE = Cost()
@@ -55,6 +55,10 @@ class Work:
     def identity(self) -> dict[str, Any]:
         """The part of every event that says which chunk it is about."""
         return chunk_identity(self.node.name, self.node.stage.name, self.key, self.coordinates)
+
+    def event(self, kind: EventKind | ChunkState, **about: Any) -> Event:
+        """An event of the chunk."""
+        return Event(kind, **self.identity, **about)
 
     @property
     def held_as(self) -> str:
@@ -107,25 +111,3 @@ class RunContext:
     def topic(self) -> str:
         """The topic of Dask's event log that this run's events go to."""
         return f"quarkline-{self.run}"
-
-
-@dataclass(frozen=True)
-class ChunkOutcome:
-    """The end of one chunk: the only thing that a task returns."""
-
-    key: str
-    state: ChunkState
-    error: str = ""
-    details: str = ""
-    fatal: str = ""
-    """Why nothing later can succeed either: the store cannot be written, the worker has other code."""
-    damaged: tuple[str, str] | None = None
-    """Stage and key of the input whose damage blocked it."""
-    joules: float | None = None
-    """Energy that its computation took; None where nothing measures it."""
-    kernels: float = 0.0
-    """Seconds in which it waited for kernels that were compiled or read."""
-    repeated: bool = False
-    """Whether a part of it was computed a second time, and agreed."""
-    distrusted: bool = False
-    """Whether a check failed: nothing that its worker holds is used any more."""

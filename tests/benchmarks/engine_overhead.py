@@ -24,11 +24,11 @@ def main() -> None:
     started: dict[str, float] = {}
     spans: dict[str, list[tuple[float, float, str, str]]] = defaultdict(list)
     for event in read_events(store, runs(store)[-1]):
-        if event["event"] == "started":
-            started[event["key"]] = event["time"]
-        elif event["event"] == "done":
-            span = started[event["key"]], event["time"], event["stage"], event["key"]
-            spans[event["worker"]].append(span)
+        if event.kind == "started":
+            started[event.key] = event.time
+        elif event.kind == "done":
+            span = started[event.key], event.time, event.stage, event.key
+            spans[event.worker].append(span)
     table = PrintedTable("worker", "chunks", "s in stages", "s committing", "s between")
     for worker, chunks in sorted(spans.items()):
         chunks.sort()

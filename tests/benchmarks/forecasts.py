@@ -27,7 +27,7 @@ from pipeline.reading.forecast.model import Model
 from pipeline.reading.forecast.samples import samples
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.choose import choose
-from pipeline.running.event_log import runs, tally_of
+from pipeline.running.event_log import runs, state_of
 from script import PrintedTable
 from workflows.catalogue import load_project
 from workflows.checks import checks_of
@@ -69,7 +69,7 @@ class Case:
 def measured(store: Store, outcome: Outcome, clock: str) -> dict[str, float | None]:
     """Measured seconds, bytes, files and joules of a run."""
     chunks = samples([store], clock)
-    joules = energies(tally_of(store, each) for each in runs(store))
+    joules = energies(state_of(store, each) for each in runs(store))
     drawn = [each.joules for each in joules if each.joules is not None]
     on_device = [each.device_bytes for each in chunks if each.device_bytes]
     return {

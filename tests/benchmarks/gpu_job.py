@@ -102,10 +102,10 @@ def _spans(store: Store, run: str) -> Iterator[Span]:
     """Chunks of loops that a run computed."""
     begun: dict[str, float] = {}
     for event in read_events(store, run):
-        if event["event"] == EventKind.STARTED:
-            begun[event["key"]] = event["time"]
-        elif event["event"] == ChunkState.DONE and event["node"].startswith("loops"):
-            yield event["worker"], event["node"], begun[event["key"]], event["time"]
+        if event.kind == EventKind.STARTED:
+            begun[event.key] = event.time
+        elif event.kind == ChunkState.DONE and event.node.startswith("loops"):
+            yield event.worker, event.node, begun[event.key], event.time
 
 
 def _figures(spans: list[Span]) -> tuple[float, float, float, float]:

@@ -28,7 +28,7 @@ from pipeline.reading.status import status
 from pipeline.running.event_log import EventLog
 from pipeline.running.graph import dask_graph, plan_tasks, submission_order
 from pipeline.running.session import OUTSTANDING
-from pipeline.worker.events import ChunkState, EventKind, chunk_identity
+from pipeline.worker.events import ChunkState, Event, EventKind, chunk_identity
 from pipeline.worker.sources import sources_of
 from pipeline.worker.work import RunContext
 from script import PrintedTable, arguments_of
@@ -120,7 +120,7 @@ def fill(chunks: int, store: Store) -> dict[str, float]:
             path.write_bytes(b"x")
             about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
             for kind in (EventKind.STARTED, ChunkState.DONE):
-                log.note(kind, worker="tls://127.0.0.1:40000", **about)
+                log(Event(kind, worker="tls://127.0.0.1:40000", **about))
     return {}
 
 

@@ -186,7 +186,7 @@ def _chunks(made: Plan, store: Store) -> Iterator[Measured]:
         if pool:
             pool.release_unused()
         (outcome,) = execute([work_of(chunk, BACKEND)], context, frozenset())
-        if outcome.state is not ChunkState.DONE:
+        if outcome.kind is not ChunkState.DONE:
             raise RuntimeError(f"{chunk.node.name}: {outcome.error}\n{outcome.details}")
         if chunk in wanted:
             record = store.record(chunk.node.stage.name, chunk.key)

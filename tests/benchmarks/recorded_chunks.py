@@ -25,7 +25,7 @@ from pipeline.running.event_log import EventLog
 from pipeline.store.group import GroupContent, write_packed
 from pipeline.store.record import canonical_json, sealed
 from pipeline.store.shelves import PACKED, shelf_of
-from pipeline.worker.events import ChunkState, EventKind, chunk_identity
+from pipeline.worker.events import ChunkState, Event, EventKind, chunk_identity
 from script import arguments_of
 
 BEGAN = 1_790_000_000.0
@@ -92,13 +92,13 @@ def fill(store: Store, chunks: int, left: int = 1) -> Plan:
     write_manifest(store, planned.workflow, planned.backend, planned.everything, planned.about)
     with EventLog(store, "run") as log:
         missing = {node.name: 0 for node in workflow_of(chunks).nodes.values()}
-        log.note(EventKind.RUN_STARTED, run="run", workflow=planned.workflow, missing=missing, seconds={})
+        log(Event(EventKind.RUN_STARTED, run="run", workflow=planned.workflow, missing=missing))
         writer = Writer(store, "run")
         for number, chunk in enumerate(planned.everything[: len(planned.everything) - left]):
             writer.write(chunk, number)
             about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
             for kind in (EventKind.STARTED, ChunkState.DONE):
-                log({"event": kind, "time": BEGAN + number / 100, "worker": "tls://127.0.0.1:40000", **about})
+                log(Event(kind, BEGAN + number / 100, "tls://127.0.0.1:40000", **about))
     return planned
 
 

@@ -14,7 +14,7 @@ from pipeline.planning.history import keep_plan
 from pipeline.planning.workflow import Source
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
-from pipeline.worker.events import EventKind
+from pipeline.worker.events import Event, EventKind
 
 
 def demo(configs: str, noise: int = 4, mass: float = 0.5) -> Workflow:
@@ -66,8 +66,8 @@ def filled(
         store.commit(stage, chunk.key, arrays, dims, record, pieces)
     keep_plan(store, planned)
     with EventLog(store, run) as log:
-        log.note(EventKind.RUN_STARTED, run=run, workflow="demo", missing={"field": 1}, seconds={})
-        log.note(EventKind.RUN_ENDED, status=0, seconds=9.0, stopped="", states={})
+        log(Event(EventKind.RUN_STARTED, run=run, workflow="demo", missing={"field": 1}))
+        log(Event(EventKind.RUN_ENDED, more={"status": 0, "seconds": 9.0, "states": {}}))
     for job in jobs:
         facts = {"chain": "1", "seconds": 60.0, "commits": 3, "missing": 0, "reason": "done"}
         Ledger(store).add(LedgerEvent.ENDED, job=job, node_seconds=120.0, joules=None, **facts)

@@ -15,18 +15,18 @@ from pipeline import InputError, Place, Store, Workflow, open_result, plan, run
 from pipeline.reading.checked import checks_section
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
-from pipeline.running.event_log import Event, EventLog, read_events
+from pipeline.running.event_log import EventLog, read_events
 from pipeline.running.quarantine import CheckCounts, Quarantine
 from pipeline.running.stopping import StopRequest
 from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksum
-from pipeline.worker.events import chunk_identity
+from pipeline.worker.events import Event, chunk_identity
 from stages.base.errors import DisagreementError
 
 NOISE = 24
 
 
 def events(store: Store, run: str, kind: str) -> list[Event]:
-    return [event for event in read_events(store, run) if event["event"] == kind]
+    return [event for event in read_events(store, run) if event.kind == kind]
 
 
 def memory_workflow(**options: object) -> Workflow:
@@ -52,8 +52,8 @@ def test_a_resident_result_that_changes_is_made_again_and_nothing_of_it_is_commi
     expected = np.sum((np.arange(6.0) + toys.number("a")) ** 2) + np.arange(5)
     assert np.array_equal(open_result(store, "damaging").total[0], expected)
     (event,) = events(store, outcome.run, "disagreed")
-    assert event["coordinates"]["noise"] == [2]
-    assert "setup of setup config=a (values) changed in memory since it was made" in event["message"]
+    assert event.coordinates["noise"] == (2,)
+    assert "setup of setup config=a (values) changed in memory since it was made" in event.message
     assert executed.new()["damaging"] >= 6
     assert (outcome.checks.disagreed, outcome.checks.retracted) == (1, 0)
     assert "1 check failed" in outcome.table()
@@ -84,14 +84,12 @@ def test_wrong_arithmetic_is_found_by_repetition_and_what_the_worker_committed_i
     outcome = run(plan(workflow, store), store, cluster=Local(workers=1), checks=checks)
     assert outcome.exit_status == 0, outcome.table()
     found = events(store, outcome.run, "disagreed")
-    moved = {event["key"] for event in events(store, outcome.run, "retracted")}
+    moved = {event.key for event in events(store, outcome.run, "retracted")}
     assert found and outcome.checks.disagreed == len(found) and outcome.checks.retracted >= len(moved)
     log = list(read_events(store, outcome.run))
     for event in found:
-        mine = [
-            e for e in log[: log.index(event)] if (e["event"], e.get("worker")) == ("done", event["worker"])
-        ]
-        assert {each["key"] for each in mine if not each.get("repeated")} <= moved
+        mine = [e for e in log[: log.index(event)] if (e.kind, e.worker) == ("done", event.worker)]
+        assert {each.key for each in mine if not each.repeated} <= moved
     reasons = {grave.read_text() for grave in (store.path / ".damaged").glob("*/*.reason")}
     assert any(reason.startswith("a worker on ") for reason in reasons)
     assert not plan(workflow, store).missing
@@ -112,7 +110,7 @@ def test_three_failed_checks_at_one_place_stop_the_run(store: Store, places: str
         quarantine = Quarantine(planned, store, log, stop)
         for chunk, place in zip(planned.chunks, places.split(), strict=False):
             about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
-            quarantine.disagreed({**about, "worker": "w", "place": place, "in_doubt": False, "error": "sums"})
+            quarantine.disagreed(Event("disagreed", **about, worker="w", place=place, error="sums"))
     assert stop.check() == bool(stopped) and not quarantine.hopeless
     said = f"3 failed checks on {stopped}: do not trust that machine" if stopped else ""
     assert stop.reason == said

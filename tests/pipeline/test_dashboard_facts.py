@@ -26,6 +26,7 @@ from pipeline.reading.dashboard.facts.runs import RunLog, Runs
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
+from pipeline.worker.events import Event
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -39,14 +40,14 @@ def workflow_of(noise: int, bad: tuple[str, ...] = ()) -> Workflow:
     return w
 
 
-def event(kind: str, key: str, **values: Any) -> dict[str, Any]:
+def event(kind: str, key: str, **values: Any) -> Event:
     about = {
         "node": "loops",
         "stage": "loops",
         "coordinates": {"config": ["a"], "noise": [4, 5]},
         "worker": "tcp://w",
     }
-    return {"event": kind, "key": key, "time": 1000.0, **about, **values}
+    return Event.of({"event": kind, "key": key, "time": 1000.0, **about, **values})
 
 
 def by_row(campaign: Campaign) -> dict[str, tuple[int, int, int]]:
@@ -62,7 +63,7 @@ def test_counts_are_those_of_the_store_and_follow_it(store: Store, compute: Comp
     assert [campaign.grid.named(row, column) for column in row.failed] == ["c.2"]
     stand = progress(campaign)
     assert (stand.stored, stand.chunks, stand.failed) == (9, 13, 1)
-    (group,) = campaign.runs.newest.failures.groups.values()  # type: ignore[union-attr]
+    (group,) = campaign.runs.newest.state.failures.groups.values()  # type: ignore[union-attr]
     assert "c.2" in campaign.runs.newest.details[group.error]  # type: ignore[union-attr]
     compute(workflow_of(6))
     read_whole(store, campaign)
@@ -152,7 +153,7 @@ def test_folders_are_listed_once_until_they_change(store: Store, monkeypatch: py
 def test_a_log_is_read_on_from_its_last_whole_line(store: Store) -> None:
     store.create()
     with EventLog(store, "run-1") as log:
-        log({"time": 1.0, "event": "run-started", "workflow": "w", "missing": {"loops": 2}})
+        log(Event("run-started", 1.0, workflow="w", missing={"loops": 2}))
         for done, iterations, residual in ((0, 10, 1e-1), (0, 20, 1e-3), (1, 10, 1e-2)):
             log(event("progress", "p", done=done, total=2, iterations=iterations, residual=residual))
         log(event("progress", "q", done=3, total=9, restarts=2, residual=1e-4))
@@ -160,7 +161,8 @@ def test_a_log_is_read_on_from_its_last_whole_line(store: Store) -> None:
         assert read.advance() and not read.advance()
         assert read.solves == {"loops a 4": [(10, 1e-2)]}, "the block in hand"
         assert read.restarts == {"loops a 4": [(2, 1e-4)]}
-        line = json.dumps(event("failed", "p", error="residual 3e-9", details="Traceback 1")).encode()
+        failed = event("failed", "p", error="residual 3e-9", details="Traceback 1")
+        line = json.dumps(failed.as_dict()).encode()
         with open(store.path / ".runs" / "run-1" / "events.jsonl", "ab") as torn:
             torn.write(line[:20])
             torn.flush()
@@ -168,7 +170,7 @@ def test_a_log_is_read_on_from_its_last_whole_line(store: Store) -> None:
             torn.write(line[20:] + b"\n")
     read.advance()
     assert read.failed == {"p"} and read.details == {"residual 3e-9": "Traceback 1"}
-    assert read.workers["tcp://w"].chunks == 1 and not read.ended
+    assert read.workers["tcp://w"].chunks == 1 and not read.state.is_over
     assert read.part_read == 1.0
 
 
@@ -177,8 +179,8 @@ def test_chunks_of_a_driver_that_died_are_not_in_work(store: Store, compute: Com
     (key,) = store.keys("mean")
     store.remove("mean", key)
     with EventLog(store, "run-9") as log:
-        log({"time": 1.0, "event": "run-started", "workflow": "w", "missing": {"mean": 1}})
-        log({**event("started", key), "node": "mean", "stage": "mean", "coordinates": {}})
+        log(Event("run-started", 1.0, workflow="w", missing={"mean": 1}))
+        log(event("started", key, node="mean", stage="mean", coordinates={}))
     campaign = read_whole(store)
     assert progress(campaign).running == 0 and not campaign.live
     with driver_lock(store, "run-9"):
@@ -204,9 +206,9 @@ def test_runs_that_ended_long_ago_are_summed_up_and_not_followed(store: Store) -
     store.create()
     for name in ("run-1", "run-2", "run-3"):
         with EventLog(store, name) as log:
-            log({"time": 1.0, "event": "run-started", "workflow": "w", "missing": {}})
+            log(Event("run-started", 1.0, workflow="w"))
             log(event("done", "p"))
-            log({"time": 61.0, "event": "run-ended", "stopped": "SIGTERM"})
+            log(Event("run-ended", 61.0, stopped="SIGTERM"))
         os.utime(store.path / ".runs" / name / "events.jsonl", (0, 0))
     runs = Runs(store)
     runs.refresh()

@@ -15,7 +15,7 @@ from pipeline import Outcome, Place, Store, Workflow
 from pipeline.reading.account import NodeAccount, time_section
 from pipeline.reading.energy import StageEnergy, energies, energy_lines
 from pipeline.reading.report import Table, table_text
-from pipeline.running.event_log import Tally
+from pipeline.running.run_state import RunState
 from pipeline.worker.energy import (
     ProcessorShare,
     _processor_meter,
@@ -25,6 +25,7 @@ from pipeline.worker.energy import (
     nvml_device,
     zones,
 )
+from pipeline.worker.events import Event
 
 
 class FakeNvml(SimpleNamespace):
@@ -183,11 +184,11 @@ def test_busy_time_is_without_idle_and_waiting(tmp_path: Path) -> None:
 
 
 def test_energy_of_a_campaign_is_summed_by_stage_with_what_is_not_measured() -> None:
-    tallies = [Tally(), Tally()]
-    for tally, joules in zip(tallies, (1200.0, 300.0), strict=True):
+    states = [RunState(), RunState()]
+    for state, joules in zip(states, (1200.0, 300.0), strict=True):
         for stage, drawn in (("loops", joules), ("average", None)):
-            tally.add({"event": "done", "node": "n", "stage": stage, "key": stage, "joules": drawn})
-    stages = energies(tallies)
+            state.add(Event("done", node="n", stage=stage, key=stage, joules=drawn))
+    stages = energies(states)
     assert stages == (StageEnergy("loops", 1500.0, 2, 0), StageEnergy("average", None, 0, 2))
     assert energy_lines(stages) == ["energy: 1.5 kJ (loops 1.5 kJ); without 2 chunks that nothing measured"]
     assert energy_lines(stages[1:])[0].startswith("energy: not measured (2 chunks")

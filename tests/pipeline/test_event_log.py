@@ -20,18 +20,19 @@ from pipeline.reading.forecast.samples import samples
 from pipeline.reading.status import run_status, status
 from pipeline.running import event_log
 from pipeline.running.clusters.address import Address
-from pipeline.running.event_log import EventLog, Tally, log_of, read_events, runs, tally_of
+from pipeline.running.event_log import EventLog, log_of, read_events, runs, state_of
 from pipeline.running.graph import work_of
 from pipeline.running.limits import Limits
+from pipeline.running.run_state import RunState
 from pipeline.store.lock import driver_lock
-from pipeline.worker.events import ChunkState, EventKind
+from pipeline.worker.events import ChunkState, Event, EventKind
 from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
 from pipeline.worker.work import RunContext
 from workflows.commands.display import RunDisplay
 
 
-def events(chunks: int) -> list[dict[str, Any]]:
+def events(chunks: int) -> list[Event]:
     """A run of so many chunks, of which the last but one fails and the last is in work."""
     listed: list[dict[str, Any]] = [{"event": "run-started", "time": 0.0, "workflow": "w"}]
     for number in range(chunks):
@@ -40,7 +41,7 @@ def events(chunks: int) -> list[dict[str, Any]]:
         listed.append({**listed[-1], "event": "progress", "done": 1, "total": 2})
         if number < chunks - 1:
             listed.append({**listed[-2], "event": "failed" if number == chunks - 2 else "done"})
-    return listed
+    return [Event.of(each) for each in listed]
 
 
 @pytest.mark.parametrize("log_bytes", [0, 2000, 1 << 20])
@@ -52,19 +53,19 @@ def test_a_tally_counts_what_the_log_leaves_out(
     monkeypatch.setattr(event_log, "TALLY_BYTES", 0)
     monkeypatch.setattr(event_log, "TALLY_INTERVAL", interval)
     store.create()
-    expected, shown = Tally(), list[dict[str, Any]]()
+    expected, shown = RunState(), list[dict[str, Any]]()
     with EventLog(store, "run", shown.append) as log:
         for event in events(30):
             log(event)
             expected.add(event)
         if interval < 0:  # the driver may be killed now
-            assert tally_of(store, "run") == expected
-    assert tally_of(store, "run") == expected
+            assert state_of(store, "run") == expected
+    assert state_of(store, "run") == expected
     assert expected.ends == {"done": 28, "failed": 1} and len(expected.running) == 1
-    assert shown == events(30)
+    assert shown == [event.as_dict() for event in events(30)]
     written = list(read_events(store, "run"))
     assert len(written) == len(shown) if log_bytes == 1 << 20 else len(written) < len(shown)
-    assert [event["event"] for event in written].count("failed") == 1
+    assert [event.kind for event in written].count("failed") == 1
     status = run_status(store, "run")
     assert (status.workflow, status.counts, len(status.running)) == ("w", {"done": 28, "failed": 1}, 1)
 
@@ -91,12 +92,12 @@ def test_a_tally_that_cannot_be_read_is_none(
     with EventLog(store, "run") as log:
         for event in events(5):
             log(event)
-        log({"event": "cluster-ready", "time": 9.0, "dashboard": "a token"})
+        log(Event("cluster-ready", 9.0, dashboard="a token"))
     path: Path = store.path / ".runs" / "run" / "tally.json"
     assert json.loads(path.read_text())["ends"] == {"done": 3, "failed": 1}
     assert "a token" not in path.read_text()
     path.write_text(content)
-    assert tally_of(store, "run").ends == {"done": 3, "failed": 1}
+    assert state_of(store, "run").ends == {"done": 3, "failed": 1}
 
 
 def test_a_run_goes_past_every_bound_of_its_log(
@@ -112,7 +113,7 @@ def test_a_run_goes_past_every_bound_of_its_log(
     assert kept["ends"] == {"done": 10}
     assert kept["first"]["missing"] == {"field": 3, "loops": 6, "mean": 1}
     assert kept["last"]["states"]["loops"] == {"done": 6}
-    assert [event["event"] for event in read_events(store, outcome.run)] == [
+    assert [event.kind for event in read_events(store, outcome.run)] == [
         "run-started",
         "cluster-ready",
         "run-ended",
@@ -121,8 +122,8 @@ def test_a_run_goes_past_every_bound_of_its_log(
 
 
 LOWERED = {
-    "pipeline.running.event_log": {"RUNS_KEPT": 2, "LOG_BYTES": 0, "FAILURES_KEPT": 1, "TALLY_BYTES": 0}
-    | {"TALLY_INTERVAL": -1.0, "LATELY": 1},
+    "pipeline.running.event_log": {"RUNS_KEPT": 2, "LOG_BYTES": 0, "TALLY_BYTES": 0, "TALLY_INTERVAL": -1.0},
+    "pipeline.running.run_state": {"FAILURES_KEPT": 1, "LATELY": 1},
     "pipeline.running.session": {"OUTSTANDING": 4, "WAVE": 2, "QUEUED": 1, "INTERVAL": 0.2, "TICK": 0.05},
     "pipeline.running.workforce": {"REVIVAL": 0.0, "WAITING": 0.01},
     "pipeline.running.graph": {"SHORTEST_TASK": 0.0},
@@ -153,7 +154,7 @@ def test_a_run_passes_all_thresholds(
     assert run(plan(w, store), store, cluster=cluster).exit_status == 0
     for number in range(4):
         with EventLog(store, f"20990101-00000{number}-abcd") as log:
-            log.note(EventKind.RUN_STARTED, run="later", workflow="long", missing={}, seconds={})
+            log(Event(EventKind.RUN_STARTED, run="later", workflow="long"))
     damaged = store.location("field", next(iter(store.keys("field"))))
     w.add(toys.fragile, field, bad=tuple(configs[:2]))
     w.add(toys.loops, field, place=Place(over={"noise": range(3)}, chunk={"noise": 1}), mass=0.5)
@@ -176,7 +177,7 @@ def test_a_run_passes_all_thresholds(
     "watcher",
     [
         "the display",
-        "event_log.Tally.add",
+        "run_state.RunState.add",
         "event_log.EventLog._keep_tally",
         "event_log.EventLog._write",
         "driver.drop_old_runs",
@@ -244,7 +245,7 @@ def test_a_damaged_line_of_a_log_is_skipped_by_all_who_read_it(store: Store, lin
     assert str(status(store)) == before
     followed = RunLog(store, "run")
     followed.advance()
-    assert followed.tally == tally_of(store, "run") and len(followed.failed) == 1
+    assert followed.state == state_of(store, "run") and len(followed.failed) == 1
 
 
 def test_status_is_of_the_run_that_drives_the_store_though_an_older_one_has_a_later_name(
@@ -271,8 +272,8 @@ def test_a_log_that_is_no_file_is_no_run(store: Store) -> None:
 def test_values_that_json_does_not_know_are_written_as_text(store: Store) -> None:
     store.create()
     with EventLog(store, "run") as log:
-        log({"event": "note", "time": 0.0, "message": Path("a"), "more": {1}})
-    assert [event["message"] for event in read_events(store, "run")] == ["a"]
+        log(Event("note", 0.0, message=Path("a"), more={"more": {1}}))  # type: ignore[arg-type]
+    assert [event.message for event in read_events(store, "run")] == ["a"]
 
 
 def test_names_that_are_no_text_travel(
@@ -293,15 +294,15 @@ def test_names_that_are_no_text_travel(
 @pytest.mark.parametrize(
     "measurement",
     [
-        "task.watch",
-        "task.energy_meter",
-        "task.HostPeak",
-        "task.HostPeak.bytes",
+        "record.watch",
+        "record.energy_meter",
+        "record.HostPeak",
+        "record.HostPeak.bytes",
         "task.trim_heap",
         "task.kernel_seconds",
-        "task.expected_of",
-        "task.parts_of",
-        "task.Evaluation.resident_bytes",
+        "record.expected_of",
+        "record.parts_of",
+        "record.Evaluation.resident_bytes",
         "stopwatch.Stopwatch.take",
         "certificate._found",
         "events.plain",
@@ -321,7 +322,7 @@ def test_no_measurement_of_a_chunk_ends_it(
     context = RunContext(store, "run", "cpu", 1 << 20, sources_of([toys.field]))
     for chunk in planned.missing:
         (outcome,) = execute([work_of(chunk, "cpu")], context, frozenset())
-        assert outcome.state == ChunkState.DONE, outcome
+        assert outcome.kind == ChunkState.DONE, outcome
     write_manifest(store, "demo", "cpu", planned.everything, planned.about, planned.source)
     assert not plan(demo("a", noise=2), store).missing
     assert len(samples([store])) == 3 and account(store, "demo")

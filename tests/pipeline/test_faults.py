@@ -79,8 +79,8 @@ def test_an_interrupt_from_the_keyboard_or_a_lost_terminal_lets_running_chunks_f
     assert f"stopped by {number.name}" in output
     assert not errors, "no traceback of any worker"
     events = list(read_events(Store(campaign.path), runs(Store(campaign.path))[0]))
-    begun = {event["key"] for event in events if event["event"] == "started"}
-    assert begun <= {event["key"] for event in events if event["event"] == "done"}
+    begun = {event.key for event in events if event.kind == "started"}
+    assert begun <= {event.key for event in events if event.kind == "done"}
     campaign.wait_for_silence()
 
 
@@ -112,8 +112,8 @@ def test_a_second_driver_is_refused_and_sigterm_ends_the_first_cleanly(campaign:
     campaign.wait_for_silence()
     assert "stopped by SIGTERM" in str(status(Store(campaign.path)))
     events = list(read_events(Store(campaign.path), runs(Store(campaign.path))[0]))
-    assert events[0]["event"] == "run-started"
-    assert events[-1]["event"] == "run-ended"
+    assert events[0].kind == "run-started"
+    assert events[-1].kind == "run-ended"
 
 
 @pytest.mark.slow

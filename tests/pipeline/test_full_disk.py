@@ -15,6 +15,7 @@ from executions import Executions
 from pipeline import InputError, Place, Store, Workflow, collect_garbage, plan, run, status
 from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import EventLog, read_events
+from pipeline.worker.events import Event
 
 
 def test_a_full_disk_ends_the_run_with_one_clear_error(
@@ -67,9 +68,9 @@ def test_a_run_that_finds_no_room_is_one_clear_error(store: Store) -> None:
 def test_events_that_find_no_room_are_left_out(store: Store) -> None:
     store.create()
     with EventLog(store, "crowded") as log:
-        log({"event": "first", "time": 1.0})
+        log(Event("first", 1.0))
         with no_room_beyond(40):
-            log({"event": "torn in the middle", "time": 2.0})
-            log({"event": "lost", "time": 3.0})
-        log({"event": "last", "time": 4.0})
-    assert [event["event"] for event in read_events(store, "crowded")] == ["first", "last"]
+            log(Event("torn in the middle", 2.0))
+            log(Event("lost", 3.0))
+        log(Event("last", 4.0))
+    assert [event.kind for event in read_events(store, "crowded")] == ["first", "last"]

@@ -14,7 +14,7 @@ from pipeline.reading.handover_page import write_handover
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
-from pipeline.worker.events import ChunkState, EventKind
+from pipeline.worker.events import ChunkState, Event, EventKind
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def store(tmp_path: Path) -> Store:
     record = store.record("field", fields[0])
     failed = {"node": "field", "stage": "field", "key": fields[0], "coordinates": record["coordinates"]}
     with EventLog(store, "20261102-000000-bbbb") as log:
-        log.note(EventKind.RUN_STARTED, run="x", workflow="demo", missing={"field": 1}, seconds={})
-        log.note(ChunkState.FAILED, **failed, error="InputError: the file is damaged <here>")
-        log.note(EventKind.RUN_ENDED, status=1, seconds=3.0, stopped="", states={})
+        log(Event(EventKind.RUN_STARTED, run="x", workflow="demo", missing={"field": 1}))
+        log(Event(ChunkState.FAILED, **failed, error="InputError: the file is damaged <here>"))
+        log(Event(EventKind.RUN_ENDED, more={"status": 1, "seconds": 3.0, "states": {}}))
     Ledger(store).add(LedgerEvent.BEGAN, job="73", chain=0, host="n1", nodes=1, missing=3)
     Ledger(store).add(LedgerEvent.STOPPED, campaign="demo", chain=0, reason="the budget is spent")
     (store.path / ".campaigns" / "demo").mkdir(parents=True)

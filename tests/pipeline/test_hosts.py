@@ -69,5 +69,5 @@ def test_a_run_on_hosts_does_without_the_one_that_is_gone(
     assert outcome.exit_status == 0, outcome.table()
     assert seen == [0o600] * 3
     assert not list(store.path.glob(".runs/*/.certificates-*"))
-    said = [event.get("message", "") for event in read_events(store, outcome.run)]
+    said = [event.message for event in read_events(store, outcome.run)]
     assert any("gone: ssh ended with code 255: no route to gone" in message for message in said)

@@ -9,9 +9,10 @@ from executions import Executions
 
 from pipeline import Keyed, Outcome, Place, Plan, Store, Workflow, plan, run, stage
 from pipeline.running.clusters.address import Address
-from pipeline.running.event_log import Event, read_events
+from pipeline.running.event_log import read_events
 from pipeline.running.graph import _Works, plan_tasks
 from pipeline.worker.evaluation import Evaluation
+from pipeline.worker.events import Event
 from pipeline.worker.resident import ResidentCache
 from pipeline.worker.sources import Sources
 from pipeline.worker.work import RunContext
@@ -32,7 +33,7 @@ def bounded(nbytes: int, planned: Plan, store: Store, cluster: Address) -> Outco
 
 
 def not_kept(store: Store, run: str) -> list[Event]:
-    return [event for event in read_events(store, run) if event["event"] == "not-kept"]
+    return [event for event in read_events(store, run) if event.kind == "not-kept"]
 
 
 def test_a_result_beyond_the_bound_is_said_once_in_a_run(
@@ -42,8 +43,8 @@ def test_a_result_beyond_the_bound_is_said_once_in_a_run(
     assert outcome.exit_status == 0
     assert executed.new() == {"field": 1, "setup": 6, "with_setup": 6}
     (event,) = not_kept(store, outcome.run)
-    assert (event["node"], event["bytes"], event["limit"]) == ("setup", 48, 47)
-    assert event["message"] == (
+    assert (event.node, event.bytes, event.limit) == ("setup", 48, 47)
+    assert event.message == (
         "a result of 'setup' has 48 B, but a worker keeps at most 47 B of resident results: every task "
         "makes it again; take fewer workers (`--workers`), or workers with more memory"
     )

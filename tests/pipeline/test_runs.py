@@ -202,7 +202,7 @@ def test_a_fault_of_the_infrastructure_is_retried(
     outcome = compute(w)
     assert outcome.exit_status == 0, outcome
     assert executed.new() == {"flaky": 3}
-    said = [event.get("message", "") for event in read_events(store, outcome.run)]
+    said = [event.message for event in read_events(store, outcome.run)]
     assert any("tried again in 0.2 s (1 of 1)" in message for message in said), said
 
 
@@ -333,7 +333,7 @@ def test_a_damaged_input_is_moved_aside_and_computed_again_in_the_same_run(
     assert not verify(store).damaged
     (grave,) = (store.path / ".damaged" / "field").iterdir()
     assert grave.name.startswith(key)
-    told = [event["message"] for event in read_events(store, outcome.run) if event["event"] == "damaged"]
+    told = [event.message for event in read_events(store, outcome.run) if event.kind == "damaged"]
     assert len(told) == 1 and "computed again" in told[0]
 
 
@@ -356,14 +356,14 @@ def test_a_purge_that_leaves_folders_or_empty_files_is_seen_by_the_plan(
 def test_events_tell_the_story_of_a_run(compute: Compute, store: Store) -> None:
     outcome = compute(ensemble("a", 2))
     events = list(read_events(store, outcome.run))
-    kinds = [event["event"] for event in events]
+    kinds = [event.kind for event in events]
     assert kinds[0] == "run-started"
     assert kinds[-1] == "run-ended"
     assert kinds.count("started") == kinds.count("done") == 4
-    progress = next(event for event in events if event["event"] == "progress")
-    assert progress["node"] == "loops"
-    assert progress["residual"] == 1e-9
-    assert progress["coordinates"] == {"config": ["a"], "noise": [0, 1]}
+    progress = next(event for event in events if event.kind == "progress")
+    assert progress.node == "loops"
+    assert progress.more == {"residual": 1e-9}
+    assert progress.coordinates == {"config": ("a",), "noise": (0, 1)}
 
 
 def test_progress_of_a_transient_stage_is_that_of_its_consumer(compute: Compute, store: Store) -> None:
@@ -371,8 +371,8 @@ def test_progress_of_a_transient_stage_is_that_of_its_consumer(compute: Compute,
     field = w.add(toys.field, place=Place(over={"config": ["a"]}))
     w.add(toys.first, w.add(toys.bulk, field, place=Place(over={"noise": [0]})))
     outcome = compute(w)
-    told = [event for event in read_events(store, outcome.run) if event["event"] == "progress"]
-    assert [(event["node"], event["done"]) for event in told] == [("first", 1)]
+    told = [event for event in read_events(store, outcome.run) if event.kind == "progress"]
+    assert [(event.node, event.done) for event in told] == [("first", 1)]
 
 
 def test_records_say_where_a_result_comes_from(compute: Compute, store: Store) -> None:
@@ -392,4 +392,4 @@ def test_records_say_where_a_result_comes_from(compute: Compute, store: Store) -
 def test_a_listener_hears_every_event(store: Store, cluster: Address) -> None:
     heard: list[dict] = []
     outcome = run(plan(ensemble("a", 2), store), store, cluster=cluster, listener=heard.append)
-    assert [event["event"] for event in heard] == [e["event"] for e in read_events(store, outcome.run)]
+    assert [event["event"] for event in heard] == [e.kind for e in read_events(store, outcome.run)]

@@ -147,7 +147,7 @@ def test_jobs_that_were_cancelled_are_submitted_again_within_a_budget(
     assert outcome.exit_status == 3
     assert "workers that ended before they began a chunk" in outcome.stopped
     assert 4 <= queue.submitted <= 8
-    said = [event.get("message", "") for event in read_events(store, outcome.run)]
+    said = [event.message for event in read_events(store, outcome.run)]
     assert any("submitted again, which the queue does not have (cancelled" in message for message in said)
 
 
@@ -191,5 +191,5 @@ def test_why_slurm_refuses_jobs_is_said_and_the_run_ends(
     (queue._folder / "sbatch").write_text("#!/bin/sh\necho invalid partition specified: gold >&2\nexit 1\n")
     outcome = drive(time_limit=60.0, limits=Limits(vain_deaths=1))
     assert outcome.exit_status == 3
-    said = [event.get("message", "") for event in read_events(store, outcome.run)]
+    said = [event.message for event in read_events(store, outcome.run)]
     assert any("invalid partition specified: gold" in message for message in said)

@@ -91,7 +91,7 @@ def test_workers_of_other_code_compute_nothing(
     assert outcome.stopped == "other code on a worker"
     assert "sources of measured_elsewhere, pipeline: " in outcome.failures[0].error
     assert [failure.node for failure in outcome.failures] == ["workers"]
-    assert [event["event"] for event in read_events(store, outcome.run)].count("started") == 0
+    assert [event.kind for event in read_events(store, outcome.run)].count("started") == 0
     assert not store.keys("number")
     assert "Traceback" not in capfd.readouterr().err
 

@@ -44,7 +44,7 @@ def outcome_of(w: Workflow, store: Store, workers: int = 2, **limits: float) -> 
 
 
 def messages(store: Store, outcome: Outcome) -> str:
-    return "\n".join(event.get("message", "") for event in read_events(store, outcome.run))
+    return "\n".join(event.message for event in read_events(store, outcome.run))
 
 
 def test_one_chunk_that_kills_its_workers_fails_alone(store: Store, log_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(
     outcome = run(plan(fields("a", toys.deadly), store), store, cluster=Local(workers=1), time_limit=1.0)
     assert outcome.states == {"field": {"unfinished": 1}, "deadly": {"unfinished": 1}}
     assert outcome.exit_status == 3
-    assert [event["event"] for event in read_events(store, outcome.run)] == ["run-started", "run-ended"]
+    assert [event.kind for event in read_events(store, outcome.run)] == ["run-started", "run-ended"]
 
 
 def test_the_time_limit_leaves_room_for_the_close_of_the_cluster() -> None:

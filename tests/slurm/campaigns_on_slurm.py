@@ -90,10 +90,10 @@ class SlurmCampaign:
     def commits(self) -> Counter[str]:
         """How often each chunk was committed, by the logs of all runs."""
         return Counter(
-            event["key"]
+            event.key
             for run in runs(self.store)
             for event in read_events(self.store, run)
-            if event["event"] == ChunkState.DONE
+            if event.kind == ChunkState.DONE
         )
 
     def wait_for_commits(self, number: int, patience: float = 240.0) -> None:

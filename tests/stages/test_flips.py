@@ -14,10 +14,10 @@ from pipeline import Place, Store, Workflow, plan
 from pipeline.running.graph import plan_tasks, work_of
 from pipeline.worker import checks, resident, task
 from pipeline.worker.checks import Checks, arrays_of
-from pipeline.worker.events import ChunkState
+from pipeline.worker.events import ChunkState, Event
 from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
-from pipeline.worker.work import ChunkOutcome, RunContext
+from pipeline.worker.work import RunContext
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import hisq_operator
@@ -88,9 +88,9 @@ class Chunk:
         self.store = Store(self.folder / "store")
         self.store.create()
         gauge_task, self.task = plan_tasks(plan(self.workflow, self.store, backend=self.backend))
-        assert self.run(gauge_task).state == ChunkState.DONE
+        assert self.run(gauge_task).kind == ChunkState.DONE
 
-    def run(self, planned: Any) -> ChunkOutcome:
+    def run(self, planned: Any) -> Event:
         (chunk,) = planned.chunks
         work = work_of(chunk, self.backend)
         sources = sources_of([loops.current_loops])
@@ -98,7 +98,7 @@ class Chunk:
         (outcome,) = execute([work], context, frozenset())
         return outcome
 
-    def compute(self) -> ChunkOutcome:
+    def compute(self) -> Event:
         return self.run(self.task)
 
     def take(self) -> dict[str, np.ndarray]:
@@ -141,7 +141,7 @@ def flips(monkeypatch: pytest.MonkeyPatch) -> Iterator[Flips]:
 
 def campaign(flips: Flips, chunk: Chunk, number: int) -> dict[str, int]:
     """So many flips, one in each computation of a chunk; how many of them were noticed, and in what."""
-    assert chunk.compute().state == ChunkState.DONE
+    assert chunk.compute().kind == ChunkState.DONE
     right, noticed = chunk.take(), dict.fromkeys(TARGETS, 0)
     for turn in range(number):
         target = TARGETS[turn % len(TARGETS)]
@@ -152,11 +152,11 @@ def campaign(flips: Flips, chunk: Chunk, number: int) -> dict[str, int]:
             assert not chunk.store.keys("current_loops") and "changed" in outcome.error, flips.where
             noticed[target] += 1
         else:  # nothing to notice, then
-            assert outcome.state == ChunkState.DONE, (flips.where, outcome)
+            assert outcome.kind == ChunkState.DONE, (flips.where, outcome)
             for name, array in chunk.take().items():
                 assert np.abs(array - right[name]).max() <= EFFECT, flips.where
         flips.target = ""
-    assert chunk.compute().state == ChunkState.DONE
+    assert chunk.compute().kind == ChunkState.DONE
     assert all(np.array_equal(array, right[name]) for name, array in chunk.take().items())
     return noticed
 

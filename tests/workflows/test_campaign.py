@@ -29,6 +29,7 @@ from pipeline.running.outcome import Outcome
 from pipeline.running.session import DIED
 from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.worker.events import Event
 from stages.base.errors import InputError
 from workflows.campaign import definition, job, successor
 from workflows.campaign.accounts import Accounts
@@ -358,7 +359,7 @@ def test_joules_of_a_job_are_those_of_its_logs(campaign: Campaign) -> None:
     store, about = Store(campaign.store), {"node": "n", "stage": "s", "coordinates": {}, "time": 1.0}
     with EventLog(store, "first") as log:
         for key, joules in (("a", 2.0), ("b", None), ("c", 3.0)):
-            log({**about, "event": "done", "key": key, "joules": joules})
+            log(Event.of({**about, "event": "done", "key": key, "joules": joules}))
     outcomes = [Outcome(run, "w", {"n": Counter()} if run == "first" else {}) for run in ("first", "none")]
     carried = SimpleNamespace(driven=SimpleNamespace(outcomes=outcomes))
     assert job.Work(campaign, None, 0, carried=carried).joules() == 5.0  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from test_dashboard_in_browser import served
 
 from pipeline import Plan, Store
 from pipeline.running.event_log import EventLog
-from pipeline.worker.events import ChunkState, chunk_identity
+from pipeline.worker.events import ChunkState, Event, chunk_identity
 from recorded_chunks import Writer, fill
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -81,14 +81,7 @@ def test_a_commit_is_seen_within_a_second_and_no_frame_is_long(
                 chunk = planned.everything[number]
                 writer.write(chunk, number)
                 about = chunk_identity(chunk.node.name, chunk.node.stage.name, chunk.key, chunk.coordinates)
-                log(
-                    {
-                        "event": ChunkState.DONE,
-                        "time": time.time(),
-                        "worker": "tls://127.0.0.1:40000",
-                        **about,
-                    }
-                )
+                log(Event(ChunkState.DONE, worker="tls://127.0.0.1:40000", **about))
                 committed[number + 1] = time.time()
                 time.sleep(PAUSE)
 

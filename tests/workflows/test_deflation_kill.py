@@ -30,8 +30,8 @@ def driver(folder: Path, store: str) -> subprocess.Popen[str]:
 
 def restarts(store: Store, run: str) -> list[int]:
     """Restarts that the eigensolves of a run reported."""
-    found = [event for event in read_events(store, run) if event["event"] == "progress"]
-    return [event["restarts"] for event in found if event["node"] == "deflation_space"]
+    found = [event for event in read_events(store, run) if event.kind == "progress"]
+    return [event.more["restarts"] for event in found if event.node == "deflation_space"]
 
 
 @pytest.mark.slow

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from pipeline.reading.pace import seconds_left, time_left
-from pipeline.running.event_log import Tally
+from pipeline.running.run_state import RunState, time_left
+from pipeline.worker.events import Event
 from workflows.commands.display import RunDisplay
 
 PLACE = {"stage": "current_loops", "coordinates": {}, "time": 0.0}
 EVENTS: list[dict[str, Any]] = [
-    {"event": "run-started", "missing": {"gauge": 1, "loops_light": 2}},
-    {"event": "cluster-ready", "dashboard": "http://127.0.0.1:8787/status"},
+    {**PLACE, "event": "run-started", "missing": {"gauge": 1, "loops_light": 2}},
+    {"event": "cluster-ready", "dashboard": "http://127.0.0.1:8787/status", **PLACE},
     {"event": "started", "node": "gauge", "key": "g", **PLACE},
     {"event": "done", "node": "gauge", "key": "g", **PLACE},
     {"event": "started", "node": "loops_light", "key": "a", **PLACE},
@@ -37,8 +37,8 @@ EVENTS: list[dict[str, Any]] = [
         **PLACE,
     },
     {"event": "not-kept", "node": "links", "key": "l", "message": "[links] are large", **PLACE},
-    {"event": "stopping", "reason": "SIGINT"},
-    {"event": "run-ended", "status": 1},
+    {"event": "stopping", "reason": "SIGINT", **PLACE},
+    {"event": "run-ended", "status": 1, **PLACE},
 ]
 
 
@@ -82,8 +82,8 @@ def test_a_line_a_minute_where_there_is_no_terminal(
     monkeypatch.setattr("workflows.commands.display.time.monotonic", lambda: clock[0])
     iterations = {"done": 2, "total": 4, "iterations": 7}
     with RunDisplay() as display:
-        display({"event": "run-started", "missing": {"a": 4, "b": 1}, "seconds": {"b": 80.0}})
-        display({"event": "cluster-ready", "dashboard": "x"})
+        display({**PLACE, "event": "run-started", "missing": {"a": 4, "b": 1}, "seconds": {"b": 80.0}})
+        display({**PLACE, "event": "cluster-ready", "dashboard": "x"})
         for clock[0], event in (
             (1.0, {"event": "started", "node": "a", "key": "k"}),
             (31.0, {"event": "done", "node": "a", "key": "k", "kernels": 20.0}),
@@ -108,7 +108,7 @@ def test_nothing_is_said_of_time_that_nothing_tells(
     clock = [0.0]
     monkeypatch.setattr("workflows.commands.display.time.monotonic", lambda: clock[0])
     with RunDisplay() as display:
-        display({"event": "run-started", "missing": {"a": 2, "b": 9}})
+        display({**PLACE, "event": "run-started", "missing": {"a": 2, "b": 9}})
         display({"event": "started", "node": "a", "key": "k", **PLACE})
         clock[0] = 70.0
         display({**PLACE, "event": "done", "node": "a", "key": "k", "time": 70.0})
@@ -117,14 +117,14 @@ def test_nothing_is_said_of_time_that_nothing_tells(
 
 def test_time_left_where_a_chunk_was_computed_again() -> None:
     """As one is whose worker is not trusted any more."""
-    tally = Tally()
-    tally.add({"event": "run-started", "missing": {"a": 1, "b": 1}, "seconds": {"b": 80.0}})
+    state = RunState()
+    state.add(Event("run-started", missing={"a": 1, "b": 1}, seconds={"b": 80.0}))
     for seconds in (0.0, 100.0):
-        tally.add({**PLACE, "event": "started", "node": "a", "key": "k", "time": seconds})
-        tally.add({**PLACE, "event": "done", "node": "a", "key": "k", "time": seconds + 30})
-    assert time_left(seconds_left(tally, tally.ended)) == "about 1m 20s left"
-    tally.ended["b"] = 1
-    assert time_left(seconds_left(tally, tally.ended)) == ""
+        state.add(Event("started", seconds, node="a", key="k"))
+        state.add(Event("done", seconds + 30, node="a", key="k"))
+    assert time_left(state.seconds_left(state.ended)) == "about 1m 20s left"
+    state.ended["b"] = 1
+    assert time_left(state.seconds_left(state.ended)) == ""
 
 
 def test_the_bar_of_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_the_bar_of_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 
 def test_failures_of_one_kind_are_told_three_times(capsys: pytest.CaptureFixture[str]) -> None:
     with RunDisplay() as display:
-        display({"event": "run-started", "missing": {"a": 9}})
+        display({**PLACE, "event": "run-started", "missing": {"a": 9}})
         for number in range(5):
             display(
                 {"event": "failed", "node": "a", "key": str(number), "error": f"residual {number}", **PLACE}

@@ -116,9 +116,9 @@ def test_names_in_errors(quarkline: CommandLine, tmp_path: Path) -> None:
 
 def test_names_on_the_display(capsys: pytest.CaptureFixture[str]) -> None:
     with RunDisplay() as display:
-        display({"event": "run-started", "missing": {"loops[bold]": 1}})
+        display({"event": "run-started", "time": 0.0, "missing": {"loops[bold]": 1}})
         ended = {"event": "failed", "node": "loops[bold]", "key": "k", "error": f"{HOSTILE[1]}: truncated"}
-        display({**ended, "coordinates": {}})
+        display({**ended, "time": 0.0, "stage": "loops", "coordinates": {}})
         display.bars.refresh()
     err = capsys.readouterr().err
     assert harmless(err) and f"failed: loops[bold]: {SHOWN[1]}: truncated" in err

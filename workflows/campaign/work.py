@@ -13,7 +13,7 @@ from pipeline.planning.manifest import Manifest
 from pipeline.planning.plan import Plan
 from pipeline.reading.verification import with_sound_chunks
 from pipeline.running.clusters import Cluster
-from pipeline.running.event_log import tally_of
+from pipeline.running.event_log import state_of
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import COMPLETE, ELSEWHERE, STOPPED
 from pipeline.store.store import Store
@@ -87,10 +87,10 @@ class Work:
         """Joules of the chunks that this job committed, as far as they were measured; None where none was."""
         outcomes, store = self.carried.rounds.outcomes if self.carried else (), Store(self.campaign.store)
         try:
-            tallies = [tally_of(store, outcome.run) for outcome in outcomes if outcome.states]
+            states = [state_of(store, outcome.run) for outcome in outcomes if outcome.states]
         except OSError:  # the log is away
             return None
-        measured = [joules for tally in tallies for joules in tally.joules.values()]
+        measured = [joules for state in states for joules in state.joules.values()]
         return sum(measured) if measured else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any
@@ -13,10 +14,9 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, literal, literal_lines
-from pipeline.reading.pace import part_done, seconds_left, time_left
-from pipeline.running.event_log import Tally
-from pipeline.running.failures import Failure, Failures
-from pipeline.worker.events import ENDED, ChunkState, EventKind
+from pipeline.running.failures import Failure
+from pipeline.running.run_state import RunState, time_left
+from pipeline.worker.events import ENDED, ChunkState, Event, EventKind
 
 ALL = "all"
 """Name of the bar of a whole run."""
@@ -65,10 +65,7 @@ class RunDisplay:
         """By node, keys of the chunks that have ended."""
         self._done: dict[str, float] = {}
         """Chunks of a node that have ended, with parts of those in work."""
-        self._tally = Tally()
-        self._failures = Failures()
-        self._missing: dict[str, int] = {}
-        self._seconds: dict[str, float] = {}
+        self._state = RunState()
         self._began = self._said = time.monotonic()
 
     def __enter__(self) -> RunDisplay:
@@ -82,60 +79,60 @@ class RunDisplay:
         with suppress(OSError):
             self.bars.stop()
 
-    def __call__(self, event: dict[str, Any]) -> None:
-        kind = event["event"]
+    def __call__(self, content: dict[str, Any]) -> None:
+        event = Event.of(content)
+        kind = event.kind
         if kind == EventKind.RUN_STARTED:
-            self._tally = Tally()
-        self._tally.add(event)
+            self._state = RunState()
+        self._state.add(event)
         if kind == EventKind.RUN_STARTED:
-            self._begin(event["missing"], event.get("seconds", {}))
+            self._begin(event.missing)
         elif kind == EventKind.CLUSTER_READY:
             self._began = self._said = time.monotonic()
-            if event["dashboard"]:
-                self._say(f"dashboard: {event['dashboard']}")
+            if event.dashboard:
+                self._say(f"dashboard: {event.dashboard}")
         elif kind in WARNINGS:
-            self._say(f"warning: {event['message']}", style="yellow")
+            self._say(f"warning: {event.message}", style="yellow")
         elif kind == EventKind.STOPPING:
-            self._say(f"stopping ({event['reason']}): running chunks may finish")
+            self._say(f"stopping ({event.reason}): running chunks may finish")
         elif kind == EventKind.PROGRESS:
-            self._share(event, event["done"] / max(event["total"], 1), _note(event))
+            self._share(event, event.done / max(event.total, 1), _note(event))
         elif kind in ENDED:
             self._end(event)
-        if self._missing:
+        if self._state.first.missing:
             self._tell_of_all(event)
 
-    def _begin(self, missing: dict[str, int], seconds: dict[str, float]) -> None:
-        self._missing, self._seconds = missing, seconds
+    def _begin(self, missing: Mapping[str, int]) -> None:
         for node, chunks in {**missing, ALL: sum(missing.values())}.items():
             self._add_bar(node, chunks)
         self.bars.start_task(self._tasks[ALL])
 
     def _add_bar(self, node: str, chunks: int) -> None:
         self._shares[node], self._ended[node], self._done[node] = {}, set(), 0.0
-        name = escape(literal(node).ljust(max(map(len, [ALL, *self._missing]))))
+        name = escape(literal(node).ljust(max(map(len, [ALL, *self._state.first.missing]))))
         self._tasks[node] = self.bars.add_task(
             name, total=chunks, chunks=chunks, ended=0, note="", start=False
         )
 
-    def _tell_of_all(self, event: dict[str, Any]) -> None:
+    def _tell_of_all(self, event: Event) -> None:
         """The bar of all, or a line a minute where there is no terminal."""
-        part = part_done(self._missing, self._seconds, self._done)
+        part = self._state.part_done(self._done)
         chunks = sum(self._total(node) for node in self._tasks if node != ALL)
         ended = sum(map(len, self._ended.values()))
-        left = time_left(seconds_left(self._tally, self._done)) if ended < chunks else ""
+        left = time_left(self._state.seconds_left(self._done)) if ended < chunks else ""
         self.bars.update(
             self._tasks[ALL], completed=part * chunks, total=chunks, chunks=chunks, ended=ended, note=left
         )
         if not self._console.is_terminal and time.monotonic() - self._said >= MINUTE:
             self._said = time.monotonic()
-            lately = " ".join(filter(None, [event.get("node", ""), _note(event)]))
+            lately = " ".join(filter(None, [event.node, _note(event)]))
             elapsed = duration_text(self._said - self._began)
             parts = [f"{ended} of {counted(chunks, 'chunk')} after {elapsed}", left, lately]
             self._say(", ".join(filter(None, parts)))
 
-    def _share(self, event: dict[str, Any], share: float, note: str) -> None:
+    def _share(self, event: Event, share: float, note: str) -> None:
         """`share` of a chunk is finished."""
-        node, key = event["node"], event["key"]
+        node, key = event.node, event.key
         if node not in self._tasks:  # a chunk that the store had, until it was found damaged
             self._add_bar(node, 0)
         shares, ended = self._shares[node], self._ended[node]
@@ -148,10 +145,10 @@ class RunDisplay:
             self._tasks[node], completed=self._done[node], total=chunks, chunks=chunks, note=note
         )
 
-    def _end(self, event: dict[str, Any]) -> None:
-        node, key = event["node"], event["key"]
+    def _end(self, event: Event) -> None:
+        node, key = event.node, event.key
         self._share(event, 1.0, "")
-        if event["event"] == ChunkState.FAILED:
+        if event.kind == ChunkState.FAILED:
             self._tell_of_failure(event)
         if key in self._ended[node]:  # computed again
             return
@@ -164,10 +161,10 @@ class RunDisplay:
             if not self._console.is_terminal:
                 self._say(f"{node}: {counted(ended, 'chunk')}")
 
-    def _tell_of_failure(self, event: dict[str, Any]) -> None:
+    def _tell_of_failure(self, event: Event) -> None:
         """The first few failures whose errors differ in numbers at most; the closing table counts all."""
-        failure = Failure(event["node"], event["coordinates"], event["error"])
-        alike = self._failures.add(failure)
+        failure = Failure(event.node, event.coordinates, event.error)
+        alike = self._state.failures.like(event.error)
         if alike <= TOLD:
             self._say(f"failed: {failure}", style="red")
         if alike == TOLD:
@@ -210,7 +207,7 @@ class TuningDisplay:
         self.bar.update(self._task, completed=done, total=total or None, kernel=escape(literal(kernel)))
 
 
-def _note(event: dict[str, Any]) -> str:
+def _note(event: Event) -> str:
     """The values that a stage reports while it works, such as iterations and residuals."""
-    values = {name: event[name] for name in ("restarts", "iterations", "residual") if name in event}
+    values = {name: event.more[name] for name in ("restarts", "iterations", "residual") if name in event.more}
     return " ".join(f"{name} {value:.3g}" for name, value in values.items())

@@ -198,13 +198,13 @@ def run_overheads(stores: Sequence[Store], backend: str) -> tuple[float, float]:
     known = [AROUND[backend]]
     for store in stores:
         for run in runs(store)[-10:]:
-            times = {EventKind.RUN_STARTED: 0.0, EventKind.STARTED: 0.0, EventKind.RUN_ENDED: 0.0}
+            wanted = (EventKind.RUN_STARTED, EventKind.STARTED, EventKind.RUN_ENDED)
+            times: dict[str, float] = dict.fromkeys(wanted, 0.0)
             last = 0.0
             for event in read_events(store, run):
-                kind = event.get("event")
-                if kind in times and not times[kind]:
-                    times[kind] = event["time"]
-                last = event["time"] if kind in ENDED else last
+                if not times.get(event.kind, 1.0):
+                    times[event.kind] = event.time
+                last = event.time if event.kind in ENDED else last
             if all(times.values()) and last:
                 before = times[EventKind.STARTED] - times[EventKind.RUN_STARTED]
                 known.append((max(before, TICK), max(times[EventKind.RUN_ENDED] - last, TICK)))

@@ -57,7 +57,9 @@ class Campaign:
     @property
     def live(self) -> list[RunLog]:
         """Logs of the runs whose drivers are at work."""
-        return [log for log in self.runs.followed.values() if log.name in self.driven and not log.ended]
+        return [
+            log for log in self.runs.followed.values() if log.name in self.driven and not log.state.is_over
+        ]
 
     @property
     def last(self) -> list[RunLog]:
@@ -78,7 +80,7 @@ class Campaign:
         self.runs.refresh()
         self.driven = {driver.run for driver in current_drivers(self.store)}
         self.grid.mark(
-            (key for log in self.live for key in log.tally.running),
+            (key for log in self.live for key in log.state.running),
             {key for log in self.last for key in log.failed if key not in self.chunks},
         )
         self.records.refresh(READING)

@@ -74,7 +74,7 @@ def costs(campaign: Campaign) -> list[NodeCost]:
 def _planned_bytes(campaign: Campaign) -> dict[str, float]:
     """Bytes that a task of each node was planned to need, by the runs that are followed."""
     logs = campaign.runs.followed.values()
-    return {node: size for log in logs for node, size in log.tally.first.get("memory", {}).items() if size}
+    return {node: size for log in logs for node, size in log.state.first.memory.items() if size}
 
 
 def _of(values: Iterable[float]) -> NDArray[np.float64]:

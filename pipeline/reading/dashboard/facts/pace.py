@@ -52,7 +52,7 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
         return None, "no workflow was run into this store"
     if not left:
         return None, "complete"
-    logs = [log for log in campaign.runs.followed.values() if not log.ended]
+    logs = [log for log in campaign.runs.followed.values() if not log.state.is_over]
     since = now - WINDOW
     recent = Counter(
         node
@@ -61,7 +61,7 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
     )
     if not recent:
         return None, f"nothing was committed in the last {duration_text(WINDOW)}"
-    began = min((log.tally.first.get("time", now) for log in logs), default=now)
+    began = min((log.state.first.time or now for log in logs), default=now)
     seconds = {name: float(np.mean(node.seconds)) for name, node in campaign.records.nodes.items()}
     typical = float(np.mean(list(seconds.values()))) if seconds else 1.0
     pace = sum(seconds.get(node, typical) * number for node, number in recent.items())

@@ -6,14 +6,13 @@ from array import array
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
-from pipeline.running.event_log import Event, Tally, is_whole, log_of, runs, tally_of
-from pipeline.running.failures import Failure, Failures
+from pipeline.running.event_log import log_of, runs, state_of
+from pipeline.running.run_state import RunState
 from pipeline.store.lease import clock
 from pipeline.store.plain_files import json_object
 from pipeline.store.store import Store
-from pipeline.worker.events import ENDED, ChunkState, EventKind
+from pipeline.worker.events import ENDED, ChunkState, Event, EventKind
 
 SLICE = 2 << 20
 """Bytes of a log that one look reads at most."""
@@ -51,7 +50,7 @@ class RunLog:
     name: str
     offset: int = 0
     size: int = 0
-    tally: Tally = field(default_factory=Tally)
+    state: RunState = field(default_factory=RunState)
     solves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Per chunk in work, (iterations, residual) of the block in hand."""
     restarts: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -60,17 +59,11 @@ class RunLog:
     """Time and node of the last commits."""
     moments: array[float] = field(default_factory=lambda: array("d"))
     """Times of all commits."""
-    failures: Failures = field(default_factory=Failures)
     failed: set[str] = field(default_factory=set)
     """Keys of chunks that failed and were not computed since."""
     details: dict[str, str] = field(default_factory=dict)
     """A traceback for the first error of its kind, by that error."""
     workers: dict[str, WorkerNews] = field(default_factory=dict)
-
-    @property
-    def ended(self) -> bool:
-        """True once the driver has written that it ends."""
-        return self.tally.last.get("event") == EventKind.RUN_ENDED
 
     @property
     def part_read(self) -> float:
@@ -87,46 +80,45 @@ class RunLog:
             whole = piece[: piece.rfind(b"\n") + 1]
             self.offset += len(whole)
             for line in whole.splitlines():
-                if (event := json_object(line)) and is_whole(event):
-                    with suppress(ValueError, KeyError, TypeError):
-                        self.add(event)
+                if content := json_object(line):
+                    with suppress(ValueError):
+                        self.add(Event.of(content))
             return bool(whole)
         return False
 
     def add(self, event: Event) -> None:
         """Take an event into account."""
-        self.tally.add(event)
-        kind, key = event["event"], event.get("key", "")
-        if worker := event.get("worker"):
-            self._hear(self.workers.setdefault(worker, WorkerNews()), event)
+        self.state.add(event)
+        kind, key = event.kind, event.key
+        if event.worker:
+            self._hear(self.workers.setdefault(event.worker, WorkerNews()), event)
         if kind == EventKind.PROGRESS:
             self._add_progress(event)
         elif kind in ENDED:
             if kind in (ChunkState.DONE, ChunkState.PRESENT):
-                self.committed.append((event["time"], event["node"]))
-                self.moments.append(event["time"])
+                self.committed.append((event.time, event.node))
+                self.moments.append(event.time)
                 self.failed.discard(key)
             elif kind == ChunkState.FAILED:
                 self.failed.add(key)
-                error = event.get("error", "")
-                alike = self.failures.add(Failure(event["node"], event["coordinates"], error))
-                if alike == 1 and len(self.details) < TRACEBACKS and event.get("details"):
-                    self.details[error] = event["details"]
+                first = self.state.failures.like(event.error) == 1
+                if first and len(self.details) < TRACEBACKS and event.details:
+                    self.details[event.error] = event.details
 
     def _hear(self, news: WorkerNews, event: Event) -> None:
-        news.last, kind = event["time"], event["event"]
-        if kind == EventKind.STARTED:
+        news.last = event.time
+        if event.kind == EventKind.STARTED:
             news.at_work = label_of(event)
-        elif kind in ENDED:
+        elif event.kind in ENDED:
             news.chunks, news.at_work = news.chunks + 1, ""
 
     def _add_progress(self, event: Event) -> None:
-        residual = event.get("residual")
+        residual = event.more.get("residual")
         if not isinstance(residual, (int, float)) or not residual > 0:
             return
-        kind = self.restarts if "restarts" in event else self.solves
+        kind = self.restarts if "restarts" in event.more else self.solves
         history = kind.setdefault(label_of(event), [])
-        place = next(event[name] for name in ("restarts", "iterations", "done") if name in event)
+        place = event.more.get("restarts", event.more.get("iterations", event.done))
         if history and place <= history[-1][0]:  # another block
             history.clear()
         history.append((place, residual))
@@ -136,7 +128,7 @@ class RunLog:
 
 def label_of(event: Event) -> str:
     """Node and first coordinates of a chunk: `loops conf.0010 4`."""
-    return " ".join([event["node"], *(str(values[0]) for values in event["coordinates"].values())])
+    return " ".join([event.node, *(str(values[0]) for values in event.coordinates.values())])
 
 
 @dataclass(frozen=True)
@@ -171,7 +163,7 @@ class Runs:
                 if name not in self.followed and (stat.st_mtime > recently or name == self._names[-1]):
                     self.followed[name] = RunLog(self._store, name)
                 elif name not in self.followed and self._summaries.get(name, (0,))[0] != stat.st_size:
-                    self._summaries[name] = (stat.st_size, _summary(name, tally_of(self._store, name)))
+                    self._summaries[name] = (stat.st_size, _summary(name, state_of(self._store, name)))
         for log in self.followed.values():
             log.advance()
 
@@ -183,12 +175,12 @@ class Runs:
     def history(self) -> list[RunSummary]:
         """All runs, newest first."""
         summaries = {name: summary for name, (_, summary) in self._summaries.items()}
-        summaries |= {name: _summary(name, log.tally) for name, log in self.followed.items()}
+        summaries |= {name: _summary(name, log.state) for name, log in self.followed.items()}
         return [summaries[name] for name in reversed(self._names) if name in summaries]
 
 
-def _summary(name: str, tally: Tally) -> RunSummary:
-    over: dict[str, Any] = tally.last if tally.last.get("event") == EventKind.RUN_ENDED else {}
-    began = tally.first.get("time")
-    workflow = tally.first.get("workflow", "unknown")
-    return RunSummary(name, workflow, began, over.get("time"), over.get("stopped", ""), dict(tally.ends))
+def _summary(name: str, state: RunState) -> RunSummary:
+    first, last = state.first, state.last if state.is_over else None
+    began, ended = first.time if first.kind else None, last.time if last else None
+    stopped = last.stopped if last else ""
+    return RunSummary(name, first.workflow or "unknown", began, ended, stopped, dict(state.ends))

@@ -23,7 +23,7 @@ class FailureList:
         return [
             (list(group.lines()), log.details.get(group.error, ""))
             for log in campaign.last
-            for group in log.failures.groups.values()
+            for group in log.state.failures.groups.values()
         ]
 
     def show(self, groups: list[Group]) -> None:

@@ -32,7 +32,7 @@ class Headline:
             "records": campaign.records.read,
             "waiting": campaign.records.waiting,
             "unreadable": campaign.records.unreadable,
-            "checks": sum((Counter(log.tally.checks) for log in campaign.last), Counter()),
+            "checks": sum((Counter(log.state.checks) for log in campaign.last), Counter()),
             "logs": {log.name: log.part_read for log in logs},
         }
 
