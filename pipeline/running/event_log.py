@@ -99,7 +99,8 @@ class EventLog:
                     print(f"warning: {message}", file=sys.stderr)
 
     def _write(self, event: Event) -> None:
-        line = self._torn + json.dumps(event.as_dict(), default=str).encode() + b"\n"
+        content = {name: value for name, value in event.as_dict().items() if name != "dashboard"}
+        line = self._torn + json.dumps(content, default=str).encode() + b"\n"
         self._torn = b"\n"
         with suppress(OSError):
             if self._file.write(line) == len(line):

@@ -24,7 +24,7 @@ NONE = Event("", 0.0)
 
 @dataclass
 class RunState:
-    """What the events of a run come to, in few numbers for any number of chunks.
+    """State of a run by its events, in few numbers for any number of chunks.
 
     All of it can be written to a file, the tally of the run, but for `failures`.
     """

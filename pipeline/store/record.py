@@ -81,7 +81,7 @@ class Record:
         return cls(**known, more=more)
 
     def all_statistics(self) -> list[Facts]:
-        """Those of its stage, and of the transient results that it was made of."""
+        """Statistics of its stage, and of the transient results that it was made of."""
         return [self.statistics, *(each["statistics"] for each in self.transient)]
 
     def as_dict(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def field_types(cls: type, *without: str) -> Types:
 
 
 def known_and_other(content: Mapping[str, Any], types: Types) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What of an object has a name and type of these, and all else in it."""
+    """Values of an object that have a name and type of these, and all others in it."""
     known, other = dict[str, Any](), dict[str, Any]()
     for name, value in content.items():
         (known if isinstance(value, types.get(name, ())) else other)[name] = value

@@ -66,7 +66,7 @@ OTHER_CODE = "other code on a worker"
 
 @dataclass(frozen=True)
 class Event:
-    """What happened in a run at a moment: to a chunk, to a worker, or to the run itself."""
+    """An event of a run: of a chunk, of a worker, or of the run itself."""
 
     kind: str
     """`EventKind` or `ChunkState`; in the log of another version perhaps something else."""
@@ -173,6 +173,7 @@ _ALWAYS: dict[str, tuple[str, ...]] = {
     ChunkState.FAILED: ("error",),
     EventKind.DISAGREED: ("in_doubt",),
     EventKind.RUN_STARTED: ("missing", "seconds", "memory"),
+    EventKind.CLUSTER_READY: ("dashboard",),
     EventKind.RUN_ENDED: ("stopped",),
 }
 """What is written though it is its default."""
