@@ -6,13 +6,16 @@ from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline import Store
 from stages.base.errors import InputError, nearest, suggestion
 from workflows.names import GROUP, OWN, registered, workflow_names
 from workflows.parameter_file import read_parameter_file
 from workflows.shared.definition import Definition, Project
+
+if TYPE_CHECKING:
+    from pipeline.reading.dashboard.panel import Addition
 
 
 def load_project(path: Path) -> Project:
@@ -59,10 +62,21 @@ def definition_of(name: str) -> type[Definition[Any]]:
 
 def status_lines(store: Store) -> list[str]:
     """Lines on the results in a store from each installed workflow that has some."""
+    return [line for definition in _definitions(store) for line in definition.status(store)]
+
+
+def dashboard_additions(store: Store) -> list[Addition]:
+    """What the workflows with results in a store add to its dashboard; the usual where there are none."""
+    modules = {definition.dashboard: None for definition in _definitions(store)} or [Definition.dashboard]
+    return [import_module(module).DASHBOARD for module in modules]
+
+
+def _definitions(store: Store) -> list[Definition[Any]]:
+    """The installed workflows that a store has a plan of."""
     from pipeline.planning.manifest import manifests
 
     known, names = workflow_names(), dict.fromkeys(manifest.workflow for manifest in manifests(store))
-    return [line for name in names if name in known for line in definition_of(name).status(store)]
+    return [definition_of(name) for name in names if name in known]
 
 
 def _loaded(entry: EntryPoint) -> type[Definition[Any]]:

@@ -9,12 +9,12 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import files
+from functools import cache
 from math import floor, log10
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.declare.text import literal, literal_lines, text_table
 from stages.base.atomic import replacing
@@ -34,9 +34,18 @@ class Figure:
     caption: str
 
 
+class Cell(NamedTuple):
+    """A cell as a page shows it; kind: `number`, flush right, or another class of the page's style."""
+
+    text: str
+    kind: str = ""
+    address: str = ""
+    """Where it leads, relative to the page."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """Rows of text or numbers; numbers are shown to `digits` significant digits."""
+    """Rows of text, numbers or cells; numbers are shown to `digits` significant digits."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -47,6 +56,18 @@ class Table:
     def cells(self) -> list[list[str]]:
         """Every cell as text."""
         return [[cell_text(cell, self.digits) for cell in row] for row in self.rows]
+
+    @property
+    def shown(self) -> list[list[Cell]]:
+        """Every cell as a page shows it."""
+        kinds = ["number" if number else "" for number in self.numeric]
+        return [
+            [
+                cell if isinstance(cell, Cell) else Cell(*each)
+                for cell, *each in zip(row, texts, kinds, strict=True)
+            ]
+            for row, texts in zip(self.rows, self.cells, strict=True)
+        ]
 
     @property
     def numeric(self) -> list[bool]:
@@ -71,12 +92,19 @@ class Details:
 
 
 @dataclass(frozen=True)
+class Tiles:
+    """Numbers that one wants to see first: name and value of each."""
+
+    tiles: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading, a sentence or two, and what stands below them."""
+    """A heading, a sentence or two, and what stands below them: text is a paragraph of its own."""
 
     title: str
     text: str = ""
-    parts: Sequence[Figure | Table | Details] = ()
+    parts: Sequence[Figure | Table | Details | Tiles | str] = ()
 
     @property
     def anchor(self) -> str:
@@ -116,12 +144,17 @@ def write_report(
 
 def page_text(title: str, subtitle: str, sections: Sequence[Section], head: Mapping[str, str]) -> str:
     """A self-contained HTML page; head: lines by name under its title."""
-    template = files("pipeline.reading").joinpath("report.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    template = templates().get_template("report.html")
+    return template.render(title=title, subtitle=subtitle, head=head, sections=sections)
+
+
+@cache
+def templates() -> Environment:
+    """Templates of the pages of this package, which share `parts.html`."""
+    loader = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     environment.filters["svg"] = svg
-    return environment.from_string(template).render(
-        title=title, subtitle=subtitle, head=head, sections=sections
-    )
+    return environment
 
 
 def _in_words(value: object) -> str:
@@ -136,7 +169,9 @@ def _in_words(value: object) -> str:
 def _marked(section: Section, mark: str) -> Section:
     """A section whose tables and figures have a mark in their captions."""
     parts = [
-        part if isinstance(part, Details) else replace(part, caption=f"{part.caption} ({mark})".lstrip())
+        replace(part, caption=f"{part.caption} ({mark})".lstrip())
+        if isinstance(part, Table | Figure)
+        else part
         for part in section.parts
     ]
     return replace(section, parts=parts)
@@ -154,6 +189,8 @@ def cell_text(value: object, digits: int = 6) -> str:
     """One cell as text; absent values are a dash."""
     if value is None:
         return "-"
+    if isinstance(value, Cell):
+        return value.text
     if isinstance(value, float):
         return f"{value:.{digits}g}"
     return literal(str(value))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable
 from itertools import pairwise
@@ -27,6 +26,9 @@ from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
 from pipeline.worker.events import Event
+from workflows.shared.dashboard import COLUMNS
+from workflows.shared.dashboard.histories import Histories
+from workflows.shared.dashboard.samples import Samples
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -101,7 +103,7 @@ def test_what_nothing_measured_is_none_and_not_zero(store: Store, compute: Compu
     compute(workflow_of(2))
     campaign = read_whole(store)
     for cost in costs(campaign):
-        measured = (cost.joules, cost.device_bytes, cost.gflops, cost.of_copy, cost.joules_times_variance)
+        measured = (cost.joules, cost.device_bytes, *(column.value(campaign, cost) for column in COLUMNS))
         assert measured == (None,) * 5 and cost.metered == 0
     assert power(campaign) == ([], [], [])
     for values in ("joules", "device_bytes"):
@@ -117,8 +119,8 @@ def test_the_speed_of_a_transient_solve_is_that_of_the_chunk_made_of_it() -> Non
     solves = {"statistics": {"gflops": 300.0, "of_copy_bandwidth": 0.7}}
     figures.add({**record, "transient": [sources, solves]})
     figures.add(record)
-    assert figures.gflops[0] == 300.0 and figures.of_copy[0] == 0.7
-    assert math.isnan(figures.gflops[1]) and math.isnan(figures.of_copy[1])
+    assert figures.mean("gflops") == 300.0 and figures.mean("of_copy_bandwidth") == 0.7
+    assert figures.mean("norm") == 1.0 and figures.mean("iterations") is None
 
 
 def test_folders_are_listed_once_until_they_change(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,10 +159,11 @@ def test_a_log_is_read_on_from_its_last_whole_line(store: Store) -> None:
         for done, iterations, residual in ((0, 10, 1e-1), (0, 20, 1e-3), (1, 10, 1e-2)):
             log(event("progress", "p", done=done, total=2, iterations=iterations, residual=residual))
         log(event("progress", "q", done=3, total=9, restarts=2, residual=1e-4))
-        read = RunLog(store, "run-1")
+        histories = Histories()
+        read = RunLog(store, "run-1", [histories])
         assert read.advance() and not read.advance()
-        assert read.solves == {"loops a 4": [(10, 1e-2)]}, "the block in hand"
-        assert read.restarts == {"loops a 4": [(2, 1e-4)]}
+        assert histories.reported["run-1", "solves"] == {"loops a 4": [(10, 1e-2)]}, "the block in hand"
+        assert histories.reported["run-1", "restarts"] == {"loops a 4": [(2, 1e-4)]}
         failed = event("failed", "p", error="residual 3e-9", details="Traceback 1")
         line = json.dumps(failed.as_dict()).encode()
         with open(store.path / ".runs" / "run-1" / "events.jsonl", "ab") as torn:
@@ -193,12 +196,12 @@ def test_chunks_of_a_driver_that_died_are_not_in_work(store: Store, compute: Com
 def test_what_is_retracted_counts_no_more(store: Store, compute: Compute) -> None:
     compute(workflow_of(4))
     campaign = read_whole(store)
-    assert campaign.samples.curves["loops"].counts == [2, 4]
+    assert campaign.own(Samples).curves["loops"].counts == [2, 4]
     for key in store.keys("loops"):
         if store.record("loops", key)["coordinates"]["noise"] == [2, 3]:
             store.set_aside("loops", key)
     read_whole(store, campaign)
-    assert campaign.samples.curves["loops"].counts == [2]
+    assert campaign.own(Samples).curves["loops"].counts == [2]
     assert by_row(campaign)["loops"] == (3, 0, 6) and len(campaign.records.nodes["loops"].seconds) == 3
 
 
@@ -223,7 +226,7 @@ def test_errors_of_samples_are_those_of_the_arrays(store: Store, compute: Comput
     samples: dict[str, dict[int, np.ndarray]] = {}
     for key in store.keys("loops"):
         at, values = store.record("loops", key)["coordinates"], store.load("loops", key)
-        curve = campaign.samples.curves["loops"]
+        curve = campaign.own(Samples).curves["loops"]
         for number, value in zip(at["noise"], values[curve.values], strict=True):
             samples.setdefault(at["config"][0], {})[number] = value
     ordered = [np.array([of[n] for n in sorted(of)]).reshape(len(of), -1) for of in samples.values()]

@@ -19,12 +19,16 @@ from tornado.httpclient import AsyncHTTPClient
 from pipeline import Outcome, Place, Store, Workflow, plan, run
 from pipeline.reading.dashboard.door import Door
 from pipeline.reading.dashboard.facts.campaign import Campaign, campaign_of
-from pipeline.reading.dashboard.pages import PAGES, Follower
+from pipeline.reading.dashboard.pages import Follower, pages_with
+from pipeline.reading.dashboard.panel import Page, Panel
 from pipeline.reading.dashboard.serving import application
 from pipeline.running.clusters.local import Local
 from stages.base.errors import InputError
+from workflows.shared.dashboard import DASHBOARD
+from workflows.shared.dashboard.samples import Samples
 
 EVIL = "<script>alert(1)</script>"
+PAGES = pages_with(DASHBOARD)
 
 
 @pytest.fixture
@@ -36,17 +40,13 @@ def finished(store: Store, compute: Callable[[Workflow], Outcome]) -> Store:
     return store
 
 
-def shown(address: str, campaign: Campaign | None) -> tuple[str, list[dict[str, Any]]]:
+def shown(address: str, campaign: Campaign) -> tuple[str, list[dict[str, Any]]]:
     """All text of a page, and the data of its figures, once all panels were drawn."""
     (page,) = (page for page in PAGES if page.address == address)
-    panels = [make() for row in page.rows for make in row]
-    document, notice = Document(), Div()
-    for panel in panels:
-        document.add_root(panel.root)
-    document.add_root(notice)
-    follower = Follower(panels, notice, lambda: campaign)
+    document, follower = Document(), Follower(campaign, page)
+    document.add_root(follower.root)
     asyncio.run(follower.look())
-    for _ in range(len(panels) + 1):
+    for _ in range(sum(map(len, page.rows)) + 1):
         follower.show_next()
     texts = [model.text for model in document.select({"type": Div})]
     return " ".join(texts), [dict(model.data) for model in document.select({"type": ColumnDataSource})]
@@ -93,7 +93,7 @@ def test_each_gpu_has_a_row(finished: Store) -> None:
 def test_solves_show_errors_of_samples(finished: Store) -> None:
     campaign = read_whole(finished)
     _, figures = shown("quarkline-solves", campaign)
-    curve = campaign.samples.curves["loops"]
+    curve = campaign.own(Samples).curves["loops"]
     lines = [data for data in figures if data.get("x") == [curve.counts]]
     assert [curve.errors] in [data["y"] for data in lines]
     (scaled,) = (data["y"][0] for data in lines if data["y"] != [curve.errors])
@@ -101,61 +101,46 @@ def test_solves_show_errors_of_samples(finished: Store) -> None:
     assert scaled[0] == pytest.approx(scaled[-1] * (curve.counts[-1] / curve.counts[0]) ** 0.5)
 
 
-def test_pages_say_that_no_run_has_begun_and_that_a_store_is_away() -> None:
-    text, _ = shown("quarkline", None)
-    assert "no run has begun" in text
+class Failing:
+    """A campaign of which no fact can be had."""
 
-    async def away() -> str:
-        def find() -> Campaign:
-            raise InputError("no <store>")
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
 
-        follower = Follower([], Div(), find)
-        await follower.look()
-        follower.show_next()
-        return follower._notice.text
+    def look(self, reads: object) -> list[Any]:
+        raise self._error
 
-    assert asyncio.run(away()) == "<p>no &lt;store&gt;</p>"
+
+def notice(campaign: object, *panels: Panel) -> str:
+    """What a page of these panels says of itself."""
+    follower = Follower(campaign, Page("a", "page", (panels,)))  # type: ignore[arg-type]
+    asyncio.run(follower.look())
+    follower.show_next()
+    follower.show_next()
+    return follower.notice.text
+
+
+def test_pages_say_that_a_store_is_away() -> None:
+    assert notice(Failing(InputError("no <store>"))) == "<p>no &lt;store&gt;</p>"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Executor shutdown has been called"), KeyError("<stage>")])
 def test_a_page_that_fails_says_so_on_the_page(error: Exception) -> None:
     """Bokeh's tracebacks would appear in the terminal of the run."""
 
-    async def failing() -> list[str]:
-        def find() -> Campaign:
-            raise error
+    def show(facts: object) -> None:
+        raise error
 
-        def show(facts: object) -> None:
-            raise error
-
-        def read(campaign: object) -> int:
-            return 1
-
-        told = []
-        panel = SimpleNamespace(read=read, show=show)
-        reading = SimpleNamespace(look=lambda reads: [each(None) for each in reads])
-        for each in (find, lambda: reading):
-            follower = Follower([panel], Div(), each)  # type: ignore[arg-type, list-item]
-            await follower.look()
-            follower.show_next()
-            follower.show_next()
-            told.append(follower._notice.text)
-        return told
-
-    for text in asyncio.run(failing()):
+    panel = Panel(lambda campaign: 1, lambda: (Div(), show))
+    reading = SimpleNamespace(look=lambda reads: [each(None) for each in reads])
+    for text in (notice(Failing(error)), notice(reading, panel)):
         assert (
             text.startswith(f"<p>a part of this page fails: {type(error).__name__}") and "<stage" not in text
         )
 
 
-def test_a_page_that_is_open_at_the_end_of_a_run_says_nothing() -> None:
-    async def ending() -> None:
-        def find() -> Campaign:
-            raise asyncio.CancelledError
-
-        await Follower([], Div(), find).look()
-
-    asyncio.run(ending())
+def test_a_page_that_is_open_at_the_end_of_a_run_says_nothing_new() -> None:
+    assert notice(Failing(asyncio.CancelledError())) == "<p>reading the store</p>"
 
 
 def test_a_run_goes_on_without_its_dashboard(
@@ -187,8 +172,8 @@ def test_records_cells_and_logs_have_addresses_below_the_secret(finished: Store)
     }
 
     async def ask() -> None:
-        campaign = read_whole(finished)
-        door = Door(0, lambda token: application(token, lambda: campaign))
+        read_whole(finished)
+        door = Door(0, lambda token: application(token, finished, [DASHBOARD]))
         server = door.serve()
         client, root = AsyncHTTPClient(), f"http://127.0.0.1:{door.port}"
         for path, (status, words) in paths.items():

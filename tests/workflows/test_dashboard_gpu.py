@@ -10,6 +10,7 @@ from tiny_project import TINY, run_to_its_end
 from pipeline import Store
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.cost import costs, power
+from workflows.shared.dashboard import DASHBOARD, joules_times_variance
 
 pytestmark = pytest.mark.gpu
 
@@ -18,7 +19,7 @@ def test_figures_of_a_gpu_are_those_of_its_records(tmp_path: Path) -> None:
     larger = TINY.replace("[4, 4, 4, 4]", "[16, 16, 16, 16]")
     (tmp_path / "g2.yaml").write_text(larger)
     store = Store(run_to_its_end(tmp_path, "cuda") / "store")
-    campaign = Campaign(store)
+    campaign = Campaign(store, DASHBOARD.facts)
     for _ in range(40):
         campaign.refresh()
     records = [store.record(stage, key) for stage in store.stages() for key in store.keys(stage)]
@@ -29,5 +30,6 @@ def test_figures_of_a_gpu_are_those_of_its_records(tmp_path: Path) -> None:
     _, watts, energy = power(campaign)
     assert energy[-1] == pytest.approx(sum(drawn)) and max(watts) > 0
     loops = next(cost for cost in taken if cost.node == "loops_light")
-    assert loops.device_bytes and loops.planned_bytes and loops.gflops and loops.joules_times_variance
-    assert loops.of_copy and 0 < loops.of_copy < 1
+    assert loops.device_bytes and loops.planned_bytes and joules_times_variance(campaign, loops)
+    speeds = campaign.records.nodes["loops_light"]
+    assert speeds.mean("gflops") and 0 < (speeds.mean("of_copy_bandwidth") or 0) < 1

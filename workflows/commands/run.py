@@ -171,6 +171,7 @@ class Round:
         from pipeline import Share, explain
         from pipeline import run as run_plan
         from pipeline.reading.dashboard.watcher import Dashboard
+        from workflows.catalogue import dashboard_additions
         from workflows.checks import checks_of
         from workflows.commands.display import RunDisplay
 
@@ -189,7 +190,7 @@ class Round:
                 checks=checks_of(self.check),
                 listener=display,
                 share=share,
-                watcher=Dashboard(self.dashboard_port),
+                watcher=Dashboard(self.dashboard_port, dashboard_additions),
             )
         self.tell(outcome.table())
         return outcome

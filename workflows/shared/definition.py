@@ -57,6 +57,8 @@ class Definition(ABC, Generic[Parameters]):
     """Nodes that `quarkline export` writes, where there are any."""
     report: ClassVar[str]
     """Module with `sections(parameters, store)` and `texts(parameters, store)`, loaded for reports alone."""
+    dashboard: ClassVar[str] = "workflows.shared.dashboard"
+    """Module with `DASHBOARD`, what the workflow adds to the pages of a store; loaded for these alone."""
     starter: ClassVar[Path | None] = None
     """A commented parameter file that `quarkline init` copies; those of this package lie in `workflows`."""
     rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()

@@ -1,27 +1,44 @@
-"""The look of all panels: colours for light and dark, figures, tables, and words for what is not known."""
+"""The look of pages and panels: colours for light and dark, figures, tables, words for what is not known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 from itertools import cycle
 from math import isnan
 from typing import Any
 
-from bokeh.models import Div, Legend
+from bokeh.events import DocumentReady
+from bokeh.models import Axis, CustomJS, Div, Legend, Title
 from bokeh.palettes import Category10
 from bokeh.plotting import figure
+from dask.utils import format_bytes
 
-from pipeline.declare.text import literal
+from pipeline.declare.text import literal, literal_lines
+from pipeline.reading.report import Cell, Section, Table, templates
 
 DONE, FAILED, RUNNING, WAITING = "#2f9e5b", "#d1495b", "#e0a030", "#8a8f98"
 """Colours of states."""
 
 NOT_MEASURED = "not measured"
 
-TABLE_CSS = """
+LONG = 60
+"""Letters of a cell beyond which it is broken into lines."""
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { box-sizing: border-box; margin: 0 auto; max-width: 1400px; padding: 8px;
+       background: #ffffff; color: #1c2026; font: 14px/1.45 system-ui, sans-serif; }
+nav { display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 4px 0 10px; }
+nav a, a { color: #1f6db5; text-decoration: none; }
+@media (prefers-color-scheme: dark) {
+  body { background: #15181c; color: #e3e6ea; }
+  nav a, a { color: #7db8f0; }
+}
+"""
+"""Of pages."""
+
+PARTS_STYLE = """
 :host { display: block; }
 .bk-clearfix { display: block; max-width: 100%; }
 .scroll { overflow: auto; max-width: 100%; max-height: 30em; }
@@ -38,47 +55,64 @@ h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px; }
 p { font: 13px/1.45 system-ui, sans-serif; margin: 2px 0 6px; }
 pre { font-size: 12px; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
 a { color: #3b82c4; }
-summary { font: 13px system-ui, sans-serif; cursor: pointer; color: #d1495b; overflow-wrap: anywhere; }
+summary { font: 13px system-ui, sans-serif; cursor: pointer; color: #d1495b; overflow-wrap: anywhere;
+          white-space: pre-line; }
+"""
+"""Of what a section holds."""
+
+PAINT = """
+const query = window.matchMedia("(prefers-color-scheme: dark)");
+const paint = () => {
+    const text = query.matches ? "#d5d9de" : "#30353b";
+    for (const axis of axes) {
+        axis.setv({axis_label_text_color: text, major_label_text_color: text, axis_line_color: "#8a8f98",
+                   major_tick_line_color: "#8a8f98", minor_tick_line_color: null});
+    }
+    for (const legend of legends) { legend.label_text_color = text; }
+    for (const title of titles) { title.text_color = text; }
+};
+query.addEventListener("change", paint);
+paint();
 """
 
 
-@dataclass(frozen=True)
-class Linked:
-    """A cell that leads somewhere; address: relative to the page."""
-
-    text: str
-    address: str
-
-
-Cell = str | int | float | Linked | None
+def theming(document: Any) -> None:
+    """Have a document's figures painted in the colours of the browser's scheme, and again when it changes."""
+    models = {
+        name: list(document.select({"type": kind}))
+        for name, kind in (("axes", Axis), ("legends", Legend), ("titles", Title))
+    }
+    document.js_on_event(DocumentReady, CustomJS(args=models, code=PAINT))
 
 
 def html() -> Div:
-    """A panel of text and tables."""
-    return Div(text="", min_width=300, sizing_mode="stretch_width", stylesheets=[TABLE_CSS])
+    """A model of text and tables."""
+    return Div(text="", min_width=300, sizing_mode="stretch_width", stylesheets=[PARTS_STYLE])
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """An HTML table; None is said."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def html_of(section: Section) -> str:
+    """What a section holds, and its heading."""
+    return literal_lines(str(templates().get_template("parts.html").module.body(section)))
 
 
-def _cell(value: Cell) -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table of text, numbers and links; None is said."""
+    return Table(columns, [[_cell(value) for value in row] for row in rows])
+
+
+def _cell(value: object) -> Cell:
+    if isinstance(value, Cell):
+        return value
     if value is None or (isinstance(value, float) and isnan(value)):
-        return f'<td class="unknown">{NOT_MEASURED}</td>'
-    if isinstance(value, Linked):
-        return f'<td><a href="{escape(value.address)}">{escape(literal(value.text))}</a></td>'
+        return Cell(NOT_MEASURED, "unknown")
     if isinstance(value, (int, float)):
-        return f'<td class="number">{number(value)}</td>'
-    return f"<td{' class=long' if len(value) > 60 else ''}>{escape(literal(value))}</td>"
+        return Cell(number(value), "number")
+    return Cell(literal(str(value)), "long" if len(str(value)) > LONG else "")
 
 
-def tiles(entries: Iterable[tuple[str, str]]) -> str:
-    """Numbers that one wants to see first, each with its name."""
-    boxes = (f'<div class="tile"><b>{escape(value)}</b>{escape(name)}</div>' for name, value in entries)
-    return f'<div class="tiles">{"".join(boxes)}</div>'
+def link(text: str, address: str) -> Cell:
+    """A cell that leads somewhere; address: relative to the page."""
+    return Cell(literal(text), address=address)
 
 
 def number(value: float | None, unit: str = "") -> str:
@@ -87,6 +121,11 @@ def number(value: float | None, unit: str = "") -> str:
         return NOT_MEASURED
     text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
     return f"{text} {unit}".strip()
+
+
+def size(value: float | None) -> str | None:
+    """Bytes in words; None stays None."""
+    return None if value is None else format_bytes(int(value))
 
 
 def moment(seconds: float | None) -> str:
@@ -105,6 +144,7 @@ def plot(title: str, x: str, y: str, height: int = 300, **options: Any) -> Any:
         background_fill_color=None,
         border_fill_color=None,
         output_backend="canvas",
+        tools="",
         **options,
     )
     made.xaxis.axis_label, made.yaxis.axis_label = x, y

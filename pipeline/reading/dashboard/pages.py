@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 from bokeh.core.templates import FILE
 from bokeh.document import without_document_lock
@@ -15,20 +14,13 @@ from bokeh.layouts import column, row
 from bokeh.models import Div
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.panels.failures import FailureList
-from pipeline.reading.dashboard.panels.gpus import Gpus
-from pipeline.reading.dashboard.panels.headline import Headline
-from pipeline.reading.dashboard.panels.history import History
-from pipeline.reading.dashboard.panels.jobs import Jobs
-from pipeline.reading.dashboard.panels.multigrid import Setups
-from pipeline.reading.dashboard.panels.overview import Overview
-from pipeline.reading.dashboard.panels.power import Power
-from pipeline.reading.dashboard.panels.residuals import Eigensolves, Residuals
-from pipeline.reading.dashboard.panels.resources import Resources
-from pipeline.reading.dashboard.panels.throughput import Throughput
-from pipeline.reading.dashboard.panels.trace_error import TraceError
-from pipeline.reading.dashboard.panels.workers import Workers
-from pipeline.reading.dashboard.theme import STYLE, theming
+from pipeline.reading.dashboard.look import STYLE, theming
+from pipeline.reading.dashboard.panel import Addition, Page, text_panel
+from pipeline.reading.dashboard.panels.campaign import failures, headline
+from pipeline.reading.dashboard.panels.jobs import history, jobs, workers
+from pipeline.reading.dashboard.panels.over_time import POWER, THROUGHPUT
+from pipeline.reading.dashboard.panels.overview import OVERVIEW
+from pipeline.reading.dashboard.panels.resources import gpus, resources
 from stages.base.errors import InputError
 
 LOOK = 150
@@ -37,93 +29,71 @@ LOOK = 150
 SHOW = 70
 """Milliseconds between two panels that are drawn anew: never several in one frame of the browser."""
 
-
-class Panel(Protocol):
-    """A part of a page."""
-
-    root: Any
-
-    @staticmethod
-    def read(campaign: Campaign) -> Any:
-        """Facts to show, as plain data; called in another thread than `show`."""
-
-    def show(self, facts: Any) -> None:
-        """Show it."""
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page: its address below the secret, its name, and its panels in rows."""
-
-    address: str
-    name: str
-    rows: Sequence[Sequence[Callable[[], Panel]]]
-
-
-PAGES = (
-    Page("quarkline", "campaign", [[Headline], [Overview], [Throughput, FailureList]]),
-    Page("quarkline-solves", "solves", [[Residuals, TraceError], [Eigensolves, Setups]]),
-    Page("quarkline-resources", "resources", [[Resources], [Gpus], [Power]]),
-    Page("quarkline-jobs", "jobs and runs", [[Jobs], [Workers], [History]]),
-)
-
-LINKS = "".join(f'<a href="{page.address}">{page.name}</a>' for page in PAGES)
-
-TEMPLATE = FILE.environment.from_string(
-    f"""{{% extends base %}}
-{{% block preamble %}}<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><style>{STYLE}</style>{{% endblock %}}
-{{% block contents %}}<nav><b>quarkline</b>{LINKS}</nav>{{{{ super() }}}}{{% endblock %}}
+TEMPLATE = """{% extends base %}
+{% block preamble %}<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><style>{{ style }}</style>{% endblock %}
+{% block contents %}<nav><b>quarkline</b>
+{%- for page in pages %}<a href="{{ page.address }}">{{ page.name }}</a>{% endfor %}</nav>
+{{ super() }}{% endblock %}
 """
-)
 
 
-Find = Callable[[], Campaign | None]
-"""The campaign that a page is to show: None before there is one; InputError where its store is away."""
+def pages_with(addition: Addition) -> tuple[Page, ...]:
+    """All pages: the engine's, and those that workflows add."""
+    campaign, throughput = text_panel(headline), (THROUGHPUT, text_panel(failures))
+    nodes = text_panel(partial(resources, addition.columns))
+    return (
+        Page("quarkline", "campaign", ((campaign,), (OVERVIEW,), throughput)),
+        *addition.pages,
+        Page("quarkline-resources", "resources", ((nodes,), (text_panel(gpus),), (POWER,))),
+        Page(
+            "quarkline-jobs",
+            "jobs and runs",
+            ((text_panel(jobs),), (text_panel(workers),), (text_panel(history),)),
+        ),
+    )
 
 
-def routes(find: Find) -> Mapping[str, Callable[[Any], None]]:
-    """Functions that fill a Bokeh document, by path."""
-    return {f"/{page.address}": partial(fill, page, find) for page in PAGES}
-
-
-def fill(page: Page, find: Find, document: Any) -> None:
+def fill(page: Page, pages: Sequence[Page], campaign: Campaign, document: Any) -> None:
     """Fill a document with a page, and keep it up to date.
 
     The store is read in another thread. Panels whose facts changed are drawn anew one by one.
     """
-    rows = [[make() for make in panels] for panels in page.rows]
-    panels = [panel for each in rows for panel in each]
-    notice = Div(text="<p>reading the store</p>", sizing_mode="stretch_width")
-    wrapping = {"flex-wrap": "wrap"}  # on a phone below each other
-    layout = [row(*(p.root for p in each), sizing_mode="stretch_width", styles=wrapping) for each in rows]
-    follower = Follower(panels, notice, find)
-    document.title, document.template = f"quarkline: {page.name}", TEMPLATE
-    document.add_root(column(notice, *layout, sizing_mode="stretch_width"))
+    follower = Follower(campaign, page)
+    document.title = f"quarkline: {page.name}"
+    document.template = FILE.environment.from_string(TEMPLATE)
+    document.template_variables.update(pages=pages, style=STYLE)
+    document.add_root(follower.root)
     theming(document)
     document.add_periodic_callback(without_document_lock(follower.look), LOOK)
     document.add_periodic_callback(follower.show_next, SHOW)
 
 
 class Follower:
-    """Brings panels up to date, one at a time."""
+    """Brings the panels of an open page up to date, one at a time."""
 
-    def __init__(self, panels: Sequence[Panel], notice: Div, find: Find) -> None:
-        self._panels, self._notice, self._find = panels, notice, find
-        self._facts: list[Any] = [None] * len(panels)
-        self._shown: list[Any] = [None] * len(panels)
-        self._message = notice.text
+    def __init__(self, campaign: Campaign, page: Page) -> None:
+        self._campaign = campaign
+        self._reads = [panel.read for panels in page.rows for panel in panels]
+        drawings = [[panel.draw() for panel in panels] for panels in page.rows]
+        self._shows: list[Callable[[Any], None]] = [show for each in drawings for _, show in each]
+        self._facts: list[Any] = [None] * len(self._reads)
+        self._shown: list[Any] = [None] * len(self._reads)
         self._next = 0
+        self._message = "<p>reading the store</p>"
+        self.notice = Div(text=self._message, sizing_mode="stretch_width")
+        wrapping = {"flex-wrap": "wrap"}  # on a phone below each other
+        rows = (
+            row(*(root for root, _ in each), sizing_mode="stretch_width", styles=wrapping)
+            for each in drawings
+        )
+        self.root = column(self.notice, *rows, sizing_mode="stretch_width")
 
     async def look(self) -> None:
-        """Read the store, unless there is none."""
+        """Read the store."""
         try:
-            if campaign := self._find():
-                reads = [panel.read for panel in self._panels]
-                self._facts = await asyncio.to_thread(campaign.look, reads)
-                self._message = ""
-            else:
-                self._message = "<p>no run has begun</p>"
+            self._facts = await asyncio.to_thread(self._campaign.look, self._reads)
+            self._message = ""
         except InputError as error:
             self._message = f"<p>{escape(str(error))}</p>"
         except asyncio.CancelledError:  # the run has ended, and this server with it
@@ -133,15 +103,15 @@ class Follower:
 
     def show_next(self) -> None:
         """Draw the next panel whose facts are other ones than those that it shows."""
-        if self._notice.text != self._message:
-            self._notice.text, self._notice.visible = self._message, bool(self._message)
-        for k in range(len(self._panels)):
-            number = (self._next + k) % len(self._panels)
+        if self.notice.text != self._message:
+            self.notice.text, self.notice.visible = self._message, bool(self._message)
+        for k in range(len(self._shows)):
+            number = (self._next + k) % len(self._shows)
             facts = self._facts[number]
             if facts is not None and facts != self._shown[number]:
                 self._shown[number], self._next = facts, number + 1
                 try:
-                    self._panels[number].show(facts)
+                    self._shows[number](facts)
                 except Exception as error:
                     self._fail(error)
                 return

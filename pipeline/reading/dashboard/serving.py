@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
+from functools import partial
 
 from bokeh.application import Application
 from bokeh.application.handlers.function import FunctionHandler
@@ -15,7 +16,9 @@ from tornado.ioloop import IOLoop
 from pipeline.reading.dashboard.chunk_page import patterns
 from pipeline.reading.dashboard.door import Door
 from pipeline.reading.dashboard.facts.campaign import campaign_of
-from pipeline.reading.dashboard.pages import Find, routes
+from pipeline.reading.dashboard.pages import fill, pages_with
+from pipeline.reading.dashboard.panel import Addition
+from pipeline.reading.dashboard.watcher import Dashboard
 from pipeline.running.stopping import stop_signals
 from pipeline.store.store import Store
 
@@ -23,24 +26,30 @@ KEEP_ALIVE = 37_000
 """Milliseconds between signs of life of a connection."""
 
 
-def application(token: str, find: Find) -> BokehTornado:
-    """All pages of the campaign that `find` gives, below a secret, in this thread's event loop.
+def application(token: str, store: Store, additions: Iterable[Addition] = ()) -> BokehTornado:
+    """All pages of a store, below a secret, in this thread's event loop.
 
     Websockets may come from any origin: a tunnel gives other ports, and the path holds the secret.
     """
-    pages = BokehTornado(
-        {path: Application(FunctionHandler(fill)) for path, fill in routes(find).items()},
+    addition = Addition.of_all(additions)
+    campaign, pages = campaign_of(store.path, addition.facts), pages_with(addition)
+    served = BokehTornado(
+        {f"/{page.address}": _filling(partial(fill, page, pages, campaign)) for page in pages},
         prefix=f"/{token}/",
-        extra_patterns=patterns(find),
+        extra_patterns=patterns(campaign),
         extra_websocket_origins=["*"],
         use_index=False,
         keep_alive_milliseconds=KEEP_ALIVE,
     )
-    pages.initialize(IOLoop.current())
-    return pages
+    served.initialize(IOLoop.current())
+    return served
 
 
-def serve_store(store: Store, port: int, say: Callable[[Door], None]) -> None:
+def _filling(fill: Callable[..., None]) -> Application:
+    return Application(FunctionHandler(fill))
+
+
+def serve_store(store: Store, dashboard: Dashboard, say: Callable[[Door], None]) -> None:
     """Serve the pages of a store on 127.0.0.1 until a signal to stop comes.
 
     say: called once the port is open.
@@ -48,8 +57,7 @@ def serve_store(store: Store, port: int, say: Callable[[Door], None]) -> None:
     Raises:
         InputError: there is no store, or the port is taken.
     """
-    campaign = campaign_of(Store.existing(store).path)
-    with closing(Door(port, lambda token: application(token, lambda: campaign))) as door:
+    with closing(dashboard(Store.existing(store))) as door:
         logging.getLogger("tornado.access").setLevel(logging.ERROR)  # browsers ask for icons, and are refused
         IOLoop(make_current=True)
         loop = IOLoop.current()

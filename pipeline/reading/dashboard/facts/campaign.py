@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.planning.manifest import Manifest, manifests
 from pipeline.reading.dashboard.facts.chunks import StoredChunks
 from pipeline.reading.dashboard.facts.grid import Grid
+from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.reading.dashboard.facts.records import Records
 from pipeline.reading.dashboard.facts.runs import RunLog, Runs
-from pipeline.reading.dashboard.facts.samples import Samples
 from pipeline.store.ledger import Ledger
 from pipeline.store.lock import current_drivers
 from pipeline.store.store import Store
@@ -23,22 +23,29 @@ FRESH = 0.2
 """Seconds for which what was read counts as new: several pages that look at once cost one look."""
 
 READING = 0.1
-"""Seconds of a look that go into records; half as many go into samples."""
+"""Seconds of a look that go into records; half as many go into what workflows read."""
 
 Fact = Callable[["Campaign"], Any]
 
+Own = TypeVar("Own", bound=OwnFacts)
+
 
 class Campaign:
-    """The facts of one store. Used by one thread at a time: `look` sees to that."""
+    """The facts of one store. Used by one thread at a time: `look` sees to that.
 
-    def __init__(self, store: Store) -> None:
+    Args:
+        store: whose.
+        own: kinds of facts that its workflows bring.
+    """
+
+    def __init__(self, store: Store, own: Sequence[type[OwnFacts]] = ()) -> None:
         self.store = store
         self.grid = Grid([])
         self.manifests: list[Manifest] = []
         self.chunks = StoredChunks(store)
-        self.runs = Runs(store)
-        self.records = Records(store)
-        self.samples = Samples(store)
+        self._own = {kind: kind() for kind in own}
+        self.runs = Runs(store, self._own.values())
+        self.records = Records(store, self._own.values())
         self.ledger: list[dict[str, Any]] = []
         self.driven: set[str] = set()
         """Runs whose drivers are at work."""
@@ -53,6 +60,12 @@ class Campaign:
                 self.refresh()
                 self._looked = time.monotonic()
             return [fact(self) for fact in facts]
+
+    def own(self, kind: type[Own]) -> Own:
+        """A workflow's own facts of this kind."""
+        facts = self._own[kind]
+        assert isinstance(facts, kind)
+        return facts
 
     @property
     def live(self) -> list[RunLog]:
@@ -84,7 +97,8 @@ class Campaign:
             {key for log in self.last for key in log.failed if key not in self.chunks},
         )
         self.records.refresh(READING)
-        self.samples.refresh(self.manifests, self.chunks, READING / 2)
+        for own in self._own.values():
+            own.refresh(self, READING / 2)
         self.ledger = list(Ledger(self.store).entries())
 
     def _read_manifests(self) -> None:
@@ -98,13 +112,12 @@ class Campaign:
     def _count_again(self) -> None:
         self.grid.clear()
         self.records.clear()
-        self.samples.clear()
         for stage, keys in self.chunks.stages.items():
             self.grid.add(stage, keys)
             self.records.wait_for(stage, sorted(keys))
 
 
 @cache
-def campaign_of(folder: Path) -> Campaign:
+def campaign_of(folder: Path, own: tuple[type[OwnFacts], ...] = ()) -> Campaign:
     """The facts of the store in a folder, shared by all who look at it in this process."""
-    return Campaign(Store.existing(folder))
+    return Campaign(Store.existing(folder), own)

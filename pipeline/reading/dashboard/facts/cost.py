@@ -33,11 +33,6 @@ class NodeCost:
     """Most of any chunk."""
     host_bytes: float | None
     planned_bytes: float | None
-    gflops: float | None
-    """Mean."""
-    of_copy: float | None
-    joules_times_variance: float | None
-    """Joules of all chunks times the variance of the mean over samples so far: what unit variance takes."""
 
 
 def costs(campaign: Campaign) -> list[NodeCost]:
@@ -47,25 +42,18 @@ def costs(campaign: Campaign) -> list[NodeCost]:
     nodes = campaign.records.nodes
     entries = []
     for name in sorted(nodes, key=lambda name: order.index(name) if name in order else len(order)):
-        figures, curve = nodes[name], campaign.samples.curves.get(name)
+        figures = nodes[name]
         joules = _of(figures.joules)
-        total = float(joules.sum()) if len(joules) else None
-        complete = total is not None and len(joules) == len(figures.seconds)
         entries.append(
             NodeCost(
                 node=name,
                 chunks=len(figures.seconds),
                 seconds=float(np.sum(figures.seconds)),
-                joules=total,
+                joules=float(joules.sum()) if len(joules) else None,
                 metered=len(joules),
                 device_bytes=_most(figures.device_bytes),
                 host_bytes=_most(figures.host_bytes),
                 planned_bytes=planned.get(name),
-                gflops=_mean(figures.gflops),
-                of_copy=_mean(figures.of_copy),
-                joules_times_variance=total * curve.errors[-1] ** 2
-                if complete and total is not None and curve
-                else None,
             )
         )
     return entries
@@ -85,11 +73,6 @@ def _of(values: Iterable[float]) -> NDArray[np.float64]:
 def _most(values: Iterable[float]) -> float | None:
     numbers = _of(values)
     return float(numbers.max()) if len(numbers) else None
-
-
-def _mean(values: Iterable[float]) -> float | None:
-    numbers = _of(values)
-    return float(numbers.mean()) if len(numbers) else None
 
 
 def power(campaign: Campaign) -> tuple[list[float], list[float], list[float]]:

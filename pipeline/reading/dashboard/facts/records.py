@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import time
 from array import array
-from collections import deque
+from collections import ChainMap, deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from pipeline.reading.dashboard.facts.gpus import GpuFigures, gpus_of_record
+from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.store import Store
 
 NAN = math.nan
-KEPT_HISTORIES = 12
-"""Histories that are kept of solves, and of eigensolves and setups, that were committed last."""
 
 
 @dataclass
@@ -30,40 +30,35 @@ class NodeFigures:
     joules: array[float] = field(default_factory=lambda: array("d"))
     device_bytes: array[float] = field(default_factory=lambda: array("d"))
     host_bytes: array[float] = field(default_factory=lambda: array("d"))
-    gflops: array[float] = field(default_factory=lambda: array("d"))
-    of_copy: array[float] = field(default_factory=lambda: array("d"))
+    statistics: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """Sum of each number in the statistics of stages, and how many chunks have it."""
 
     def add(self, record: dict[str, Any]) -> None:
         """Take a record into account."""
-        solved = _solves(record)
         self.finished.append(datetime.fromisoformat(record["finished"]).timestamp())
         for values, found in (
             (self.seconds, record.get("seconds")),
             (self.joules, record.get("joules")),
             (self.device_bytes, record.get("device_bytes")),
             (self.host_bytes, record.get("host_bytes")),
-            (self.gflops, solved.get("gflops")),
-            (self.of_copy, solved.get("of_copy_bandwidth")),
         ):
             values.append(found if isinstance(found, (int, float)) else NAN)
+        for name, number in _statistics(record).items():
+            if isinstance(number, (int, float)):
+                total, chunks = self.statistics.get(name, (0.0, 0))
+                self.statistics[name] = total + number, chunks + 1
 
-
-@dataclass(frozen=True)
-class Convergence:
-    """A solve, an eigensolve or a setup that was committed: how it got there."""
-
-    label: str
-    stage: str
-    key: str
-    points: list[tuple[float, float]]
-    """(iterations or restarts, residual)."""
+    def mean(self, statistic: str) -> float | None:
+        """Mean of a number in the statistics of its stage; None where no record has it."""
+        total, chunks = self.statistics.get(statistic, (0.0, 0))
+        return total / chunks if chunks else None
 
 
 class Records:
     """Figures of all chunks that are in the store, as far as their records were read."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, own: Collection[OwnFacts] = ()) -> None:
+        self._store, self._own = store, own
         self._unread: deque[tuple[str, str]] = deque()
         self.clear()
 
@@ -73,9 +68,8 @@ class Records:
         self.nodes: dict[str, NodeFigures] = {}
         self.gpus: dict[str, GpuFigures] = {}
         self.read = self.unreadable = 0
-        self.solves: deque[Convergence] = deque(maxlen=KEPT_HISTORIES)
-        self.eigensolves: deque[Convergence] = deque(maxlen=KEPT_HISTORIES)
-        self.setups: deque[dict[str, Any]] = deque(maxlen=KEPT_HISTORIES)
+        for facts in self._own:
+            facts.clear()
 
     def wait_for(self, stage: str, keys: list[str]) -> None:
         """Put chunks in front of those that are still to be read: what is new is shown first."""
@@ -102,23 +96,11 @@ class Records:
         for place, facts in gpus_of_record(record):
             self.gpus.setdefault(place, GpuFigures(place)).add(record["seconds"], facts)
         self.read += 1
-        statistics, label = record.get("statistics", {}), label_of(record)
-        if history := statistics.get("history"):
-            step = statistics.get("history_step", 1)
-            curve = [(step * number, float(residual)) for number, residual in enumerate(history)]
-            self.solves.append(Convergence(label, stage, key, curve))
-        if rows := statistics.get("convergence"):
-            self.eigensolves.append(Convergence(label, stage, key, [(row[0], float(row[2])) for row in rows]))
-        if "rate" in statistics and "attempts" in statistics:
-            self.setups.append({"label": label, "stage": stage, "key": key, **statistics})
+        for facts in self._own:
+            facts.add_record(stage, key, record)
 
 
-def _solves(record: dict[str, Any]) -> dict[str, Any]:
-    """Statistics of a chunk's solves: its own, or those of a transient result that it is made of."""
+def _statistics(record: dict[str, Any]) -> dict[str, Any]:
+    """Statistics of a chunk, and those of transient results that it is made of."""
     parts = [record, *record.get("transient", ())]
-    return next((part["statistics"] for part in parts if "gflops" in part.get("statistics", {})), {})
-
-
-def label_of(record: dict[str, Any]) -> str:
-    """Node and first coordinates of a chunk: `loops conf.0010 4`."""
-    return " ".join([record["node"], *(str(values[0]) for values in record["coordinates"].values())])
+    return dict(ChainMap(*(part.get("statistics", {}) for part in parts)))

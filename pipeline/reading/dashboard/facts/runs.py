@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
+from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.run_state import RunState
 from pipeline.store.lease import clock
@@ -19,9 +22,6 @@ SLICE = 2 << 20
 
 FOLLOWED = 600.0
 """Seconds: logs that were written to more recently are read as a whole, and the newest one always."""
-
-SHOWN_SOLVES = 12
-"""Histories that are kept of solves that reported last."""
 
 RECENT = 20_000
 """Commits that a pace is taken from, at most."""
@@ -44,17 +44,15 @@ class WorkerNews:
 
 @dataclass
 class RunLog:
-    """A run that is followed: its counts, solves, failures and workers so far."""
+    """A run that is followed: its counts, failures and workers so far."""
 
     store: Store
     name: str
+    own: Collection[OwnFacts] = ()
+    """Of workflows, which take its events, too."""
     offset: int = 0
     size: int = 0
     state: RunState = field(default_factory=RunState)
-    solves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """Per chunk in work, (iterations, residual) of the block in hand."""
-    restarts: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """Per eigensolve in work, (restarts, residual)."""
     committed: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Time and node of the last commits."""
     moments: array[float] = field(default_factory=lambda: array("d"))
@@ -92,9 +90,7 @@ class RunLog:
         kind, key = event.kind, event.key
         if event.worker:
             self._hear(self.workers.setdefault(event.worker, WorkerNews()), event)
-        if kind == EventKind.PROGRESS:
-            self._add_progress(event)
-        elif kind in ENDED:
+        if kind in ENDED:
             if kind in (ChunkState.DONE, ChunkState.PRESENT):
                 self.committed.append((event.time, event.node))
                 self.moments.append(event.time)
@@ -104,31 +100,20 @@ class RunLog:
                 first = self.state.failures.like(event.error) == 1
                 if first and len(self.details) < TRACEBACKS and event.details:
                     self.details[event.error] = event.details
+        for facts in self.own:
+            facts.add_event(self.name, event)
 
     def _hear(self, news: WorkerNews, event: Event) -> None:
         news.last = event.time
         if event.kind == EventKind.STARTED:
-            news.at_work = label_of(event)
+            news.at_work = label_of(event.node, event.coordinates)
         elif event.kind in ENDED:
             news.chunks, news.at_work = news.chunks + 1, ""
 
-    def _add_progress(self, event: Event) -> None:
-        residual = event.more.get("residual")
-        if not isinstance(residual, (int, float)) or not residual > 0:
-            return
-        kind = self.restarts if "restarts" in event.more else self.solves
-        history = kind.setdefault(label_of(event), [])
-        place = event.more.get("restarts", event.more.get("iterations", event.done))
-        if history and place <= history[-1][0]:  # another block
-            history.clear()
-        history.append((place, residual))
-        while len(kind) > SHOWN_SOLVES:
-            kind.pop(next(iter(kind)))
 
-
-def label_of(event: Event) -> str:
+def label_of(node: str, coordinates: Mapping[str, Sequence[Any]]) -> str:
     """Node and first coordinates of a chunk: `loops conf.0010 4`."""
-    return " ".join([event.node, *(str(values[0]) for values in event.coordinates.values())])
+    return " ".join([node, *(str(values[0]) for values in coordinates.values())])
 
 
 @dataclass(frozen=True)
@@ -147,8 +132,8 @@ class RunSummary:
 class Runs:
     """All runs of a store: those of now are followed, of the others a summary is kept."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, own: Collection[OwnFacts] = ()) -> None:
+        self._store, self._own = store, own
         self.followed: dict[str, RunLog] = {}
         self._summaries: dict[str, tuple[int, RunSummary]] = {}
         self._names: list[str] = []
@@ -161,7 +146,7 @@ class Runs:
             with suppress(OSError):
                 stat = log_of(self._store, name).stat()
                 if name not in self.followed and (stat.st_mtime > recently or name == self._names[-1]):
-                    self.followed[name] = RunLog(self._store, name)
+                    self.followed[name] = RunLog(self._store, name, self._own)
                 elif name not in self.followed and self._summaries.get(name, (0,))[0] != stat.st_size:
                     self._summaries[name] = (stat.st_size, _summary(name, state_of(self._store, name)))
         for log in self.followed.values():

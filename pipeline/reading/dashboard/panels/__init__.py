@@ -1,1 +1,1 @@
-"""Panels of the pages, one a file: what it reads of a campaign, and how that is shown."""
+"""Panels of the engine's own pages: what each reads of a campaign, and how that is shown."""

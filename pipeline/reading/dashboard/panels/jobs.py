@@ -1,50 +1,52 @@
-"""Jobs of the batch system and their cost against the budget, by the store's ledger."""
+"""Jobs of the batch system and their cost against the budget; workers; all runs of the store."""
 
 from __future__ import annotations
 
+import time
+
+from pipeline.declare.duration import duration_text
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import Account, account
-from pipeline.reading.dashboard.look import Cell, html, moment, number, table, tiles
+from pipeline.reading.dashboard.facts.cost import account
+from pipeline.reading.dashboard.facts.runs import RunSummary, WorkerNews
+from pipeline.reading.dashboard.look import link, moment, number, table
+from pipeline.reading.report import Section, Tiles
 from pipeline.store.ledger import Job
 
-HEADS = (
+JOBS = (
     "job", "chain", "state", "submitted", "began", "ended", "nodes", "node-hours", "joules", "commits",
     "missing then", "reason",
 )  # fmt: skip
+WORKERS = ("worker", "run", "chunks ended", "at work on", "last heard")
+RUNS = ("run", "workflow", "began", "took", "how it ended", "chunks")
+
 MOST = 200
-"""Rows, the newest jobs."""
+"""Rows: the newest jobs, the workers that were heard last."""
+
+STEP = 10.0
+"""Seconds in which silence is told."""
 
 
-class Jobs:
-    """Totals and a table."""
-
-    def __init__(self) -> None:
-        self.root = html()
-
-    @staticmethod
-    def read(campaign: Campaign) -> Account:
-        """The ledger, added up."""
-        return account(campaign.ledger)
-
-    def show(self, facts: Account) -> None:
-        """Cost against budget, then the jobs, newest first."""
-        entries = [
-            ("node-hours", number(facts.node_hours)),
-            ("budget of node-hours", _limit(facts.budget_node_hours)),
-            ("joules of ended jobs", number(facts.joules)),
-            ("budget of joules", _limit(facts.budget_joules)),
-        ]
-        stopped = [("the campaign submits no further jobs", facts.stopped)] if facts.stopped else []
-        rows = [_row(job) for job in reversed(facts.jobs[-MOST:])]
-        jobs = table(HEADS, rows) if rows else "<p>none: the ledger has no entry</p>"
-        self.root.text = f"<h2>Jobs, cost against budget</h2>{tiles([*entries, *stopped])}{jobs}"
+def jobs(campaign: Campaign) -> Section:
+    """Cost against budget by the store's ledger, then the jobs, newest first."""
+    facts = account(campaign.ledger)
+    entries = [
+        ("node-hours", number(facts.node_hours)),
+        ("budget of node-hours", _limit(facts.budget_node_hours)),
+        ("joules of ended jobs", number(facts.joules)),
+        ("budget of joules", _limit(facts.budget_joules)),
+    ]
+    if facts.stopped:
+        entries.append(("the campaign submits no further jobs", facts.stopped))
+    rows = [_job(job) for job in reversed(facts.jobs[-MOST:])]
+    listed = table(JOBS, rows) if rows else "none: the ledger has no entry"
+    return Section("Jobs, cost against budget", "", [Tiles(entries), listed])
 
 
 def _limit(value: float | None) -> str:
     return "no limit" if value is None else number(value)
 
 
-def _row(job: Job) -> list[Cell]:
+def _job(job: Job) -> list[object]:
     seconds = job.node_seconds
     return [
         job.job,
@@ -60,3 +62,41 @@ def _row(job: Job) -> list[Cell]:
         job.missing if job.left is None else job.left,
         job.reason or "",
     ]
+
+
+def workers(campaign: Campaign) -> Section:
+    """What each worker does of the runs that are followed, and when it was heard last."""
+    logs, now = campaign.runs.followed.values(), time.time()
+    heard = sorted(
+        ((news.last, name, log.name, news) for log in logs for name, news in log.workers.items()),
+        key=lambda entry: -entry[0],
+    )
+    rows = [
+        [name, run, news.chunks, _work(news, run in campaign.driven), _silence(now - last)]
+        for last, name, run, news in heard[:MOST]
+    ]
+    return Section("Workers", "", [table(WORKERS, rows) if rows else "none was heard of"])
+
+
+def _work(news: WorkerNews, driven: bool) -> str:
+    return news.at_work or "nothing" if driven else "nothing: its run is over"
+
+
+def _silence(seconds: float) -> str:
+    return "now" if seconds < STEP else f"{duration_text(STEP * (seconds // STEP))} ago"
+
+
+def history(campaign: Campaign) -> Section:
+    """All runs whose logs are kept, newest first; a run leads to its logs."""
+    rows = [_run(run, run.run in campaign.driven) for run in campaign.runs.history()]
+    return Section("Runs", "", [table(RUNS, rows) if rows else "none"])
+
+
+def _run(run: RunSummary, driven: bool) -> list[object]:
+    took = None if run.ended is None or run.began is None else duration_text(run.ended - run.began)
+    how = f"stopped by {run.stopped}" if run.stopped else "ended"
+    if run.ended is None:
+        how = "goes on" if driven else "was interrupted"
+    counts = ", ".join(f"{count} {state}" for state, count in run.counts.items()) or "nothing yet"
+    name = link(run.run, f"logs/{run.run}")
+    return [name, run.workflow, moment(run.began), took or "not known", how, counts]

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.planning.manifest import Manifest
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.store import Store
 
@@ -84,11 +86,10 @@ class _Node:
         return ErrorCurve(self.name, self.output, len(samples), counts, errors)
 
 
-class Samples:
+class Samples(OwnFacts):
     """Error curves of all nodes that are mapped over configurations and noise, and targets of workflows."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
@@ -99,42 +100,45 @@ class Samples:
         self.targets: dict[str, Target] = {}
         """By the key of the chunk that holds them."""
 
-    def refresh(self, manifests: Sequence[Manifest], stored: Container[str], budget: float) -> None:
-        """Read samples that are new, for so many seconds."""
+    def refresh(self, campaign: Campaign, seconds: float) -> None:
+        """Read samples that are new."""
+        store, manifests, stored = campaign.store, campaign.manifests, campaign.chunks
         if manifests is not self._manifests:
             self._manifests, self.curves = manifests, {}
             self._nodes = [node for manifest in manifests for node in _nodes(manifest)][:MOST_NODES]
-        end = time.monotonic() + budget
+        end = time.monotonic() + seconds
         for node in self._nodes:
             before = len(node.read)
             for key in node.wanted(stored):
                 if time.monotonic() > end:
                     break
-                node.read[key] = self._samples(node, key)
+                node.read[key] = _samples(store, node, key)
             if len(node.read) > before and (curve := node.curve()):
                 self.curves[node.name] = curve
         self.targets = {
-            key: self.targets.get(key) or self._target(*where, key)
+            key: self.targets.get(key) or _target(store, *where, key)
             for key, where in _target_chunks(manifests).items()
             if key in stored
         }
 
-    def _samples(self, node: _Node, key: str) -> np.ndarray:
-        try:
-            array = self._store.load(node.stage, key)[node.output]
-        except (DamagedChunkError, UnreadableChunkError):
-            return np.empty((0, 1))
-        dims = list(node.dims)
-        if PROBES in dims:
-            array = array.mean(axis=dims.index(PROBES))
-            dims.remove(PROBES)
-        values = np.moveaxis(array, dims.index(SAMPLES), 0).reshape(array.shape[dims.index(SAMPLES)], -1)
-        return values[:, :: -(-values.shape[1] // MOST_VALUES)]
 
-    def _target(self, node: str, stage: str, key: str) -> Target:
-        found = self._store.load(stage, key)
-        counts = found["vectors"].reshape(len(found["error"]), -1)[:, 0]
-        return Target(node, counts.tolist(), found["error"].tolist(), float(found["asked"]))
+def _samples(store: Store, node: _Node, key: str) -> np.ndarray:
+    try:
+        array = store.load(node.stage, key)[node.output]
+    except (DamagedChunkError, UnreadableChunkError):
+        return np.empty((0, 1))
+    dims = list(node.dims)
+    if PROBES in dims:
+        array = array.mean(axis=dims.index(PROBES))
+        dims.remove(PROBES)
+    values = np.moveaxis(array, dims.index(SAMPLES), 0).reshape(array.shape[dims.index(SAMPLES)], -1)
+    return values[:, :: -(-values.shape[1] // MOST_VALUES)]
+
+
+def _target(store: Store, node: str, stage: str, key: str) -> Target:
+    found = store.load(stage, key)
+    counts = found["vectors"].reshape(len(found["error"]), -1)[:, 0]
+    return Target(node, counts.tolist(), found["error"].tolist(), float(found["asked"]))
 
 
 def _any(chunks: Sequence[tuple[Any, str]], stored: Container[str]) -> bool:

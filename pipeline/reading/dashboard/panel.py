@@ -1,0 +1,78 @@
+"""Panels, pages, and what a workflow adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.cost import NodeCost
+from pipeline.reading.dashboard.facts.own import OwnFacts
+from pipeline.reading.dashboard.look import html, html_of
+from pipeline.reading.report import Section
+
+Drawing = tuple[Any, Callable[[Any], None]]
+"""A model of Bokeh, and the function that shows facts in it."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A part of a page.
+
+    Args:
+        read: facts to show, as plain data; called in another thread than what is drawn.
+        draw: makes the panel of one open page.
+    """
+
+    read: Callable[[Campaign], Any]
+    draw: Callable[[], Drawing]
+
+
+def text_panel(section: Callable[[Campaign], Section]) -> Panel:
+    """A panel of text, tables, tiles and folds."""
+    return Panel(lambda campaign: html_of(section(campaign)), _draw_text)
+
+
+def _draw_text() -> Drawing:
+    root = html()
+    return root, partial(setattr, root, "text")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its address below the secret, its name, and its panels in rows."""
+
+    address: str
+    name: str
+    rows: tuple[tuple[Panel, ...], ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table of nodes; note: a sentence on it."""
+
+    head: str
+    value: Callable[[Campaign, NodeCost], object]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What a workflow adds to the dashboard: facts of its own, pages that show them, columns of nodes."""
+
+    facts: tuple[type[OwnFacts], ...] = ()
+    pages: tuple[Page, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    @staticmethod
+    def of_all(additions: Iterable[Addition]) -> Addition:
+        """Additions of several workflows in one; pages of one address are one, with the panels of all."""
+        several, pages = list(additions), dict[str, Page]()
+        for page in (page for each in several for page in each.pages):
+            known = pages.setdefault(page.address, page)
+            pages[page.address] = replace(known, rows=tuple(dict.fromkeys((*known.rows, *page.rows))))
+        facts = dict.fromkeys(kind for each in several for kind in each.facts)
+        columns = dict.fromkeys(column for each in several for column in each.columns)
+        return Addition(tuple(facts), tuple(pages.values()), tuple(columns))

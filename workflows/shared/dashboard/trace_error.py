@@ -1,0 +1,59 @@
+"""Error of traces against noise vectors, with 1 / sqrt(N), and rounds towards a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bokeh.models import ColumnDataSource, HoverTool
+
+from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.look import FAILED, RUNNING, colours, legend_below, plot
+from pipeline.reading.dashboard.panel import Drawing
+from workflows.shared.dashboard.samples import Samples
+
+COLUMNS = ("x", "y", "name", "colour")
+KINDS = ("lines", "scaled", "targets", "rounds")
+
+Lines = dict[str, list[Any]]
+
+
+def errors(campaign: Campaign) -> dict[str, Lines]:
+    """Measured errors by node, each with the line that its last point continues; targets across."""
+    samples = campaign.own(Samples)
+    palette, targets = colours(sorted(samples.curves)), samples.targets.values()
+    curves = [(curve.counts, curve.errors, name, palette[name]) for name, curve in samples.curves.items()]
+    most = max([2, *(counts[-1] for counts, *_ in curves), *(n for each in targets for n in each.counts)])
+    return {
+        "lines": _columns(curves),
+        "scaled": _columns(
+            (counts, [errors[-1] * (counts[-1] / n) ** 0.5 for n in counts], *about)
+            for counts, errors, *about in curves
+        ),
+        "targets": _columns(([2, most], [each.asked] * 2, each.node, FAILED) for each in targets),
+        "rounds": _columns((each.counts, each.errors, each.node, RUNNING) for each in targets),
+    }
+
+
+def _columns(lines: Iterable[tuple[Any, ...]]) -> Lines:
+    several = list(lines)
+    return {name: [line[k] for line in several] for k, name in enumerate(COLUMNS)}
+
+
+def draw() -> Drawing:
+    """Lines on logarithmic axes."""
+    sources = {kind: ColumnDataSource({name: [] for name in COLUMNS}) for kind in KINDS}
+    title, axes = "error and 1/√N (red: target, yellow: rounds)", {"x_axis_type": "log", "y_axis_type": "log"}
+    root = plot(title, "noise vectors", "error", **axes)
+    legend_below(root)
+    styles = {"lines": {"legend_field": "name", "line_width": 2}, "scaled": {"line_dash": "dashed"}}
+    for kind, source in sources.items():
+        style = styles.get(kind, {"line_width": 2})
+        root.multi_line("x", "y", line_color="colour", source=source, **style)
+    root.add_tools(HoverTool(tooltips=[("", "@name"), ("N", "$x{0}"), ("error", "$y{0.00e}")]))
+
+    def show(facts: dict[str, Lines]) -> None:
+        for kind, source in sources.items():
+            source.data = facts[kind]
+
+    return root, show
