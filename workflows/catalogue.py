@@ -71,7 +71,7 @@ def dashboard_additions(store: Store) -> list[Addition]:
     return [import_module(module).DASHBOARD for module in modules]
 
 
-def _definitions(store: Store) -> list[Definition[Any]]:
+def _definitions(store: Store) -> list[type[Definition[Any]]]:
     """The installed workflows that a store has a plan of."""
     from pipeline.planning.manifest import manifests
 

@@ -92,7 +92,7 @@ def html() -> Div:
 
 def html_of(section: Section) -> str:
     """What a section holds, and its heading."""
-    return literal_lines(str(templates().get_template("parts.html").module.body(section)))
+    return literal_lines(templates().get_template("section.html").render(section=section))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

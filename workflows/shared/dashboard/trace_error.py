@@ -43,13 +43,14 @@ def _columns(lines: Iterable[tuple[Any, ...]]) -> Lines:
 def draw() -> Drawing:
     """Lines on logarithmic axes."""
     sources = {kind: ColumnDataSource({name: [] for name in COLUMNS}) for kind in KINDS}
-    title, axes = "error and 1/√N (red: target, yellow: rounds)", {"x_axis_type": "log", "y_axis_type": "log"}
-    root = plot(title, "noise vectors", "error", **axes)
+    title = "error and 1/√N (red: target, yellow: rounds)"
+    root = plot(title, "noise vectors", "error", x_axis_type="log", y_axis_type="log")
     legend_below(root)
-    styles = {"lines": {"legend_field": "name", "line_width": 2}, "scaled": {"line_dash": "dashed"}}
-    for kind, source in sources.items():
-        style = styles.get(kind, {"line_width": 2})
-        root.multi_line("x", "y", line_color="colour", source=source, **style)
+    style = {"line_color": "colour", "line_width": 2}
+    root.multi_line("x", "y", source=sources["lines"], legend_field="name", **style)
+    root.multi_line("x", "y", source=sources["scaled"], line_color="colour", line_dash="dashed")
+    root.multi_line("x", "y", source=sources["targets"], **style)
+    root.multi_line("x", "y", source=sources["rounds"], **style)
     root.add_tools(HoverTool(tooltips=[("", "@name"), ("N", "$x{0}"), ("error", "$y{0.00e}")]))
 
     def show(facts: dict[str, Lines]) -> None:

@@ -68,8 +68,8 @@ class Records:
         self.nodes: dict[str, NodeFigures] = {}
         self.gpus: dict[str, GpuFigures] = {}
         self.read = self.unreadable = 0
-        for facts in self._own:
-            facts.clear()
+        for own in self._own:
+            own.clear()
 
     def wait_for(self, stage: str, keys: list[str]) -> None:
         """Put chunks in front of those that are still to be read: what is new is shown first."""
@@ -96,8 +96,8 @@ class Records:
         for place, facts in gpus_of_record(record):
             self.gpus.setdefault(place, GpuFigures(place)).add(record["seconds"], facts)
         self.read += 1
-        for facts in self._own:
-            facts.add_record(stage, key, record)
+        for own in self._own:
+            own.add_record(stage, key, record)
 
 
 def _statistics(record: dict[str, Any]) -> dict[str, Any]:
