@@ -66,7 +66,7 @@ def status_lines(store: Store) -> list[str]:
 
 
 def dashboard_additions(store: Store) -> list[Addition]:
-    """What the workflows with results in a store add to its dashboard; the usual where there are none."""
+    """Additions to a store's dashboard by the workflows with results there; the usual one where none has."""
     modules = {definition.dashboard: None for definition in _definitions(store)} or [Definition.dashboard]
     return [import_module(module).DASHBOARD for module in modules]
 

@@ -91,7 +91,7 @@ def html() -> Div:
 
 
 def html_of(section: Section) -> str:
-    """What a section holds, and its heading."""
+    """A section with its heading, as HTML."""
     return literal_lines(templates().get_template("section.html").render(section=section))
 
 

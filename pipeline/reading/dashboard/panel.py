@@ -60,7 +60,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Addition:
-    """What a workflow adds to the dashboard: facts of its own, pages that show them, columns of nodes."""
+    """Addition of a workflow to the dashboard: facts of its own, pages that show them, columns of nodes."""
 
     facts: tuple[type[OwnFacts], ...] = ()
     pages: tuple[Page, ...] = ()

@@ -1,4 +1,4 @@
-"""What solves with noise vectors add to the dashboard: how they converge, their errors, their speed."""
+"""Additions to the dashboard of solves with noise vectors: how they converge, their errors, their speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How solves, eigensolves and multigrid setups converge: those in work, and the last that were committed."""
+"""Convergence of solves, eigensolves and multigrid setups: those in work, and the last committed ones."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _job(job: Job) -> list[object]:
 
 
 def workers(campaign: Campaign) -> Section:
-    """What each worker does of the runs that are followed, and when it was heard last."""
+    """Workers of the runs that are followed: what each does, and when it was heard last."""
     logs, now = campaign.runs.followed.values(), time.time()
     heard = sorted(
         ((news.last, name, log.name, news) for log in logs for name, news in log.workers.items()),

@@ -23,7 +23,7 @@ GPUS = (
 
 
 def resources(columns: Sequence[Column], campaign: Campaign) -> Section:
-    """What records and plans hold of each node; what they do not hold is said. columns: of workflows."""
+    """Cost of each node by records and plans; what they do not hold is said. columns: of workflows."""
     notes = ["Most bytes of any chunk, against what the plan of a run that is followed said."]
     notes += [column.note for column in columns if column.note]
     rows = [[*_node(cost), *(column.value(campaign, cost) for column in columns)] for cost in costs(campaign)]
@@ -47,7 +47,7 @@ def _node(cost: NodeCost) -> list[object]:
 
 
 def gpus(campaign: Campaign) -> Section:
-    """What chunks took of each GPU's memory, how busy it was, what it drew and sent to others."""
+    """Memory that chunks took of each GPU, how busy it was, what it drew and sent to others."""
     known = campaign.records.gpus
     if not known:
         return Section("GPUs", "no record is of a GPU")
