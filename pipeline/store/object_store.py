@@ -117,8 +117,9 @@ class ObjectStore(Store):
         with reaching(str(self.path)):
             for path in self.path.fs.find(root):  # type: ignore[attr-defined]
                 inside = path.removeprefix(root).lstrip("/")
-                if (chunk := chunk_in(inside)) and inside in (chunk.place, f"{chunk.place}/{RECORD}"):
-                    places.setdefault(chunk.stage, {})[chunk.key] = f"{root}/{chunk.place}"
+                stage, key, place = chunk_in(inside) or ("", "", "")
+                if place and inside in (place, f"{place}/{RECORD}"):
+                    places.setdefault(stage, {})[key] = f"{root}/{place}"
         return places
 
     def has(self, stage: str, key: str) -> bool:

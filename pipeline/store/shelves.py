@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -28,24 +27,18 @@ _SHELF = re.compile(r"[0-9a-f]{3}")
 _CHUNK = re.compile(rf"([0-9a-f]{{64}})(?:{re.escape(PACKED)})?")
 
 
-@dataclass(frozen=True)
-class ChunkPlace:
-    """Stage and key of a chunk, and its place below the store's folder."""
-
-    stage: str
-    key: str
-    place: str
-
-
 _PLACE = re.compile(
     rf"(?P<place>(?P<stage>[^/.][^/]*)/(?:[0-9a-f]{{3}}/)?(?P<key>[0-9a-f]{{64}})({re.escape(PACKED)})?)(/.+)?"
 )
 
 
-def chunk_in(path: str) -> ChunkPlace | None:
-    """The chunk that a file belongs to, by its path below a store's folder; None for any other file."""
+def chunk_in(path: str) -> tuple[str, str, str] | None:
+    """Stage, key and place of the chunk that a file belongs to, by its path below a store's folder.
+
+    None for any other file.
+    """
     match = _PLACE.fullmatch(path)
-    return ChunkPlace(match["stage"], match["key"], match["place"]) if match else None
+    return (match["stage"], match["key"], match["place"]) if match else None
 
 
 def shelf_of(stage: Path, key: str) -> Path:

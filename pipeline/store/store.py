@@ -158,6 +158,10 @@ class Store:
         """The keys of all committed chunks of a stage, one by one, while its folders are listed."""
         return (key for key, _ in chunk_entries(self.inside(stage)))
 
+    def chunks(self) -> set[tuple[str, str]]:
+        """Stage and key of every committed chunk."""
+        return {(stage, key) for stage in self.stages() for key in self.each_key(stage)}
+
     def gaps(self, stage: str, wanted: Iterable[str]) -> Gaps:
         """Chunks of a stage that are not there, or have files that a purge emptied or took.
 

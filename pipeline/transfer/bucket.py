@@ -12,7 +12,8 @@ from pipeline.store.errors import StoreError
 from pipeline.store.group import RECORD
 from pipeline.store.mark import MARK, TEXT, format_in
 from pipeline.store.object_store import reaching
-from pipeline.transfer.host import ABOUT
+from pipeline.transfer.host import ABOUT, Host
+from pipeline.transfer.offer import Offer
 
 TOGETHER = 64
 """Objects that are fetched or sent side by side at most."""
@@ -63,9 +64,9 @@ class Bucket:
         names = [path for path, _ in self._listed() if any(fnmatchcase(path, name) for name in ABOUT)]
         self._fetch([name for name in names if name != MARK], folder)
 
-    def bring(self, places: Sequence[str], folder: Path, came: Callable[[int], None]) -> None:
+    def bring(self, offers: Sequence[Offer], folder: Path, came: Callable[[int], None]) -> dict[str, str]:
         """Bring chunks into a folder here; what came before is used."""
-        wanted = [(path, n) for place in places for path, n in self._inside[place]]
+        wanted = [each for offer in offers for each in self._inside[offer.place]]
         held = {path for path, n in wanted if _size(folder / path) == n}
         missing = [(path, n) for path, n in wanted if path not in held]
         came(sum(n for path, n in wanted if path in held))
@@ -73,6 +74,7 @@ class Bucket:
             some = missing[first : first + TOGETHER]
             self._fetch([path for path, _ in some], folder)
             came(sum(n for _, n in some))
+        return {}
 
     def create(self, inside: str) -> int:
         """Make the store; as much room as there may be."""
@@ -138,6 +140,9 @@ class Bucket:
             for path, name in files:
                 if self._fs.info(self._at(name))["size"] != path.stat().st_size:
                     raise StoreError(f"{self.place}: {name} arrived in another length: send it again")
+
+
+RemoteStore = Host | Bucket
 
 
 def _size(path: Path) -> int | None:

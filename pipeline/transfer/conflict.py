@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,34 +17,29 @@ from stages.base.errors import InputError
 READERS = 4
 
 
-@dataclass(frozen=True)
-class Findings:
-    """Sentences on chunks that differ between stores, and on those that cannot be compared."""
+def compared(shared: Iterable[tuple[Chunk, Sequence[Store]]]) -> tuple[list[str], list[str]]:
+    """Sentences on chunks that differ between stores, and on those that cannot be compared.
 
-    conflicts: list[str]
-    damaged: list[str]
-
-
-def compared(shared: Iterable[tuple[Chunk, Sequence[Store]]]) -> Findings:
-    """Compare chunks, each with the stores that have it, by the digests of their arrays."""
-    findings = Findings([], [])
+    Compared are the digests of their arrays.
+    """
+    pairs = ((chunk, first, other) for chunk, (first, *others) in shared for other in others)
+    conflicts, damaged = [], []
     with ThreadPoolExecutor(READERS) as pool:
-        for found in pool.map(_compare, shared):
-            findings.conflicts.extend(found.conflicts)
-            findings.damaged.extend(found.damaged)
-    return findings
+        for found in pool.map(_compare, pairs):
+            if isinstance(found, InputError):
+                damaged.append(str(found))
+            elif found:
+                conflicts.append(found)
+    return conflicts, damaged
 
 
-def _compare(shared: tuple[Chunk, Sequence[Store]]) -> Findings:
-    chunk, (first, *others) = shared
-    findings = Findings([], [])
-    for other in others:
-        try:
-            if not _same_bytes(first.location(*chunk), other.location(*chunk)):
-                findings.conflicts.extend(_difference(chunk, first, other))
-        except InputError as error:
-            findings.damaged.append(str(error))
-    return findings
+def _compare(pair: tuple[Chunk, Store, Store]) -> str | InputError:
+    chunk, first, other = pair
+    try:
+        same = _same_bytes(first.location(*chunk), other.location(*chunk))
+        return "" if same else _difference(chunk, first, other)
+    except InputError as error:
+        return error
 
 
 def _same_bytes(one: Path, other: Path) -> bool:
@@ -57,19 +51,19 @@ def _same_bytes(one: Path, other: Path) -> bool:
         return False
 
 
-def _difference(chunk: Chunk, first: Store, other: Store) -> list[str]:
-    """A sentence on what differs, none where the arrays are the same and only their records differ."""
+def _difference(chunk: Chunk, first: Store, other: Store) -> str:
+    """A sentence on what differs, '' where the arrays are the same and only their records differ."""
     records = [store.record(*chunk) for store in (first, other)]
     arrays = [{name: about["digest"] for name, about in record["arrays"].items()} for record in records]
     if arrays[0] == arrays[1]:
-        return []
+        return ""
     names = sorted(name for name in {*arrays[0], *arrays[1]} if arrays[0].get(name) != arrays[1].get(name))
     made = [
         f"{store.path} ({record.get('device', '?')})"
         for store, record in zip((first, other), records, strict=True)
     ]
     size = _largest_difference(chunk, names, first, other)
-    return [f"{chunk[0]}/{chunk[1][:12]}: {', '.join(names)} in {made[0]} and {made[1]} differ by {size}"]
+    return f"{chunk[0]}/{chunk[1][:12]}: {', '.join(names)} in {made[0]} and {made[1]} differ by {size}"
 
 
 def _largest_difference(chunk: Chunk, names: Sequence[str], first: Store, other: Store) -> str:

@@ -18,6 +18,7 @@ from types import TracebackType
 from pipeline.running.event_log import LOG, TALLY
 from pipeline.store.errors import StoreError, StoreFullError
 from pipeline.store.mark import FORMAT, MARK, TEXT, format_in
+from pipeline.transfer.offer import Offer
 from stages.base.errors import InputError
 
 _PLACE = re.compile(r"(?P<host>(?:[^/:@\s]+@)?(?:\[[^\]\s]+\]|[^/:@\s]+)):(?P<path>.*)")
@@ -76,7 +77,7 @@ sync -f . 2>/dev/null || sync
 
 
 @dataclass(frozen=True)
-class Place:
+class RemoteFolder:
     """A folder on another machine, as `user@host:/path`."""
 
     host: str
@@ -86,7 +87,7 @@ class Place:
         return f"{self.host}:{self.path}"
 
 
-def place_in(text: str) -> Place | None:
+def remote_folder(text: str) -> RemoteFolder | None:
     """The place on another machine that a text names; None for a path of this one.
 
     Raises:
@@ -97,13 +98,13 @@ def place_in(text: str) -> Place | None:
         return None
     if not match["path"] or match["host"].startswith("-"):
         raise InputError(f"{text!r} names no folder of a machine: write user@host:/folder/of/store")
-    return Place(match["host"], match["path"])
+    return RemoteFolder(match["host"], match["path"])
 
 
 class Host:
     """A connection to another machine, one login for all that is done there."""
 
-    def __init__(self, place: Place, command: str = "ssh") -> None:
+    def __init__(self, place: RemoteFolder, command: str = "ssh") -> None:
         words = shlex.split(command)
         for program in (words[0] if words else "ssh", "rsync"):
             if shutil.which(program) is None:
@@ -154,9 +155,10 @@ class Host:
         folders = ["--include=/.workflows/", "--include=/.runs/", "--include=/.runs/*/"]
         list(self._rsync(["-rt", *folders, *named, "--exclude=*", self._there(), f"{folder}/"]))
 
-    def bring(self, places: Sequence[str], folder: Path, came: Callable[[int], None]) -> None:
-        """Bring files and folders of the store into a folder here; what came before is used."""
-        self._move(places, self._there(), f"{folder}/", came)
+    def bring(self, offers: Sequence[Offer], folder: Path, came: Callable[[int], None]) -> dict[str, str]:
+        """Bring chunks into a folder here; what came before is used."""
+        self._move([offer.place for offer in offers], self._there(), f"{folder}/", came)
+        return {}
 
     def deliver(
         self, moves: Sequence[tuple[str, str]], folder: Path, inside: str, came: Callable[[int], None]

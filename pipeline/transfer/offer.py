@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.planning.manifest import Manifest
 from pipeline.store.durable import nbytes_of
-from pipeline.store.shelves import PACKED, ChunkPlace, chunk_entries, chunk_in
+from pipeline.store.shelves import PACKED, chunk_entries, chunk_in
 from pipeline.store.store import Store
 from stages.base.errors import InputError, suggestion
 
@@ -89,8 +89,8 @@ def _nbytes(entry: os.DirEntry[str]) -> int:
 
 def offers_in(files: Iterable[tuple[str, int]]) -> Iterator[Offer]:
     """The chunks that files are of, by their paths below a store's folder and their bytes."""
-    found: dict[ChunkPlace, int] = {}
+    found: dict[tuple[str, str, str], int] = {}
     for path, nbytes in files:
         if chunk := chunk_in(path):
             found[chunk] = found.get(chunk, 0) + nbytes
-    return (Offer(chunk.stage, chunk.key, chunk.place, nbytes) for chunk, nbytes in found.items())
+    return (Offer(*chunk, nbytes) for chunk, nbytes in found.items())

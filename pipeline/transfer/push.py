@@ -8,26 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
-from dask.utils import format_bytes
-
 from pipeline.planning.manifest import manifests
 from pipeline.store.arrival import ARRIVALS, whole_record
-from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger
 from pipeline.store.plain_files import text_of
 from pipeline.store.shelves import PACKED
 from pipeline.store.store import Store
 from pipeline.transfer.belongings import bring_belongings
-from pipeline.transfer.elsewhere import Elsewhere
+from pipeline.transfer.bucket import RemoteStore
 from pipeline.transfer.offer import EVERYTHING, Offer, Selection, offers_in, offers_of
-from pipeline.transfer.pull import CHECKERS, Progress, batches
 from pipeline.transfer.receipt import Listener, Receipt
+from pipeline.transfer.transfer import CHECKERS, batches, progress, refuse_without_room
 
 
 def push(
-    source: Store, host: Elsewhere, selection: Selection = EVERYTHING, listener: Listener | None = None
+    source: Store, target: RemoteStore, selection: Selection = EVERYTHING, listener: Listener | None = None
 ) -> Receipt:
-    """Send chunks that a store on another machine does not hold, with plans and histories.
+    """Send chunks that a store elsewhere does not hold, with plans and histories.
 
     Each is compared with its digests before it is sent, and what arrived with what was sent before it gets
     its name. Chunks that both hold are not compared. The source is only read.
@@ -37,28 +34,23 @@ def push(
         StoreError: the store there cannot be written, or has too little room.
     """
     offers = selection.of(offers_of(source), manifests(source))
-    stored = {offer.chunk for offer in offers_in(host.files())} if host.has_store() else set()
+    stored = {offer.chunk for offer in offers_in(target.files())} if target.has_store() else set()
     missing = [offer for offer in offers if offer.chunk not in stored]
-    receipt = Receipt(str(host.place), present=len(offers) - len(missing))
+    receipt = Receipt(str(target.place), present=len(offers) - len(missing))
     inside = f"{ARRIVALS}/{sha256(f'{socket.gethostname()}:{source.path}'.encode()).hexdigest()[:12]}"
-    free, wanted = host.create(inside), sum(offer.nbytes for offer in missing)
-    if wanted > free:
-        raise StoreFullError(
-            f"{host.place}: {format_bytes(wanted)} are to be sent, {format_bytes(free)} are free there: "
-            "make room, send some stages by --stage, or what analysis needs by --results"
-        )
-    progress = Progress(wanted, listener)
+    free, wanted = target.create(inside), sum(offer.nbytes for offer in missing)
+    refuse_without_room(receipt.store, wanted, free, ("sent", " there", "send"))
+    came = progress(wanted, listener)
     with ThreadPoolExecutor(CHECKERS) as pool:
         for batch in batches(missing):
             problems = dict(zip(batch, pool.map(lambda offer: _problem(source, offer), batch), strict=True))
             receipt.damaged += filter(None, problems.values())
-            moves = [(offer.place, _shelved(offer)) for offer in batch if not problems[offer]]
-            host.deliver(moves, source.path, inside, progress.add)
-            for offer in batch:
-                if not problems[offer]:
-                    receipt.add(offer.stage, offer.nbytes, linked=False)
-    receipt.notes = _send_belongings(source, host)
-    host.remove(inside)
+            whole = [offer for offer in batch if not problems[offer]]
+            target.deliver([(each.place, _shelved(each)) for each in whole], source.path, inside, came)
+            for offer in whole:
+                receipt.add(offer.stage, offer.nbytes, linked=False)
+    receipt.notes = _send_belongings(source, target)
+    target.remove(inside)
     return receipt
 
 
@@ -77,19 +69,19 @@ def _shelved(offer: Offer) -> str:
     return f"{offer.stage}/{offer.key[:3]}/{offer.key}{end}"
 
 
-def _send_belongings(source: Store, host: Elsewhere) -> list[str]:
+def _send_belongings(source: Store, target: RemoteStore) -> list[str]:
     """Unite plans and histories with those there, here in a folder, and send what is new."""
     with tempfile.TemporaryDirectory() as folder:
         about = Store(folder)
         about.create()
-        host.bring_about(about.path)
+        target.bring_about(about.path)
         before, lines = _contents(about.path), len(_lines(about))
         notes = bring_belongings(source, about)
         changed = [name for name, content in _contents(about.path).items() if before.get(name) != content]
         if changed:
-            host.send_about(changed, about.path)
+            target.send_about(changed, about.path)
         if new := _lines(about)[lines:]:
-            host.append(".ledger.jsonl", "".join(f"{line}\n" for line in new))
+            target.append(".ledger.jsonl", "".join(f"{line}\n" for line in new))
         return notes
 
 

@@ -27,7 +27,7 @@ from pipeline.store.durable import delete
 from pipeline.store.errors import StoreError
 from pipeline.store.lock import shared_lock
 from pipeline.transfer.host import _PUBLISH, _STATE
-from pipeline.transfer.receive import Terms, receive
+from pipeline.transfer.transfer import Terms, receive
 
 OWN = [
     ".tmp",

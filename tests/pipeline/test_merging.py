@@ -20,9 +20,9 @@ from pipeline.store import arrival
 from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
-from pipeline.transfer import receive as receiving
+from pipeline.transfer import transfer as transferring
 from pipeline.transfer.offer import Selection
-from pipeline.transfer.receive import Terms, receive
+from pipeline.transfer.transfer import Terms, receive
 
 Pair = tuple[Store, Store]
 
@@ -221,7 +221,7 @@ def test_a_damaged_chunk_is_not_brought_and_is_taken_from_where_it_is_whole(
 def test_a_merge_that_ends_anywhere_goes_on(
     pair: Pair, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked: Callable[..., object] = receiving.whole_record
+    checked: Callable[..., object] = transferring.whole_record
     calls: list[str] = []
 
     def interrupted(path: Path, stage: str, key: str) -> object:
@@ -230,7 +230,7 @@ def test_a_merge_that_ends_anywhere_goes_on(
             raise KeyboardInterrupt
         return checked(path, stage, key)
 
-    monkeypatch.setattr(receiving, "whole_record", interrupted)
+    monkeypatch.setattr(transferring, "whole_record", interrupted)
     with pytest.raises(KeyboardInterrupt):
         receive(pair, target, Terms(links=False))
     monkeypatch.undo()
@@ -275,7 +275,7 @@ def test_stores_in_each_other_or_named_twice_are_refused(pair: Pair, tmp_path: P
 def test_too_little_room_is_said_before_anything_is_copied(
     pair: Pair, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(receiving.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100}))
+    monkeypatch.setattr(transferring.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100}))
     with pytest.raises(StoreFullError, match="100 B are free: make room"):
         receive(pair, target, Terms(links=False))
     assert target.stages() == []

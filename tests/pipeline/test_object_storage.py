@@ -26,8 +26,8 @@ from pipeline.store.ledger import Ledger
 from pipeline.store.object_store import ObjectStore, store_at, url_in
 from pipeline.transfer.bucket import Bucket
 from pipeline.transfer.offer import Selection
-from pipeline.transfer.pull import pull
 from pipeline.transfer.push import push
+from pipeline.transfer.transfer import pull
 from workflows.command import main
 
 

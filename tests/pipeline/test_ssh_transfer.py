@@ -21,11 +21,11 @@ from pipeline.running.event_log import runs
 from pipeline.store import arrival
 from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger
-from pipeline.transfer import pull as pulling
-from pipeline.transfer.host import Host, Place, place_in
-from pipeline.transfer.offer import Selection
-from pipeline.transfer.pull import pull
+from pipeline.transfer import transfer as transferring
+from pipeline.transfer.host import Host, RemoteFolder, remote_folder
+from pipeline.transfer.offer import Offer, Selection
 from pipeline.transfer.push import push
+from pipeline.transfer.transfer import pull
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
 
@@ -72,7 +72,7 @@ def there(tmp_path: Path) -> Store:
 
 
 def host(folder: Path, ssh: str) -> Host:
-    return Host(Place(f"{getpass.getuser()}@127.0.0.1", str(folder)), ssh)
+    return Host(RemoteFolder(f"{getpass.getuser()}@127.0.0.1", str(folder)), ssh)
 
 
 def test_pulled_chunks_are_those_that_were_there(there: Store, tmp_path: Path, ssh: str) -> None:
@@ -93,15 +93,16 @@ def test_pull_goes_on_after_an_interruption_and_leaves_damage_behind(
     there: Store, tmp_path: Path, ssh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, key = Store(tmp_path / "here"), damage(there, "loops")
-    monkeypatch.setattr(pulling, "BATCH_CHUNKS", 2)
+    monkeypatch.setattr(transferring, "BATCH_CHUNKS", 2)
     bring = Host.bring
     calls: list[int] = []
 
-    def cut(self: Host, places: list[str], folder: Path, came: object) -> None:
-        bring(self, places, folder, came)  # type: ignore[arg-type]
-        calls.append(len(places))
+    def cut(self: Host, offers: list[Offer], folder: Path, came: object) -> dict[str, str]:
+        problems = bring(self, offers, folder, came)  # type: ignore[arg-type]
+        calls.append(len(offers))
         if len(calls) == 2:
             raise KeyboardInterrupt
+        return problems
 
     monkeypatch.setattr(Host, "bring", cut)
     with host(there.path, ssh) as server, pytest.raises(KeyboardInterrupt):
@@ -188,9 +189,9 @@ def test_what_cannot_be_reached_is_one_message(there: Store, tmp_path: Path, ssh
 
 
 def test_places_on_other_machines() -> None:
-    assert place_in("me@host.org:/data/store") == Place("me@host.org", "/data/store")
-    assert place_in("host:store") == Place("host", "store")
-    assert place_in("/data/a:b") is None and place_in("store") is None
+    assert remote_folder("me@host.org:/data/store") == RemoteFolder("me@host.org", "/data/store")
+    assert remote_folder("host:store") == RemoteFolder("host", "store")
+    assert remote_folder("/data/a:b") is None and remote_folder("store") is None
     for text in ("host:", "-oProxyCommand=x:/store"):
         with pytest.raises(InputError, match="user@host:/folder/of/store"):
-            place_in(text)
+            remote_folder(text)

@@ -26,7 +26,7 @@ from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
 from pipeline.store import group, lease
 from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
 from pipeline.store.lock import current_driver, driver_lock
-from pipeline.transfer.receive import Terms, receive
+from pipeline.transfer.transfer import Terms, receive
 
 KEYS = ("3c" * 32, "b7" * 32)
 SMALL = {"current": np.arange(48.0).reshape(2, 3, 8) * (1 - 3j), "total": np.arange(2)}

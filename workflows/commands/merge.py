@@ -52,7 +52,7 @@ def merge(
     Example: quarkline merge laptop-store cluster-store --into g2-store
     """
     from pipeline import Store
-    from pipeline.transfer.receive import Terms, receive
+    from pipeline.transfer.transfer import Terms, receive
 
     sources = [Store.existing(path) for path in stores]
     wanted = selection(stage, results)

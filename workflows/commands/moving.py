@@ -12,7 +12,7 @@ from workflows.commands.options import say
 
 if TYPE_CHECKING:
     from pipeline.planning.manifest import Manifest
-    from pipeline.transfer.elsewhere import Elsewhere
+    from pipeline.transfer.bucket import RemoteStore
     from pipeline.transfer.offer import Selection
     from pipeline.transfer.receipt import Receipt
 
@@ -66,16 +66,16 @@ def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:
 
 
 @contextmanager
-def reached(text: str, ssh: str) -> Iterator[Elsewhere | None]:
+def reached(text: str, ssh: str) -> Iterator[RemoteStore | None]:
     """The place that a text names on another machine or on object storage; None for a folder here."""
     from pipeline.store.object_store import url_in
     from pipeline.transfer.bucket import Bucket
-    from pipeline.transfer.host import Host, place_in
+    from pipeline.transfer.host import Host, remote_folder
 
     if url := url_in(text):
         yield Bucket(url)
-    elif place := place_in(text):
-        with Host(place, ssh) as host:
+    elif folder := remote_folder(text):
+        with Host(folder, ssh) as host:
             yield host
     else:
         yield None

@@ -45,8 +45,8 @@ def pull(
     Example: quarkline pull s3://lattice/g2-store g2-store
     """
     from pipeline import Store
-    from pipeline.transfer.pull import pull as bring
-    from pipeline.transfer.receive import Terms, receive
+    from pipeline.transfer.transfer import Terms, receive
+    from pipeline.transfer.transfer import pull as bring
 
     wanted, target = selection(stage, results), Store(store)
     with reached(source, ssh) as elsewhere, bar("bringing", quiet=json) as listener:

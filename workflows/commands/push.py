@@ -46,7 +46,7 @@ def push(
     """
     from pipeline import Store
     from pipeline.transfer.push import push as send
-    from pipeline.transfer.receive import Terms, receive
+    from pipeline.transfer.transfer import Terms, receive
 
     wanted, source = selection(stage, results), Store.existing(store)
     with reached(target, ssh) as elsewhere, bar("sending", quiet=json) as listener:

@@ -1,0 +1,204 @@
+"""Chunks of other stores, brought into one of this machine: in batches, each compared with its digests."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from dask.utils import format_bytes
+
+from pipeline.planning.manifest import manifests
+from pipeline.store.arrival import arrivals, whole_record
+from pipeline.store.durable import delete
+from pipeline.store.errors import StoreFullError
+from pipeline.store.store import Store
+from pipeline.transfer.belongings import bring_belongings
+from pipeline.transfer.bucket import RemoteStore
+from pipeline.transfer.conflict import compared
+from pipeline.transfer.folder import Folder
+from pipeline.transfer.offer import EVERYTHING, Chunk, Offer, Selection, offers_in, offers_of
+from pipeline.transfer.receipt import Listener, Receipt, shortened
+from stages.base.errors import InputError
+
+BATCH_BYTES = 256 << 20
+BATCH_CHUNKS = 2000
+"""Limits of what is brought before it is verified and published: what an interruption leaves unpublished."""
+
+CHECKERS = 4
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms on which chunks are brought.
+
+    selection: which. keep_first: where stores differ in a chunk, take that of the store named first. links:
+    hard links instead of copies, where the file system has them.
+    """
+
+    selection: Selection = EVERYTHING
+    keep_first: bool = False
+    links: bool = True
+
+
+def receive(
+    sources: Sequence[Store], target: Store, terms: Terms, listener: Listener | None = None
+) -> Receipt:
+    """Bring the chunks of stores into another one, with their plans, histories and ledgers.
+
+    Nothing that is there is replaced, and the sources are only read. A transfer that was interrupted goes on.
+
+    Raises:
+        InputError: stores that lie in each other, chunks that differ between them, too little room, another
+            transfer into the same store.
+        StoreError: the target cannot be written.
+    """
+    _refuse_entangled(sources, target)
+    known = list(chain.from_iterable(map(manifests, sources)))
+    offers = [(source, terms.selection.of(offers_of(source), known)) for source in sources]
+    stored = target.chunks()
+    holders: dict[Chunk, list[Store]] = {}
+    for source, offer in ((source, offer) for source, some in offers for offer in some):
+        holders.setdefault(offer.chunk, [target] if offer.chunk in stored else []).append(source)
+    conflicts, damaged = compared((chunk, stores) for chunk, stores in holders.items() if len(stores) > 1)
+    if conflicts and not terms.keep_first:
+        lines = "\n".join(shortened(conflicts))
+        raise InputError(
+            f"chunks differ between the stores, and nothing was brought:\n{lines}\n"
+            "where they are equal to rounding, computed on different devices, --keep-first takes that "
+            "of the store named first; else find out which is right, and drop the other"
+        )
+    folders = {Folder(source, target, terms.links): some for source, some in offers}
+    with _brought(folders, target, listener) as receipt:
+        receipt.conflicts, receipt.damaged = conflicts, [*damaged, *receipt.damaged]
+        receipt.notes = [note for source in sources for note in bring_belongings(source, target)]
+    return receipt
+
+
+def pull(
+    source: RemoteStore, target: Store, selection: Selection = EVERYTHING, listener: Listener | None = None
+) -> Receipt:
+    """Bring chunks that a store here does not hold from one elsewhere, with plans and histories.
+
+    Chunks that both hold are not compared. A transfer that was interrupted goes on, also within a chunk of
+    many files.
+
+    Raises:
+        InputError: no connection, no store there, one of another format; another transfer is at work here.
+        StoreError: the store here cannot be written, or has too little room.
+    """
+    if not source.has_store():
+        raise InputError(f"there is no store at {source.place}")
+    with tempfile.TemporaryDirectory() as folder:
+        source.bring_about(Path(folder))
+        about = Store(folder)
+        offers = selection.of(offers_in(source.files()), manifests(about))
+        with _brought({source: offers}, target, listener) as receipt:
+            receipt.notes = bring_belongings(about, target, str(source.place))
+    return receipt
+
+
+def _refuse_entangled(sources: Sequence[Store], target: Store) -> None:
+    """Raise InputError for a store that is named twice, or lies in another one."""
+    places = [source.path.resolve() for source in sources]
+    end = target.path.resolve()
+    for number, place in enumerate(places):
+        if place in places[:number]:
+            raise InputError(f"store {place} is named twice: name each store once")
+        if place == end:
+            raise InputError(f"store {place} is both a source and the target: leave it out of the sources")
+        if place in end.parents or end in place.parents:
+            raise InputError(f"{end} and the store {place} lie in each other: choose another folder")
+
+
+@contextmanager
+def _brought(
+    offers: Mapping[Folder | RemoteStore, Sequence[Offer]], target: Store, listener: Listener | None
+) -> Iterator[Receipt]:
+    """Bring what the target lacks, each chunk from the first store that has it whole.
+
+    In the block, what lies beside them is brought; another transfer has to wait until it ends.
+    """
+    stored = target.chunks()
+    sizes = {offer.chunk: offer.nbytes for offer in reversed([*chain(*offers.values())])}
+    receipt = Receipt(str(target.path), present=len(stored & sizes.keys()))
+    wanted = sum(nbytes for chunk, nbytes in sizes.items() if chunk not in stored)
+    target.create()
+    if any(not isinstance(source, Folder) or source.takes_room for source in offers):
+        refuse_without_room(f"store {target.path}", wanted, shutil.disk_usage(target.path).free)
+    came = progress(wanted, listener)
+    problems: dict[Chunk, list[str]] = {}
+    with arrivals(target) as drafts, ThreadPoolExecutor(CHECKERS) as pool:
+        for source, some in offers.items():
+            where = f"in {source.store.path}" if isinstance(source, Folder) else f"of {source.place}"
+            for batch in batches([offer for offer in some if offer.chunk not in stored]):
+                unread = source.bring(batch, drafts, came)
+                for offer, end in zip(batch, pool.map(partial(_publish, target, drafts), batch), strict=True):
+                    if isinstance(end, Exception):
+                        reason = unread.get(offer.place, end)
+                        problems.setdefault(offer.chunk, []).append(f"{offer} {where}: {reason}")
+                    else:
+                        stored.add(offer.chunk)
+                        receipt.add(offer.stage, offer.nbytes, linked=end)
+        receipt.damaged = [*chain(*(said for chunk, said in problems.items() if chunk not in stored))]
+        yield receipt
+
+
+def _publish(target: Store, drafts: Path, offer: Offer) -> bool | Exception:
+    """Publish a draft, which is removed in any case; whether it is linked, or why it is not whole."""
+    draft = drafts / offer.place
+    with target.writing(str(offer)):
+        try:
+            whole_record(draft, *offer.chunk)
+            linked = all(file.stat().st_nlink > 1 for file in (draft, *draft.rglob("*")) if file.is_file())
+            target.publish(*offer.chunk, draft)
+            return linked
+        except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
+            return error
+        finally:
+            delete(draft)
+
+
+def refuse_without_room(
+    store: str, wanted: int, free: int, words: tuple[str, str, str] = ("brought", "", "bring")
+) -> None:
+    """Raise StoreFullError where more bytes are wanted than are free; words: what is done with chunks."""
+    if wanted > free:
+        past, there, do = words
+        raise StoreFullError(
+            f"{store}: {format_bytes(wanted)} are to be {past}, {format_bytes(free)} are free{there}: "
+            f"make room, {do} some stages by --stage, or what analysis needs by --results"
+        )
+
+
+def progress(total: int, listener: Listener | None) -> Callable[[int], None]:
+    """What counts bytes that came, and tells a listener."""
+    done = 0
+
+    def came(nbytes: int) -> None:
+        nonlocal done
+        done = min(total, done + nbytes)
+        if listener:
+            listener(done, total)
+
+    return came
+
+
+def batches(offers: Iterable[Offer]) -> Iterator[list[Offer]]:
+    """Chunks in batches that are limited in number and bytes; a larger chunk is one by itself."""
+    batch: list[Offer] = []
+    nbytes = 0
+    for offer in offers:
+        if batch and (len(batch) == BATCH_CHUNKS or nbytes + offer.nbytes > BATCH_BYTES):
+            yield batch
+            batch, nbytes = [], 0
+        batch.append(offer)
+        nbytes += offer.nbytes
+    if batch:
+        yield batch
