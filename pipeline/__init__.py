@@ -16,8 +16,7 @@ from pipeline.declare.stage import stage
 from stages.base.errors import InputError
 
 if TYPE_CHECKING:
-    from pipeline.planning.explain import explain
-    from pipeline.planning.plan import Plan, plan
+    from pipeline.planning.plan import Plan, explain, plan
     from pipeline.planning.workflow import Workflow
     from pipeline.reading.dashboard.watcher import run
     from pipeline.reading.gc import collect_garbage
@@ -38,7 +37,7 @@ _LAZY = {
     "Store": "store.store",
     "Workflow": "planning.workflow",
     "collect_garbage": "reading.gc",
-    "explain": "planning.explain",
+    "explain": "planning.plan",
     "export_hdf5": "reading.hdf5",
     "open_result": "reading.result",
     "plan": "planning.plan",

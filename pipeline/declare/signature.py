@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -141,3 +145,41 @@ def _dims(hint: Any) -> Dims | None:
     if get_origin(hint) is not Annotated:
         return None
     return next((extra for extra in get_args(hint)[1:] if isinstance(extra, Dims)), None)
+
+
+@cache
+def long_names(result: type[Any]) -> dict[str, str]:
+    """Long name of each entry of a NamedTuple: the text below it, or its name in words."""
+    texts = {name: _words(name) for name in getattr(result, "_fields", ())}
+    try:
+        (definition,) = ast.parse(dedent(inspect.getsource(result))).body
+    except (OSError, TypeError, SyntaxError, ValueError):  # of a class that was typed in
+        return texts
+    body = definition.body if isinstance(definition, ast.ClassDef) else []
+    for entry, below in pairwise(body):
+        if (
+            isinstance(entry, ast.AnnAssign)
+            and isinstance(entry.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            texts[entry.target.id] = " ".join(str(below.value.value).split())
+    return texts
+
+
+def _words(name: str) -> str:
+    """`error of correlator` for `correlator_error`."""
+    if name.endswith("_error"):
+        return f"error of {_words(name.removesuffix('_error'))}"
+    return name.replace("_", " ")
+
+
+def brief(result: Any) -> str:
+    """`GaugeLinks(links=complex128 [4, 2, 128, 3, 3], extents=int64 [4])` of a NamedTuple of arrays."""
+    fields = (f"{name}={_brief(getattr(result, name))}" for name in result._fields)
+    return f"{type(result).__name__}({', '.join(fields)})"
+
+
+def _brief(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return repr(value) if shape is None else f"{value.dtype} {list(shape)}"

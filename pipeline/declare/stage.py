@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pipeline.declare.brief import brief
 from pipeline.declare.coordinates import Coordinate, sorted_unique
 from pipeline.declare.node import Cost, FromParameter, Keyed, Node, Resources, Stage
 from pipeline.declare.parameter import check_parameters
-from pipeline.declare.signature import Output, arguments_of, hints_of, outputs_of
+from pipeline.declare.signature import Output, arguments_of, brief, hints_of, outputs_of
 from stages.base.errors import InputError, suggestion
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -48,3 +50,15 @@ class Chunk:
     def stored(self) -> Iterator[Chunk]:
         """Sources that are read from the store."""
         return (source for source in self.sources() if not source.node.stage.transient)
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """No search for cycles in the body: each would walk all that was made before, and find none."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -15,10 +15,9 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from pipeline.declare.collection import without_collection
-from pipeline.declare.long_names import long_names
 from pipeline.declare.node import FromParameter, Node
-from pipeline.planning.chunk import Chunk, Position
+from pipeline.declare.signature import long_names
+from pipeline.planning.chunk import Chunk, Position, without_collection
 from pipeline.planning.key import canonical_parameters
 from pipeline.planning.workflow import Source
 from pipeline.store.durable import write_atomically

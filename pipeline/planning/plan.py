@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, islice, product
+from itertools import chain, groupby, islice, product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pipeline.declare.collection import without_collection
-from pipeline.declare.coordinates import Coordinate, Coordinates, natural_order
+from dask.utils import format_bytes
+
+from pipeline.declare.coordinates import Coordinate, Coordinates, describe_values, natural_order
+from pipeline.declare.duration import duration_text
 from pipeline.declare.node import Node
-from pipeline.planning.chunk import NO_FILES, Chunk
+from pipeline.declare.text import counted, text_table
+from pipeline.planning.chunk import NO_FILES, Chunk, without_collection
 from pipeline.planning.key import KeyRecipe
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
@@ -24,6 +28,8 @@ from pipeline.store.store import Gaps, Store
 from stages.base.errors import InputError
 
 SAMPLED_RECORDS = 8
+
+BESIDE = "not counting the start of workers and their first compilation of kernels"
 
 
 @dataclass(frozen=True)
@@ -220,3 +226,110 @@ def _seconds(store: Store, stage: str, key: str) -> float | None:
         return float(store.record(stage, key)["seconds"])
     except (InputError, KeyError, TypeError, ValueError):
         return None
+
+
+def pilot(plan: Plan, known: Collection[str], chunks: int) -> Plan:
+    """The plan with its first chunks missing alone: so many of each node, and what they read.
+
+    Nodes that reduce over chunks which are missing, as averages do, have none: what they take is little, and
+    most of the work would come before them.
+
+    Args:
+        plan: of the whole run.
+        known: names of stages that there are records of; their chunks are computed as inputs alone.
+        chunks: of each node; as many as there are workers, so that these are as busy as they will be.
+    """
+    missing = {chunk.key for chunk in plan.missing}
+    counts: Counter[str] = Counter()
+    picked: set[str] = set()
+    for chunk in plan.missing:
+        node = chunk.node.name
+        if chunk.node.stage.name in known or counts[node] >= chunks:
+            continue
+        if (above := _above(chunk, missing)) is not None:
+            counts[node] += 1
+            picked |= above
+    return plan.again([key for key in plan.reasons if key in picked])
+
+
+def _above(chunk: Chunk, missing: Collection[str]) -> set[str] | None:
+    """Keys of a chunk and of the missing ones that it needs; None where those are several of one node."""
+    keys: set[str] = set()
+    of_node: dict[str, str] = {}
+    waiting = [chunk]
+    while waiting:
+        each = waiting.pop()
+        if each.key in missing:
+            if of_node.setdefault(each.node.name, each.key) != each.key:
+                return None
+            keys.add(each.key)
+        if each.key in missing or each.node.stage.transient:
+            waiting.extend(chain(*each.inputs))
+    return keys
+
+
+def explain(plan: Plan) -> str:
+    """The text of a plan: headline, one row per node and reason, projected memory, bytes and time."""
+    chunks, missing = plan.chunks, plan.missing
+    lines = [
+        f"workflow {plan.workflow}: {counted(len(chunks), 'chunk')}, "
+        f"{len(chunks) - len(missing)} in the store, {len(missing)} to compute"
+    ]
+    lines += text_table(
+        ["node", "stage", "chunks", "stored", "to compute", "why"], _rows(plan), left=(0, 1, 5)
+    )
+    if missing:
+        lines.append(_projection(plan))
+    return "\n".join(lines)
+
+
+def _rows(plan: Plan) -> list[list[str]]:
+    rows = []
+    for node, group in groupby(plan.chunks, key=lambda chunk: chunk.node):
+        chunks = list(group)
+        todo = [chunk for chunk in chunks if chunk.key in plan.reasons]
+        counts = [str(len(chunks)), str(len(chunks) - len(todo)), str(len(todo))]
+        why = _why(plan, todo) or [""]
+        rows.append([node.name, node.stage.name, *counts, why[0]])
+        rows += [["", "", "", "", "", reason] for reason in why[1:]]
+    return rows
+
+
+def _why(plan: Plan, todo: Sequence[Chunk]) -> list[str]:
+    """One line per distinct reason, with its number of chunks if there are several."""
+    kinds: dict[tuple[ReasonKind, str], list[Chunk]] = {}
+    for chunk in todo:
+        reason = plan.reasons[chunk.key]
+        kinds.setdefault(
+            (reason.kind, "" if reason.kind == ReasonKind.EXTENDED else reason.detail), []
+        ).append(chunk)
+    lines = []
+    for (kind, detail), chunks in kinds.items():
+        text = _added(plan, chunks) if kind == ReasonKind.EXTENDED else detail
+        share = f" ({len(chunks)})" if len(kinds) > 1 else ""
+        lines.append(f"{kind}: {text}{share}" if text else f"{kind}{share}")
+    return lines
+
+
+def _added(plan: Plan, chunks: Sequence[Chunk]) -> str:
+    """`config=c,d` of the added chunks; only the dimensions along which something is absent from the rest."""
+    added = {id(chunk) for chunk in chunks}
+    node = chunks[0].node
+    others = [chunk for chunk in plan.chunks if chunk.node is node and id(chunk) not in added]
+    parts = []
+    for dim in node.over:
+        old = {value for chunk in others for value in chunk.coordinates[dim]}
+        new = {value for chunk in chunks for value in chunk.coordinates[dim]} - old
+        if new:
+            parts.append(f"{dim}={describe_values(sorted(new, key=natural_order))}")
+    return " ".join(parts)
+
+
+def _projection(plan: Plan) -> str:
+    seconds = plan.seconds
+    work = "time unknown" if seconds is None else f"about {duration_text(seconds)} of work, {BESIDE}"
+    return f"projected: {_size(plan.memory)} per task, {_size(plan.stored)} to store, {work}"
+
+
+def _size(nbytes: int) -> str:
+    return format_bytes(nbytes) if nbytes else "unknown size"

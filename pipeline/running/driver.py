@@ -14,7 +14,7 @@ from functools import partial
 
 from distributed import Client
 
-from pipeline.declare.collection import without_collection
+from pipeline.planning.chunk import without_collection
 from pipeline.planning.history import keep_plan
 from pipeline.planning.plan import Plan
 from pipeline.running.chunk_states import ChunkStates

@@ -18,7 +18,7 @@ import zarr
 from zarr.abc.store import ByteRequest, Store
 from zarr.codecs import Crc32cCodec
 from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from pipeline.store.plain_files import plain
 from pipeline.store.record import sealed
@@ -47,25 +47,6 @@ class Readable(Protocol):
     def __getitem__(self, part: Any) -> np.ndarray: ...
 
 
-class _Sums(dict[str, Any]):
-    """Per file of a group: CRC32C of a piece (its last four bytes), SHA-256 of an array's metadata."""
-
-    def note(self, key: str, content: bytes | memoryview) -> None:
-        if key != RECORD:
-            self[key] = self.of(key, content)
-
-    @staticmethod
-    def of(key: str, content: bytes | memoryview) -> Any:
-        if _is_piece(key):
-            return int.from_bytes(bytes(content[-4:]), "little")
-        return sha256(content).hexdigest()
-
-    def of_array(self, name: str) -> dict[str, Any]:
-        """The entries that stand in the record of one array."""
-        inside = {key.removeprefix(f"{name}/"): s for key, s in self.items() if key.startswith(f"{name}/")}
-        return {"metadata": inside.pop(RECORD), "pieces": dict(sorted(inside.items()))}
-
-
 def recorded_sums(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """The sums of a chunk's files by its record; None for one of format 1, which does not have them."""
     sums = {}
@@ -77,56 +58,43 @@ def recorded_sums(record: Mapping[str, Any]) -> dict[str, Any] | None:
     return sums
 
 
-def checked(key: str, value: Buffer | None, sums: Mapping[str, Any] | None, whole: bool) -> Buffer | None:
-    """Content that was read of a group, if it is what its record names.
-
-    Zarr compares a piece with its own CRC32C.
-    """
-    if value is None:
-        if _is_piece(key):
-            raise ValueError(f"piece {key} is gone")  # by itself it would read as zeros
-    elif sums is not None and whole and (_is_piece(key) or (key.endswith(RECORD) and key != RECORD)):
-        content = value[-4:] if _is_piece(key) else value
-        if _Sums.of(key, content.to_bytes()) != sums.get(key):
-            raise ValueError(f"{key} is not the one that its record names")
-    return value
-
-
 def _is_piece(key: str) -> bool:
     return key.rpartition("/")[2].partition(".")[0] == "c"
 
 
-class _CheckedFolder(LocalStore):
-    """A folder whose files are compared with the record when they are read."""
+def _sum_of(key: str, content: Buffer) -> int | str:
+    """CRC32C of a piece (its last four bytes), SHA-256 of an array's metadata."""
+    if _is_piece(key):
+        return int.from_bytes(content[-4:].to_bytes(), "little")
+    return sha256(content.to_bytes()).hexdigest()
 
-    def __init__(self, folder: Path, sums: Mapping[str, Any] | None = None) -> None:
-        super().__init__(folder, read_only=True)
-        self._expected = sums
+
+class CheckedStore(WrapperStore[Store]):
+    """Files of a group, which are compared with its record (`sums`) when they are read."""
+
+    def __init__(self, store: Store, sums: Mapping[str, Any] | None) -> None:
+        super().__init__(store)
+        self._sums = sums
+
+    def _with_store(self, store: Store) -> CheckedStore:
+        return CheckedStore(store, self._sums)
 
     async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype | None = None,
-        byte_range: ByteRequest | None = None,
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        with suppress(FileNotFoundError):
-            plain(self.root / key)
+        """Content of a file, if it is what the record names: Zarr compares a piece with its own CRC32C."""
+        if isinstance(self._store, LocalStore):
+            with suppress(FileNotFoundError):
+                plain(self._store.root / key)
         value = await super().get(key, prototype, byte_range)
-        return checked(key, value, self._expected, byte_range is None)
-
-
-class _CheckedFile(MemoryStore):
-    """The content of a packed group, compared with the record where it is used."""
-
-    def __init__(self, content: dict[str, Buffer], sums: Mapping[str, Any] | None = None) -> None:
-        super().__init__(content, read_only=True)
-        self._expected = sums
-
-    async def get(
-        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        value = await super().get(key, prototype or zarr.core.buffer.default_buffer_prototype(), byte_range)
-        return checked(key, value, self._expected, byte_range is None)
+        if value is None and _is_piece(key):
+            raise ValueError(f"piece {key} is gone")  # by itself it would read as zeros
+        named = _is_piece(key) or (key.endswith(RECORD) and key != RECORD)
+        if value is None or self._sums is None or byte_range is not None or not named:
+            return value
+        if _sum_of(key, value) != self._sums.get(key):
+            raise ValueError(f"{key} is not the one that its record names")
+        return value
 
 
 class _ExistingFolder(LocalStore):
@@ -141,39 +109,35 @@ class _ExistingFolder(LocalStore):
         path.write_bytes(value.as_buffer_like())
 
 
-class _SummingFolder(_ExistingFolder):
-    """A folder that is written, with the sums of its files."""
+class _SummingStore(WrapperStore[Store]):
+    """A group that is written, with the sums of its files."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.sums = _Sums()
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._sums: dict[str, Any] = {}
 
     async def set(self, key: str, value: Buffer) -> None:
-        self.sums.note(key, memoryview(value.to_bytes()) if not _is_piece(key) else value[-4:].to_bytes())
+        if key != RECORD:
+            self._sums[key] = _sum_of(key, value)
         await super().set(key, value)
 
+    def of_array(self, name: str) -> dict[str, Any]:
+        """The entries that stand in the record of one array."""
+        files = ((key.partition("/"), total) for key, total in self._sums.items())
+        inside = {file: total for (array, _, file), total in files if array == name}
+        return {"metadata": inside.pop(RECORD), "pieces": dict(sorted(inside.items()))}
 
-class _SummingMemory(MemoryStore):
-    """A group that is written to memory, with the sums of what will be its files."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.sums = _Sums()
-
-    async def set(self, key: str, value: Buffer, byte_range: tuple[int, int] | None = None) -> None:
-        self.sums.note(key, value.to_bytes())
-        await super().set(key, value, byte_range)
-
-    def packed(self) -> bytes:
-        """The group as an uncompressed ZIP file (its metadata are deflated), equal for equal content."""
-        target = BytesIO()
-        with zipfile.ZipFile(target, "w") as archive:
-            for key in sorted(self._store_dict):
-                how = zipfile.ZIP_STORED if _is_piece(key) else zipfile.ZIP_DEFLATED
-                entry = zipfile.ZipInfo(key)
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, self._store_dict[key].to_bytes(), how)
-        return target.getvalue()
+def _packed(files: Mapping[str, Buffer]) -> bytes:
+    """A group as an uncompressed ZIP file (its metadata are deflated), equal for equal content."""
+    target = BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for key in sorted(files):
+            how = zipfile.ZIP_STORED if _is_piece(key) else zipfile.ZIP_DEFLATED
+            entry = zipfile.ZipInfo(key)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, files[key].to_bytes(), how)
+    return target.getvalue()
 
 
 def unpacked(content: bytes) -> dict[str, bytes]:
@@ -187,14 +151,14 @@ def unpacked(content: bytes) -> dict[str, bytes]:
 
 def open_group(folder: Path, sums: Mapping[str, Any] | None = None) -> zarr.Group:
     """The group in a folder, read-only, compared with the sums of its record."""
-    return zarr.open_group(_CheckedFolder(folder, sums), mode="r")
+    return zarr.open_group(CheckedStore(LocalStore(folder, read_only=True), sums), mode="r")
 
 
 def open_packed(content: Mapping[str, bytes], sums: Mapping[str, Any] | None) -> zarr.Group:
     """The group in a file that was read and unpacked."""
     buffer = zarr.core.buffer.default_buffer_prototype().buffer
     held = {name: buffer.from_bytes(part) for name, part in content.items()}
-    return zarr.open_group(_CheckedFile(held, sums), mode="r")
+    return zarr.open_group(CheckedStore(MemoryStore(held, read_only=True), sums), mode="r")
 
 
 def create_group(store: Path | Store, attributes: Mapping[str, Any]) -> zarr.Group:
@@ -224,23 +188,24 @@ class GroupContent:
 
 def write_packed(content: GroupContent) -> bytes:
     """A group as the content of one file, its record sealed."""
-    memory = _SummingMemory()
-    _write_sealed(memory, content)
-    return memory.packed()
+    files: dict[str, Buffer] = {}
+    _write_sealed(MemoryStore(files), content)
+    return _packed(files)
 
 
 def write_folder(folder: Path, content: GroupContent) -> None:
     """A group as a folder, its record sealed."""
-    _write_sealed(_SummingFolder(folder), content)
+    _write_sealed(_ExistingFolder(folder), content)
 
 
-def _write_sealed(store: _SummingFolder | _SummingMemory, content: GroupContent) -> None:
+def _write_sealed(files: Store, content: GroupContent) -> None:
+    store = _SummingStore(files)
     group = create_group(store, {})
     about = {}
     for name, array in content.arrays.items():
         dims = content.dims[name]
         write_array(group, name, array, dims, content.pieces.get(name))
-        about[name] = {"digest": array_digest(array), "dims": list(dims), **store.sums.of_array(name)}
+        about[name] = {"digest": array_digest(array), "dims": list(dims), **store.of_array(name)}
     group.update_attributes(sealed({**content.record, "arrays": about}))
 
 

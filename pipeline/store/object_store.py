@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import zarr
-from zarr.abc.store import ByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore
 
 from pipeline.store.errors import UnreadableChunkError
-from pipeline.store.group import RECORD, checked, open_packed, recorded_sums, unpacked
+from pipeline.store.group import RECORD, CheckedStore, open_packed, recorded_sums, unpacked
 from pipeline.store.mark import MARK, format_in
 from pipeline.store.record import record_in
 from pipeline.store.shelves import PACKED, chunk_in
@@ -168,18 +166,5 @@ class ObjectStore(Store):
             if files is not None:
                 return open_packed(files, sums)
             place = self._places[stage][key]
-            objects = _CheckedObjects.from_url(self.path.fs.unstrip_protocol(place), read_only=True)  # type: ignore[attr-defined]
-            objects.expected = sums
-            return zarr.open_group(objects, mode="r")
-
-
-class _CheckedObjects(FsspecStore):
-    """Objects that are compared with the record when they are read."""
-
-    expected: Mapping[str, Any] | None = None
-
-    async def get(
-        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        prototype = prototype or zarr.core.buffer.default_buffer_prototype()
-        return checked(key, await super().get(key, prototype, byte_range), self.expected, byte_range is None)
+            objects = FsspecStore.from_url(self.path.fs.unstrip_protocol(place), read_only=True)  # type: ignore[attr-defined]
+            return zarr.open_group(CheckedStore(objects, sums), mode="r")

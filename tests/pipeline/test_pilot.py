@@ -8,7 +8,7 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import Place, Plan, Store, Workflow, plan, run
-from pipeline.planning.pilot import pilot
+from pipeline.planning.plan import pilot
 from pipeline.running.clusters.address import Address
 
 

@@ -45,7 +45,7 @@ def compute_pilot(planned: Plan, store: Store, wish: Wish, *, quiet: bool) -> bo
     Chunks that fail are told, and the forecast does without them.
     """
     from pipeline import run
-    from pipeline.planning.pilot import pilot
+    from pipeline.planning.plan import pilot
     from pipeline.reading.forecast.model import Model
     from pipeline.reading.forecast.samples import samples
     from workflows.commands.display import RunDisplay
@@ -86,7 +86,7 @@ def _known(planned: Plan, model: Model, setting: Setting) -> set[str]:
 
 def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) -> None:
     """Print the forecast of a plan's missing chunks, and write its page beside the report."""
-    from pipeline.planning.pilot import pilot
+    from pipeline.planning.plan import pilot
     from pipeline.reading.forecast.forecast import forecast, run_overheads
     from pipeline.reading.forecast.kept import keep
     from pipeline.reading.forecast.model import Model
