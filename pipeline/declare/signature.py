@@ -149,7 +149,7 @@ def _dims(hint: Any) -> Dims | None:
 
 @cache
 def long_names(result: type[Any]) -> dict[str, str]:
-    """Long name of each entry of a NamedTuple: the text below it, or its name in words."""
+    """Long name of each field of a NamedTuple: the text below it, or its name in words."""
     texts = {name: _words(name) for name in getattr(result, "_fields", ())}
     try:
         (definition,) = ast.parse(dedent(inspect.getsource(result))).body
