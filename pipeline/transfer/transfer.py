@@ -240,7 +240,7 @@ def refuse_without_room(
 
 
 def progress(total: int, listener: Listener | None) -> Callable[[int], None]:
-    """What counts bytes that came, and tells a listener."""
+    """A counter of bytes that came, which tells a listener."""
     done = 0
 
     def came(nbytes: int) -> None:
