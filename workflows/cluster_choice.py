@@ -9,10 +9,10 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from pipeline.running.clusters.site import NAMED, Site
-from stages.base.errors import InputError, nearest, suggestion
-from workflows.parameter_file import Location, ParameterFile, read_parameter_file
-from workflows.shared.cluster_section import read_cluster
+from pipeline.running.clusters.choose import named
+from pipeline.running.clusters.section import GONE, ClusterSection
+from stages.base.errors import InputError, nearest
+from workflows.parameter_file import Location, ParameterFile, read_parameter_file, validated
 
 SECTION = "cluster"
 GPUS_PER_WORKER = "gpus_per_worker"
@@ -25,7 +25,7 @@ def chosen_site(
     cluster: str | None = None,
     changes: Sequence[str] = (),
     gpus_per_worker: int | None = None,
-) -> Site:
+) -> ClusterSection:
     """The cluster that a command uses.
 
     Args:
@@ -41,7 +41,9 @@ def chosen_site(
     source = _changed(source, changes)
     if gpus_per_worker:
         source = _with_gpus_per_worker(source, gpus_per_worker)
-    return read_cluster(source)
+    section = validated(source, dict[str, ClusterSection])[SECTION]
+    source.refuse(((SECTION, *location), text) for location, text in section.problems())
+    return section
 
 
 def _section_of(workflow: Path) -> ParameterFile:
@@ -61,15 +63,7 @@ def _named(cluster: str) -> ParameterFile:
             hint = f": did you mean {path.parent / close}?" if close else ""
             raise InputError(f"there is no cluster file {cluster!r}{hint}")
         return _cluster_file(path)
-    if "://" in cluster or path.is_file():
-        values = {"kind": "address", "where": cluster}
-    elif cluster in NAMED:
-        values = {"kind": cluster}
-    else:
-        raise InputError(
-            f"no cluster {cluster!r}{suggestion(cluster, NAMED)} (a cluster that runs already: "
-            "tcp://host:port or the path of its scheduler file; one of your own: a YAML file)"
-        )
+    values = {"kind": cluster} if cluster in GONE else named(cluster, "; one of your own: a YAML file")
     options: dict[Location, str] = dict.fromkeys(((), (SECTION,)), f"--cluster {cluster}")
     return ParameterFile(Path("--cluster"), {SECTION: values}, {(): 1}, options)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -34,7 +34,7 @@ class FileSection(BaseModel):
     )
 
 
-Sections = TypeVar("Sections", bound=FileSection)
+Content = TypeVar("Content")
 
 
 @dataclass(frozen=True)
@@ -126,21 +126,21 @@ def read_parameter_file(path: Path) -> ParameterFile:
     return ParameterFile(path, _plain(tree), {(): 1, **dict(_lines(tree, ()))}, text=text)
 
 
-def validated(file: ParameterFile, model: type[Sections]) -> Sections:
-    """The file's values as a `model`.
+def validated(file: ParameterFile, model: type[Content]) -> Content:
+    """The file's values as a `model`, a section or a mapping of sections.
 
     Raises:
         InputError: every unknown or missing key and every bad value of the file, each with its line.
     """
     try:
-        return model.model_validate(file.values)
+        return TypeAdapter(model).validate_python(file.values)
     except ValidationError as error:
         details = sorted(error.errors(), key=lambda detail: file.line(detail["loc"]))
         problems = [_problem(file, model, detail) for detail in _without_echoes(model, details)]
         raise file.error(*dict.fromkeys(problems)) from None  # of several values in a list one may be enough
 
 
-def _without_echoes(model: type[FileSection], details: list[ErrorDetails]) -> list[ErrorDetails]:
+def _without_echoes(model: type, details: list[ErrorDetails]) -> list[ErrorDetails]:
     """Leaves out what another problem says already.
 
     That is "missing key `mass`" beside "unknown key `masss`: did you mean `mass`?", and that a list is too
@@ -159,12 +159,12 @@ def _without_echoes(model: type[FileSection], details: list[ErrorDetails]) -> li
     ]
 
 
-def _meant(model: type[FileSection], location: Location) -> str | None:
+def _meant(model: type, location: Location) -> str | None:
     """The key that a misspelt one most resembles."""
     return nearest(location[-1], _keys(model, location[:-1]))
 
 
-def _problem(file: ParameterFile, model: type[FileSection], detail: ErrorDetails) -> str:
+def _problem(file: ParameterFile, model: type, detail: ErrorDetails) -> str:
     location, kind = detail["loc"], detail["type"]
     section = ".".join(part for part in location[:-1] if isinstance(part, str))
     where = f"in `{section}`" if section else "at the top level"
@@ -232,7 +232,7 @@ def _remedy(detail: ErrorDetails) -> str:
     return ""
 
 
-def _keys(model: type[FileSection], location: Location) -> list[str]:
+def _keys(model: type, location: Location) -> list[str]:
     """The keys that the section at `location` of a `model` may have."""
     annotation: Any = model
     for part in (part for part in location if isinstance(part, str)):  # a list has sections, one a place
@@ -252,8 +252,8 @@ def _named_values(annotation: Any) -> Iterator[Any]:
             yield from _named_values(inside)
 
 
-def _sections(annotation: Any) -> Iterator[type[FileSection]]:
-    if isinstance(annotation, type) and issubclass(annotation, FileSection):
+def _sections(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inside in get_args(annotation):
         yield from _sections(inside)

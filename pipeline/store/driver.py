@@ -9,16 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from pipeline.batch import KINDS, State, batch_system, own_job
 from pipeline.store.plain_files import json_object, plain
-
-JOBS = {"slurm": "SLURM_JOB_ID", "pbs": "PBS_JOBID", "lsf": "LSB_JOBID", "sge": "JOB_ID"}
-"""Variables in which batch systems name the job that a process belongs to."""
-
-ARRAY, TASK = "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"
-"""Variables that name a task of an array job as its submission does."""
-
-RESTARTS = "SLURM_RESTART_COUNT"
-"""Variable with the number of times that the job was put back into the queue, absent at first."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +66,14 @@ def no_witness(driver: Driver) -> None:
     """No batch system is asked."""
 
 
+def job_has_ended(driver: Driver) -> bool | None:
+    """True if its batch system says so; None if that does not answer, is not here or not known here."""
+    if driver.system not in KINDS:
+        return None
+    state = batch_system(driver.system).state(driver.job)
+    return None if state == State.UNKNOWN else state == State.ENDED
+
+
 def this_driver(run: str, code: Mapping[str, str] | None = None) -> Driver:
     """This process as the driver of a run; code: digests of its packages, by name."""
     return Driver(socket.gethostname(), os.getpid(), run, _boot(), *own_job(), code=dict(code or {}))
@@ -83,16 +83,6 @@ def other_code(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Packages whose digests differ, with the beginning of both; '' where none does that both have."""
     differing = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
     return ", ".join(f"{name} {before[name][:12]} there, {now[name][:12]} here" for name in differing)
-
-
-def own_job() -> tuple[str, str, int]:
-    """Batch system, id and earlier lives of the job that this process belongs to; '' outside of one."""
-    for system, variable in JOBS.items():
-        if job := os.environ.get(variable, ""):
-            if (array := os.environ.get(ARRAY)) and (task := os.environ.get(TASK)):
-                job = f"{array}_{task}"
-            return system, job, int(os.environ.get(RESTARTS, "0") or 0)
-    return "", "", 0
 
 
 def read_driver(path: Path) -> Driver | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import dask
 import pytest
 
-from pipeline.running.clusters import batch
-from pipeline.running.clusters.batch import KINDS, State, Wish, batch_system
-from pipeline.running.clusters.site import Site, Workers
+from pipeline import batch
+from pipeline.batch import KINDS, JobRequest, State, batch_system
+from pipeline.running.clusters.section import ClusterSection, Workers
 from stages.base.errors import InputError
 
 Play = Callable[..., None]
@@ -41,7 +40,6 @@ SUBMISSIONS = {
     "slurm": ("sbatch", "17;cluster\n", "17", "--parsable --dependency=afterany:3 SCRIPT"),
     "pbs": ("qsub", "17.server\n", "17.server", "-W depend=afterany:3 SCRIPT"),
     "lsf": ("bsub", "Job <17> is submitted to default queue <normal>.\n", "17", "-w ended(3)"),
-    "sge": ("qsub", "17\n", "17", "-terse -hold_jid 3 SCRIPT"),
 }
 
 
@@ -76,14 +74,13 @@ LOOKS = {
     "slurm": ("squeue", "1|1|1|RUNNING|quarkline-a\n7_3|12|7|PENDING|b\n2|2|2|TIMEOUT|x\n", "", 0),
     "pbs": ("qstat", PBS, "qstat: Unknown Job Id 3.server\nqstat: 5.server Job has finished, use -x\n", 153),
     "lsf": ("bjobs", BJOBS, "Job <3> is not found\nJob <5> is not found\n", 255),
-    "htcondor": ("condor_q", "1 0 2 quarkline-a\n2 0 4 other\n", "", 0),
 }
 
 
 @pytest.mark.parametrize("kind", LOOKS)
 def test_death_is_told_from_silence(kind: str, play: Play) -> None:
     command, out, err, code = LOOKS[kind]
-    system, end = batch_system(kind), ".0" if kind == "htcondor" else ".server" if kind == "pbs" else ""
+    system, end = batch_system(kind), ".server" if kind == "pbs" else ""
     jobs = [f"{number}{end}" for number in range(1, 6)]
     assert {seen.state for seen in system.look(jobs).values()} == {State.UNKNOWN}  # no such command
     play(command, out, err, code)
@@ -102,16 +99,6 @@ def test_slurm_says_that_a_job_is_none_and_knows_tasks_of_arrays(play: Play, tmp
     play("squeue", LOOKS["slurm"][1])
     assert [slurm.state(job) for job in ("7", "7_3", "12", "7_2")] == ["alive", "alive", "alive", "ended"]
     assert asked(tmp_path) == "-h -r -j 7_2 -o %i|%A|%F|%T|%j"
-
-
-def test_grid_engine_is_asked_for_each_job(play: Play) -> None:
-    sge = batch_system("sge")
-    play("qstat", "job_number: 1\njob_name:                   quarkline-a\n")
-    assert sge.look(["1"]) == {"1": (State.ALIVE, "quarkline-a")}
-    play("qstat", err="Following jobs do not exist: \n1\n", code=1)
-    assert sge.state("1") == State.ENDED
-    play("qstat", err="error: unable to send message to qmaster\n", code=1)
-    assert sge.state("1") == State.UNKNOWN
 
 
 def test_a_silent_batch_system_is_waited_for_shortly(
@@ -135,20 +122,20 @@ def test_cancelled_is_what_cannot_be_alive(play: Play) -> None:
     assert not slurm.cancel(["1"])
 
 
-GPU_NODES = Site(
+GPU_NODES = ClusterSection(
     kind="slurm",
     backend="cuda",
     gpus=4,
     cores=32,
-    memory=200 * 2**30,
-    walltime=14_430,
+    memory="200GiB",
+    walltime="04:00:30",
     partition="gpu",
     account="lqcd",
     directives=("--exclusive",),
     prologue=("module load cuda",),
     container="apptainer exec --nv q.sif",
     environment={"CACHE": "/scratch/a b"},
-    workers=Workers(8, 8),
+    workers=Workers(min=8, max=8),
 )
 HEADS = {
     "slurm": """#SBATCH --job-name=name
@@ -186,36 +173,39 @@ HEADS = {
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_head_of_a_whole_job(kind: str) -> None:
-    job = replace(GPU_NODES, kind=kind).batch_job("name", "log", nodes=2)
-    assert "\n".join(job.head) == HEADS[kind]
-    assert job.prologue == ("export CACHE='/scratch/a b'", "module load cuda")
-    assert (job.python, job.backend) == ("apptainer exec --nv q.sif python3", "cuda")
-    assert job.on_each_node.split()[0] in ("srun", "pbsdsh", "blaunch")
+    site, system = GPU_NODES.model_copy(update={"kind": kind}), batch_system(kind)
+    job = site.job("name", "log", nodes=2)
+    assert "\n".join(system.head(job)) == HEADS[kind]
+    assert (*site.exports, *site.prologue) == ("export CACHE='/scratch/a b'", "module load cuda")
+    assert (site.interpreter, site.backend) == ("apptainer exec --nv q.sif python3", "cuda")
+    assert system.on_each_node(job).split()[0] in ("srun", "pbsdsh", "blaunch")
 
 
 def test_directives_for_gpus_stand_instead_of_our_own() -> None:
     slurm, pbs, lsf = (batch_system(kind) for kind in ("slurm", "pbs", "lsf"))
-    assert not any("gres" in line for line in slurm.options(Wish("n", "o", gpus=2, directives=("--gpus=2",))))
+    assert not any(
+        "gres" in line for line in slurm.options(JobRequest("n", "o", gpus=2, directives=("--gpus=2",)))
+    )
     own = ("-l select=1:ncpus=8:ngpus=2:model=a100",)
-    assert not any("select" in line for line in pbs.options(Wish("n", "o", gpus=2, directives=own)))
-    assert not any("-gpu" in line for line in lsf.options(Wish("n", "o", gpus=2, directives=("-gpu -",))))
-    with pytest.raises(InputError, match="sge has no common name for GPUs: ask for 2"):
-        batch_system("sge").options(Wish("n", "o", gpus=2))
+    assert not any("select" in line for line in pbs.options(JobRequest("n", "o", gpus=2, directives=own)))
+    assert not any(
+        "-gpu" in line for line in lsf.options(JobRequest("n", "o", gpus=2, directives=("-gpu -",)))
+    )
 
 
 def test_what_is_not_written_is_the_sites() -> None:
     site = {"cores": 16, "memory": "64GiB", "walltime": "02:00", "queue": "normal", "project": "p"}
     with dask.config.set({"jobqueue.lsf": site}):
-        settled = Site(kind="lsf", cores=8).settled()
+        settled = ClusterSection(kind="lsf", cores=8).settled()
         assert (settled.cores, settled.memory, settled.walltime) == (8, 64 * 2**30, 7200)
         assert (settled.partition, settled.account) == ("normal", "p")
     with (
         dask.config.set({"jobqueue.slurm": {"walltime": "soon"}}),
         pytest.raises(InputError, match=r"jobqueue\.slurm\.walltime of dask's configuration is 'soon'"),
     ):
-        Site(kind="slurm").settled()
+        ClusterSection(kind="slurm").settled()
 
 
 def test_every_kind_has_a_system() -> None:
     assert [batch_system(kind).kind for kind in KINDS] == list(KINDS)
-    assert [kind for kind in KINDS if not batch_system(kind).can_be_asked] == ["oar"]
+    assert KINDS == ("slurm", "pbs", "lsf")

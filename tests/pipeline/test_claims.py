@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from pipeline import InputError, Store
-from pipeline.running.witness import job_has_ended
 from pipeline.store import claims as claims_module
 from pipeline.store import lease
 from pipeline.store.claims import Claims, remove_claims
-from pipeline.store.driver import Driver, Witness, no_witness, this_driver
+from pipeline.store.driver import Driver, Witness, job_has_ended, no_witness, this_driver
 from pipeline.store.lock import alone_for_a_moment, current_drivers, driver_lock, shared_lock
 
 FAR = Driver("elsewhere", 17, "far", "x", "slurm", "4711")
@@ -214,6 +213,7 @@ def test_the_word_of_slurm(
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
     assert job_has_ended(FAR) is ended
     assert job_has_ended(replace(FAR, system="")) is None
+    assert job_has_ended(replace(FAR, system="sge")) is None  # of an earlier version
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run": "r"}', "\0" * 40])

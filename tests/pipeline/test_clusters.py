@@ -23,7 +23,7 @@ from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.clusters.hosts import command
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.local import Local, worker_environment
-from pipeline.running.clusters.site import Site, Workers
+from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.worker.memory import REUSING
 
 DEMAND = Demand(tasks=4, memory=0)
@@ -59,12 +59,12 @@ def test_workers_do_not_import_what_lies_in_the_folder(traps: Path, monkeypatch:
     monkeypatch.chdir(traps)
     with Local(workers=1).open(DEMAND) as client:
         assert client.submit(os.getcwd).result(60) == str(traps)
-    site = Site(prologue=(f"export PYTHONPATH=:{os.environ.get('PYTHONPATH', '')}::",))
+    site = ClusterSection(kind="ssh", prologue=(f"export PYTHONPATH=:{os.environ.get('PYTHONPATH', '')}::",))
     line = command(site, "host", "tls://127.0.0.1:1", {"ca_file": "a", "cert": "b", "key": "c"})
     assert f"; {sys.executable} -m distributed.cli.dask_worker" in line
     done = subprocess.run(["bash", "-c", f"{line} --help"], capture_output=True, text=True)
     assert done.returncode == 0 and "Usage:" in done.stdout, done.stderr
-    prologue = JobQueue(Site(kind="slurm", cores=1)).options()["job_script_prologue"]
+    prologue = JobQueue(ClusterSection(kind="slurm", cores=1)).options()["job_script_prologue"]
     assert "export PYTHONSAFEPATH=1" in prologue
 
 
@@ -84,7 +84,7 @@ def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
 def test_names_and_addresses(tmp_path: Path) -> None:
     assert choose("local", workers=3) == Local(workers=3)
     assert choose("cuda") == Cuda()
-    assert choose("slurm", workers=8) == JobQueue(Site("slurm", workers=Workers(8, 8)))
+    assert choose("slurm", workers=8) == JobQueue(ClusterSection(kind="slurm", workers=Workers(min=8, max=8)))
     assert choose("tcp://host:8786") == Address("tcp://host:8786")
     (tmp_path / "scheduler.json").write_text('{"address": "tcp://host:8786"}')
     assert choose(str(tmp_path / "scheduler.json")) == Address(str(tmp_path / "scheduler.json"))
@@ -114,13 +114,13 @@ def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "dask_jobqueue")
     with (
         pytest.raises(InputError, match=r"pip install 'quarkline\[slurm\]'"),
-        JobQueue(Site("slurm")).open(DEMAND),
+        JobQueue(ClusterSection(kind="slurm")).open(DEMAND),
     ):
         pass
 
 
 def test_slurm_jobs_know_their_threads() -> None:
-    site = Site("slurm", cores=16, directives=("--gpus=1",), prologue=("module load cuda",))
+    site = ClusterSection(kind="slurm", cores=16, directives=("--gpus=1",), prologue=("module load cuda",))
     options = JobQueue(site).options()
     assert "export NUMBA_NUM_THREADS=16" in options["job_script_prologue"]
     assert "export MALLOC_MMAP_MAX_=0" in options["job_script_prologue"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.running.clusters.site import Workers
+from pipeline.running.clusters.section import Workers
 from pipeline.running.elastic import IDLE, Elastic
 
 
@@ -17,7 +17,7 @@ class Jobs:
     each = 2
 
     def __init__(self, least: int, most: int, wanted: int) -> None:
-        self.bounds = Workers(least, most)
+        self.bounds = Workers(min=least, max=most)
         self.names = [f"job{number}" for number in range(wanted)]
         self.dismissed: list[set[str]] = []
 

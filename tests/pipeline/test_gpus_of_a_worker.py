@@ -22,8 +22,8 @@ from pipeline.running.clusters import Demand, Devices
 from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.clusters.hosts import command
 from pipeline.running.clusters.local import Local, worker_environment
-from pipeline.running.clusters.site import Site, Workers
-from pipeline.running.clusters.worker_command import workers_of_gpus
+from pipeline.running.clusters.remote import workers_of_gpus
+from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.running.graph import _Works
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.lifetime import lost_gpu
@@ -62,17 +62,21 @@ def test_each_worker_of_a_job_sees_gpus_of_its_own(
 
 
 def test_a_host_with_four_gpus_starts_two_workers_of_two() -> None:
-    site = Site("ssh", "cuda", hosts=("node",), gpus=4, gpus_per_worker=2, cores=8)
+    site = ClusterSection(kind="ssh", hosts=("node",), gpus=4, gpus_per_worker=2, cores=8)
     line = command(site, "node", "tls://h:1", {})
     assert site.each == 2
     assert "export NUMBA_NUM_THREADS=4; " in line and f"export {GPUS_PER_WORKER}=2; " in line
     assert "set -- 0 1; IFS=,; for device in ${CUDA_VISIBLE_DEVICES:-0,1,2,3}" in line
-    alone = command(Site("ssh", "cuda", hosts=("node",), gpus=4, gpus_per_worker=4), "node", "tls://h:1", {})
+    alone = command(
+        ClusterSection(kind="ssh", hosts=("node",), gpus=4, gpus_per_worker=4), "node", "tls://h:1", {}
+    )
     assert f"export {GPUS_PER_WORKER}=4; " in alone and "CUDA_VISIBLE_DEVICES" not in alone
 
 
 def test_gpus_of_jobs_are_counted_by_workers() -> None:
-    site = Site("slurm", "cuda", gpus=4, gpus_per_worker=2, gpu_memory=80 * GB, workers=Workers(0, 6))
+    site = ClusterSection(
+        kind="slurm", gpus=4, gpus_per_worker=2, gpu_memory="80GB", workers=Workers(min=0, max=6)
+    )
     assert site.devices == Devices(12, 80 * GB, 2, 4)
     assert site.devices.workers == 6
 

@@ -11,7 +11,7 @@ import toy_stages as toys
 from pipeline import Place, Store, Workflow, plan, run
 from pipeline.running.clusters.hosts import Hosts, command
 from pipeline.running.clusters.local import NO_EMPTY_PATH
-from pipeline.running.clusters.site import Site
+from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.event_log import read_events
 
 FILES = {"ca_file": "/run/ca", "cert": "/run/cert", "key": "/run/key"}
@@ -23,7 +23,7 @@ exec sh -c "$2"
 
 
 def test_line_that_starts_the_workers_of_a_host() -> None:
-    site = Site(
+    site = ClusterSection(
         kind="ssh",
         backend="cuda",
         hosts=("node1",),
@@ -58,7 +58,7 @@ def test_a_run_on_hosts_does_without_the_one_that_is_gone(
     w = Workflow("hosts")
     w.add(toys.field, place=Place(over={"config": list("abcd")}))
     paths = {"PYTHONPATH": f"{Path.cwd()}:{Path(toys.__file__).parent}"}
-    site = Site(kind="ssh", hosts=("here", "gone"), cores=1, interface="lo", environment=paths)
+    site = ClusterSection(kind="ssh", hosts=("here", "gone"), cores=1, interface="lo", environment=paths)
     seen: list[int] = []
 
     def listen(event: dict) -> None:

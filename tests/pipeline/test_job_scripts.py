@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +13,26 @@ import pytest
 
 from pipeline.running.clusters.jobqueue import JobQueue, cluster_class
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.site import Site, Workers
-from pipeline.running.clusters.worker_command import workers_of_gpus
+from pipeline.running.clusters.local import NO_EMPTY_PATH
+from pipeline.running.clusters.remote import workers_of_gpus
+from pipeline.running.clusters.section import ClusterSection, Workers
 
 pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
 
-SITE = Site(
+SITE = ClusterSection(
     kind="slurm",
     backend="cuda",
     gpus=2,
     cores=16,
-    memory=64 * 2**30,
-    walltime=7200,
+    memory="64GiB",
+    walltime="2h",
     partition="gpu",
     account="lqcd",
     directives=("--exclusive",),
     prologue=("module load cuda",),
     container="apptainer exec --nv q.sif",
     environment={"A": "b c"},
-    workers=Workers(4, 4),
+    workers=Workers(min=4, max=4),
 )
 PROLOGUE = """\
 export NUMBA_NUM_THREADS=8
@@ -40,6 +40,7 @@ export OMP_NUM_THREADS=8
 export OPENBLAS_NUM_THREADS=1
 export MKL_NUM_THREADS=1
 export QUARKLINE_GPUS_PER_WORKER=1
+export PYTHONSAFEPATH=1
 export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES=[]
 export A='b c'
 module load cuda
@@ -100,7 +101,7 @@ HEADS = {
 }
 
 
-def cluster_of(site: Site, folder: Path) -> Any:
+def cluster_of(site: ClusterSection, folder: Path) -> Any:
     (folder / "run").mkdir()
     jobs = JobList(folder / "run")
     each = (site.settled().each, site.gpus_per_worker)
@@ -117,11 +118,11 @@ def script_of(cluster: Any, folder: Path) -> str:
 @pytest.mark.parametrize("kind", HEADS)
 def test_script_of_a_job_with_two_gpus(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # nothing is submitted
-    with cluster_of(replace(SITE, kind=kind), tmp_path) as cluster:
+    with cluster_of(SITE.model_copy(update={"kind": kind}), tmp_path) as cluster:
         script = script_of(cluster, tmp_path)
-        assert script == HEADS[kind] + PROLOGUE + OF_TWO_GPUS
+        assert script == f"{HEADS[kind]}{PROLOGUE}{NO_EMPTY_PATH}\n{OF_TWO_GPUS}"
         assert cluster.new_spec["group"] == ["-0", "-1"]
-        cluster.hold(Workers(0, 3))
+        cluster.hold(Workers(min=0, max=3))
         assert cluster.wanted == 2  # jobs, for three workers
         assert all(len(names) == 2 for names in cluster.members().values())
 
@@ -131,7 +132,7 @@ def test_jobs_whose_workers_own_several_gpus(
     gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with cluster_of(replace(SITE, kind="slurm", gpus=4, gpus_per_worker=gpus), tmp_path) as cluster:
+    with cluster_of(SITE.model_copy(update={"gpus": 4, "gpus_per_worker": gpus}), tmp_path) as cluster:
         script = script_of(cluster, tmp_path)
         assert "#SBATCH --gres=gpu:4\n" in script and f"\nexport QUARKLINE_GPUS_PER_WORKER={gpus}\n" in script
         if gpus == 4:
@@ -156,7 +157,7 @@ def test_what_a_person_writes_overrides_the_site_and_nothing_else_does(tmp_path:
     }
     with (
         dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm", {}), **configured}}),
-        cluster_of(Site(kind="slurm", walltime=600), tmp_path) as cluster,
+        cluster_of(ClusterSection(kind="slurm", walltime="10m"), tmp_path) as cluster,
     ):
         lines = script_of(cluster, tmp_path).splitlines()
     for line in ("-p standard", "--cpus-per-task=48", "--mem=96G", "-t 00:10:00", "--qos=normal"):

@@ -12,13 +12,13 @@ from executions import Executions
 
 from pipeline import Store, plan, run
 from pipeline.running.clusters.hosts import Hosts
-from pipeline.running.clusters.site import Site
+from pipeline.running.clusters.section import ClusterSection
 
 HERE = Path(__file__).parent
 
 
 def test_one_command_starts_the_workers_of_all_nodes() -> None:
-    hosts = Hosts(Site("slurm", "cuda", gpus=4, cores=32), launcher="srun --overlap --nodes=2")
+    hosts = Hosts(ClusterSection(kind="slurm", gpus=4, cores=32), launcher="srun --overlap --nodes=2")
     shell, option, line = hosts.words("nodes", "tls://h:1", {"--tls-key": "k"})
     assert (shell, option) == ("bash", "-c")
     *start, inner = shlex.split(line)
@@ -26,14 +26,14 @@ def test_one_command_starts_the_workers_of_all_nodes() -> None:
     assert "for device in ${CUDA_VISIBLE_DEVICES:-0,1,2,3}" in inner
     assert 'CUDA_VISIBLE_DEVICES="$device"' in inner and '--name "$(hostname)"-$1 &' in inner
     assert "distributed.cli.dask_worker tls://h:1 --nanny --nthreads 1 --resources device=1" in inner
-    by_ssh = Hosts(Site("ssh", hosts=("a b",))).words("a b", "tls://h:1", {})
+    by_ssh = Hosts(ClusterSection(kind="ssh", hosts=("a b",))).words("a b", "tls://h:1", {})
     assert by_ssh[0] == "ssh" and by_ssh[-2] == "a b" and by_ssh[-1].endswith("--name 'a b'")
 
 
 @pytest.mark.slow
 def test_a_run_on_a_node(store: Store, executed: Executions) -> None:
     paths = {"PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)])}
-    nodes = Hosts(Site("slurm", processes=2, environment=paths), launcher="env")
+    nodes = Hosts(ClusterSection(kind="slurm", processes=2, environment=paths), launcher="env")
     outcome = run(plan(toy_driver.workflow(), store), store, cluster=nodes)
     assert outcome.exit_status == 0, outcome.table()
     assert executed.new()["loops"] == 9

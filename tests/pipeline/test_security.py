@@ -20,7 +20,7 @@ from pipeline.running.clusters import Demand
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.local import Local
-from pipeline.running.clusters.site import Site
+from pipeline.running.clusters.section import ClusterSection
 
 
 async def answer(address: str) -> object:
@@ -187,6 +187,6 @@ def test_the_secret_of_the_dashboard_is_not_in_the_store(store: Store, cluster: 
 
 
 def test_jobs_of_slurm_get_certificates() -> None:
-    options = JobQueue(Site("slurm", cores=1, memory=10**9)).options()
+    options = JobQueue(ClusterSection(kind="slurm", cores=1, memory="1GB")).options()
     assert options["security"] is True
     assert options["scheduler_options"]["dashboard_address"].startswith("127.0.0.1")

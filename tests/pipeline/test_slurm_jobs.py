@@ -13,7 +13,7 @@ from pipeline import Place, Store, Workflow, plan, run, status
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs, job_lists
-from pipeline.running.clusters.site import Site, Workers
+from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.running.event_log import read_events
 from pipeline.running.limits import LIMITS, Limits
 from stages.base.errors import InputError
@@ -39,7 +39,7 @@ for id in "$@"; do echo $id >> {folder}/cancelled; rm -f {folder}/queued.$id; do
 }
 
 
-SITE = Site("slurm", cores=1, memory=4 * 10**9, walltime=3600, workers=Workers(2, 2))
+SITE = ClusterSection(kind="slurm", cores=1, memory="4GB", walltime="1h", workers=Workers(min=2, max=2))
 
 
 class Queue:
@@ -173,6 +173,16 @@ def test_jobs_are_kept_in_mind_while_slurm_does_not_answer(store: Store, queue: 
     (queue._folder / "squeue").write_text("#!/bin/sh\nexit 1\n")
     (said,) = cancel_left_jobs(store)
     assert "jobs 7 of run 20260101-000000-abcd may be queued still" in said
+    assert len(job_lists(store)) == 1
+
+
+def test_jobs_of_a_batch_system_that_is_not_known_any_more_are_named(store: Store, queue: Queue) -> None:
+    store.create()
+    folder = store.path / ".runs" / "20260101-000000-abcd"
+    folder.mkdir(parents=True)
+    (folder / "jobs").write_text("htcondor 7.0\nhtcondor 8.0\n")
+    (said,) = cancel_left_jobs(store)
+    assert said == f"jobs 7.0, 8.0 of run {folder.name} may be queued still, and htcondor cannot be asked"
     assert len(job_lists(store)) == 1
 
 

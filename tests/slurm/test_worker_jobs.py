@@ -12,11 +12,11 @@ import pytest
 from campaigns_on_slurm import ROOT, SlurmCampaign
 from controlled_slurm import ControlledSlurm
 
+from pipeline.batch import State, batch_system
 from pipeline.running.clusters import Demand
-from pipeline.running.clusters.batch import State, batch_system
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.site import Site, Workers
+from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.running.elastic import Elastic
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
@@ -71,14 +71,14 @@ def test_jobs_come_and_go_with_the_work(
     commands: ControlledSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.running.elastic.IDLE", 1.0)
-    site = Site(
+    site = ClusterSection(
         kind="slurm",
         cores=1,
         memory=10**9,
-        walltime=600,
+        walltime="10m",
         interface="lo",
         environment={"PYTHONPATH": str(ROOT)},
-        workers=Workers(0, 3),
+        workers=Workers(min=0, max=3),
     )
     said: list[str] = []
     log: Any = SimpleNamespace(note=lambda kind, message: said.append(message))
@@ -100,16 +100,16 @@ def test_jobs_come_and_go_with_the_work(
 
 
 def test_each_worker_of_a_job_has_a_gpu_of_its_own(commands: ControlledSlurm, tmp_path: Path) -> None:
-    site = Site(
+    site = ClusterSection(
         kind="slurm",
         backend="cuda",
         gpus=2,
         cores=2,
         memory=10**9,
-        walltime=600,
+        walltime="10m",
         interface="lo",
         environment={"PYTHONPATH": str(ROOT)},
-        workers=Workers(2, 2),
+        workers=Workers(min=2, max=2),
     )
     with JobQueue(site).open(Demand(2, 0, jobs=JobList(tmp_path))) as client:
         client.wait_for_workers(2, timeout=150)

@@ -18,11 +18,11 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline import Store, plan
+from pipeline.batch import BatchSystem, JobRequest, Seen, State
 from pipeline.planning.manifest import write_manifest
 from pipeline.reading.dashboard.facts.cost import account
 from pipeline.reading.handover import handover
-from pipeline.running.clusters.batch import BatchSystem, Seen, State, Wish
-from pipeline.running.clusters.site import Site
+from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import Outcome
@@ -58,10 +58,13 @@ class Paper(BatchSystem):
         self.after: dict[str, str | None] = {}
         self.refuses = 0
 
-    def options(self, wish: Wish) -> list[str]:
-        return [f"--job-name={wish.name}", f"--nodes={wish.nodes}", f"--array={wish.tasks}"]
+    def options(self, job: JobRequest) -> list[str]:
+        return [f"--job-name={job.name}", f"--nodes={job.nodes}", f"--array={job.tasks}"]
 
-    def on_each_node(self, wish: Wish) -> str:
+    def gpu_directives(self, job: JobRequest) -> list[str]:
+        return []
+
+    def on_each_node(self, job: JobRequest) -> str:
         return ""
 
     def submit(self, script: Path, after: str | None = None) -> str:
@@ -85,7 +88,7 @@ class Paper(BatchSystem):
 def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
     system = Paper()
     monkeypatch.setattr(definition, "batch_system", lambda kind: system)
-    monkeypatch.setattr("pipeline.running.clusters.site.batch_system", lambda kind: system)
+    monkeypatch.setattr("pipeline.running.clusters.section.batch_system", lambda kind: system)
     return system
 
 
@@ -93,7 +96,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Paper:
 def campaign(tmp_path: Path) -> Campaign:
     store = Store(tmp_path / "store")
     store.create()
-    site = Site(kind="slurm", cores=4, prologue=("module load cuda",), environment={"A": "1 2"})
+    site = ClusterSection(kind="slurm", cores=4, prologue=("module load cuda",), environment={"A": "1 2"})
     return Campaign(
         "loops", tmp_path / "w.yaml", store.path, tmp_path, site, 1, 1, 3600, Budget(node_hours=10.0)
     )
@@ -133,18 +136,58 @@ def test_the_script_of_a_job(campaign: Campaign, paper: Paper) -> None:
 def test_files_beside_the_workflow_are_not_imported(campaign: Campaign, traps: Path) -> None:
     """A job gets as far as reading its campaign, which is none."""
     path = f"export PYTHONPATH={ROOT}:$PYTHONPATH"  # which ends in a colon where nothing is set
-    site = Site(kind="slurm", cores=4, prologue=("unset PYTHONPATH", path))
+    site = ClusterSection(kind="slurm", cores=4, prologue=("unset PYTHONPATH", path))
     text = script(replace(campaign, folder=traps, site=site))
     done = subprocess.run(["bash", "-c", text], cwd=traps, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "is no campaign of `quarkline submit`" in done.stderr
 
 
+OF_AN_EARLIER_VERSION = """{"name": "quarkline-loops-1a2b3c", "workflow": "w.yaml", "store": "/s",
+"folder": "/f", "site": {"kind": "slurm", "backend": "cuda", "where": "",
+"hosts": [], "gpus": 4, "gpus_per_worker": 1, "gpu_memory": null,
+"processes": null, "cores": 32, "memory": 200000000000, "walltime": 3600,
+"partition": null, "account": null, "directives": ["--exclusive"],
+"prologue": null, "container": "", "python": "", "environment": {"A": "b"},
+"interface": null, "workers": {"min": 0, "max": 4}, "dashboard_port": 0},
+"nodes": 1, "chains": 2, "walltime": 3600, "budget": {"node_hours": 10.0,
+"joules": null}, "check": null}"""
+
+
+def test_campaigns_of_earlier_versions_are_read(campaign: Campaign) -> None:
+    """One of a batch system that is not known any more stands in no new one's way."""
+    store = Store(campaign.store)
+    place = store.path / ".campaigns" / "quarkline-loops-1a2b3c"
+    place.mkdir(parents=True)
+    (place / "campaign.json").write_text(OF_AN_EARLIER_VERSION)
+    site = ClusterSection(
+        kind="slurm",
+        gpus=4,
+        cores=32,
+        memory="200GB",
+        walltime="1h",
+        directives=("--exclusive",),
+        environment={"A": "b"},
+        workers=Workers(min=0, max=4),
+    )
+    (read,) = campaigns(store)
+    assert read.site == site and (read.chains, read.budget) == (2, Budget(node_hours=10.0))
+    (place / "campaign.json").write_text(OF_AN_EARLIER_VERSION.replace("slurm", "sge"))
+    assert not campaigns(store)
+    refuse_second(store)
+    Ledger(store).bring(
+        {"event": LedgerEvent.BUDGET, "campaign": read.name, "node_hours": None, "joules": None}
+    )
+    assert lines(campaign) == f"campaign {read.name}: its batch system, sge, cannot be asked any more"
+
+
 def test_a_job_that_cannot_import_its_package_says_so_in_the_ledger(
     campaign: Campaign, paper: Paper, traps: Path
 ) -> None:
     """Folders that PYTHONPATH names are searched, broken packages and all; the store is read by others."""
-    site = Site(kind="slurm", cores=4, environment={"PYTHONPATH": f"{ROOT}:{traps}", "SLURM_JOB_ID": "17"})
+    site = ClusterSection(
+        kind="slurm", cores=4, environment={"PYTHONPATH": f"{ROOT}:{traps}", "SLURM_JOB_ID": "17"}
+    )
     (traps / "sitecustomize.py").unlink()
     (traps / "json.py").unlink()
     (traps / "random.py").unlink()
@@ -367,14 +410,16 @@ def test_joules_of_a_job_are_those_of_its_logs(campaign: Campaign) -> None:
 
 
 def test_the_next_job_asks_for_what_this_one_lacked(campaign: Campaign, paper: Paper) -> None:
-    campaign = replace(campaign, site=replace(campaign.site, memory=1000))
+    campaign = replace(campaign, site=campaign.site.model_copy(update={"memory": 1000}))
     died, other = Failure("loops", {}, DIED), Failure("loops", {}, "did not converge")
     more, why = grown(campaign, campaign, [other, died], 3, False)
     assert more.site.memory == 1500 and "workers died with chunks of loops" in why
     assert grown(campaign, campaign, [other], 0, False) == (campaign, "")
-    nearly = replace(campaign, site=replace(campaign.site, memory=3000))
+    nearly = replace(campaign, site=campaign.site.model_copy(update={"memory": 3000}))
     assert grown(campaign, nearly, [died], 3, False)[0].site.memory == 4000  # no more than 4 times the first
-    most = replace(campaign, site=replace(campaign.site, memory=4000), walltime=4 * campaign.walltime)
+    most = replace(
+        campaign, site=campaign.site.model_copy(update={"memory": 4000}), walltime=4 * campaign.walltime
+    )
     assert grown(campaign, most, [died], 0, True) == (most, "")
     nearly = replace(campaign, walltime=3 * campaign.walltime)
     assert grown(campaign, nearly, [], 0, True)[0].walltime == 4 * campaign.walltime
@@ -525,7 +570,7 @@ def test_jobs_that_die_at_their_start_end_a_chain_with_a_word(
     assert paper.after == {"1": None, "2": "1"} and "Traceback" in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.setattr(definition, "batch_system", lambda kind: paper)
-    monkeypatch.setattr("pipeline.running.clusters.site.batch_system", lambda kind: paper)
+    monkeypatch.setattr("pipeline.running.clusters.section.batch_system", lambda kind: paper)
     assert run_job(campaign, "2", monkeypatch) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert run_job(campaign, "3", monkeypatch) == 0

@@ -174,7 +174,7 @@ OF_CLUSTERS = (
     "(a cluster that runs already: tcp://host:port or the path of its scheduler file; one of your own: a "
     "YAML file)"
 )
-KINDS = "known: local, cuda, slurm, pbs, lsf, sge, htcondor, oar"
+KINDS = "known: local, cuda, slurm, pbs, lsf"
 NO_PORT = "has no port of 1 to 65535: write it as tcp://host:8786"
 COMMANDS = {
     "run g2.yaml --workers 0": f"Invalid value for '--workers': '0' {NO_COUNT}",

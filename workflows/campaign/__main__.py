@@ -12,8 +12,8 @@ import time
 import traceback
 from pathlib import Path
 
-JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
-"""Variables with the job's id, as in `pipeline.store.driver`."""
+JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+"""Variables with the job's id, as in `pipeline.batch`; a job without them is named by its process."""
 
 
 def main(place: Path, chain: int) -> int:

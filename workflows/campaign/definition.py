@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from pipeline.running.clusters.batch import BatchSystem, batch_system
-from pipeline.running.clusters.site import Site
+from pipeline.batch import KINDS, BatchSystem, batch_system
+from pipeline.running.clusters.section import ClusterSection
 from pipeline.store.durable import write_atomically
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.plain_files import plain
@@ -51,7 +51,7 @@ class Campaign:
     workflow: Path
     store: Path
     folder: Path
-    site: Site
+    site: ClusterSection
     nodes: int
     chains: int
     walltime: int
@@ -120,5 +120,6 @@ def read_campaign(place: Path) -> Campaign:
 
 
 def campaigns(store: Store) -> list[Campaign]:
-    """All campaigns of a store, by name."""
-    return [read_campaign(file.parent) for file in sorted((store.path / ".campaigns").glob(f"*/{FILE}"))]
+    """All campaigns of a store, by name, but those of batch systems that are not known any more."""
+    files = sorted((store.path / ".campaigns").glob(f"*/{FILE}"))
+    return [each for each in map(read_campaign, (file.parent for file in files)) if each.site.kind in KINDS]

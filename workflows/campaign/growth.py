@@ -26,7 +26,7 @@ def as_submitted(campaign: Campaign, entries: Iterable[Entry], job: str) -> Camp
     own = [entry for entry in entries if entry["event"] == LedgerEvent.SUBMITTED and entry["job"] == job]
     if not own:
         return campaign
-    site = replace(campaign.site, memory=own[-1].get("memory", campaign.site.memory))
+    site = campaign.site.model_copy(update={"memory": own[-1].get("memory", campaign.site.memory)})
     return replace(campaign, site=site, walltime=own[-1]["walltime"])
 
 
@@ -47,7 +47,7 @@ def grown(
     if died and memory and first and memory < MOST * first:
         wanted = int(min(MORE_MEMORY * memory, MOST * first))
         why = f"workers died with chunks of {', '.join(died)}: the next job asks for {format_bytes(wanted)}"
-        return replace(now, site=replace(now.site, memory=wanted)), why
+        return replace(now, site=now.site.model_copy(update={"memory": wanted})), why
     if out_of_time and not commits and now.walltime < MOST * written.walltime:
         walltime = int(min(MORE_TIME * now.walltime, MOST * written.walltime))
         why = f"no chunk was done within the walltime: the next job asks for {duration_text(walltime)}"

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pipeline.batch import own_job
 from pipeline.declare.text import counted, literal_lines
-from pipeline.store.driver import own_job
 from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store

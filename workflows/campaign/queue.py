@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 
-from pipeline.running.clusters.batch import State
+from pipeline.batch import KINDS, State
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store
 from stages.base.errors import InputError
@@ -60,6 +60,9 @@ def campaign_lines(store: Store, complete: Collection[str]) -> list[str]:
             campaign = read_campaign(place_of(store, name))
         except InputError as error:
             lines.append(f"campaign {name}: {error}")
+            continue
+        if campaign.site.kind not in KINDS:
+            lines.append(f"campaign {name}: its batch system, {campaign.site.kind}, cannot be asked any more")
             continue
         accounts = Accounts.of(entries, name)
         plans = [store.path / ".workflows" / f"{each}.json" for each in complete if label_of(each) == label]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.running.clusters.local import NO_EMPTY_PATH, SAFE_PATH
@@ -25,23 +26,20 @@ def write_script(campaign: Campaign, chain: int | None = None) -> Path:
 def script(campaign: Campaign, chain: int | None = None) -> str:
     """Text of the script."""
     several = chain is None and campaign.chains > 1
-    job = campaign.site.batch_job(
-        campaign.name,
-        str(campaign.place / ("job-%A.out" if several and campaign.site.kind == "slurm" else "job.out")),
-        nodes=campaign.nodes,
-        tasks=campaign.chains if several else 0,
-        walltime=campaign.walltime,
-    )
-    number = f'"${job.system.task_variable}"' if several else str(chain or 0)
+    site, system = campaign.site.settled(), campaign.system
+    output = campaign.place / ("job-%A.out" if several and site.kind == "slurm" else "job.out")
+    job = site.job(campaign.name, str(output), campaign.nodes, campaign.chains if several else 0)
+    number = f'"${system.task_variable}"' if several else str(chain or 0)
     lines = [
         "#!/bin/bash",
-        *job.head,
+        *system.head(replace(job, walltime=campaign.walltime)),
         f"# Job of campaign {campaign.name}: computes what the store lacks, followed by one more.",
         *(f"export {name}={value}" for name, value in SAFE_PATH.items()),
         f"export {BEGAN}=$(date +%s)",
-        *job.prologue,
+        *site.exports,
+        *(site.prologue or ()),
         NO_EMPTY_PATH,
         f"cd {shlex.quote(str(campaign.folder))}",
-        f"exec {job.python} -m workflows.campaign {shlex.quote(str(campaign.place))} {number}",
+        f"exec {site.interpreter} -m workflows.campaign {shlex.quote(str(campaign.place))} {number}",
     ]
     return "\n".join(lines) + "\n"

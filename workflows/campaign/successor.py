@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pipeline.running.clusters.batch import State
+from pipeline.batch import State
 from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger
 from stages.base.errors import InputError

@@ -135,8 +135,8 @@ def cluster_of(campaign: Campaign) -> Cluster:
 
     site = campaign.site.settled()
     if campaign.nodes > 1:
-        job = site.batch_job(campaign.name, os.devnull, nodes=campaign.nodes)
-        return Hosts(site, launcher=job.on_each_node)
+        job = site.job(campaign.name, os.devnull, campaign.nodes)
+        return Hosts(site, launcher=campaign.system.on_each_node(job))
     if site.backend == "cuda":
         return Cuda(gpus_per_worker=site.gpus_per_worker)
     return Local(workers=site.processes)

@@ -27,7 +27,7 @@ from workflows.commands.target import remarks, store_of
 if TYPE_CHECKING:
     from pipeline import Outcome, Plan, Store
     from pipeline.running.clusters import Cluster
-    from pipeline.running.clusters.site import Site
+    from pipeline.running.clusters.section import ClusterSection
     from workflows.partial import Part
     from workflows.rounds import Rounds
     from workflows.shared.definition import Project
@@ -239,10 +239,10 @@ def _publish(part: Part | None, results: Store) -> tuple[Path | None, str]:
         return None, str(error)
 
 
-def _cluster(site: Site, workers: int | None, dashboard_port: int | None) -> Cluster:
+def _cluster(site: ClusterSection, workers: int | None, dashboard_port: int | None) -> Cluster:
     from pipeline import InputError
     from pipeline.running.clusters.choose import cluster_of
-    from pipeline.running.clusters.site import Workers
+    from pipeline.running.clusters.section import Workers
 
     if workers and site.kind in ("address", "ssh"):
         where = site.where or "hosts"
@@ -252,8 +252,8 @@ def _cluster(site: Site, workers: int | None, dashboard_port: int | None) -> Clu
             f"--dashboard-port {dashboard_port}: the dashboard of {site.where} is started elsewhere; leave "
             "it out"
         )
-    number = Workers(workers, workers) if workers else site.workers
-    return cluster_of(replace(site, workers=number))
+    number = Workers(min=workers, max=workers) if workers else site.workers
+    return cluster_of(site.model_copy(update={"workers": number}))
 
 
 def _headline(explained: str) -> str:

@@ -23,7 +23,7 @@ from workflows.commands.target import remarks, store_of
 
 if TYPE_CHECKING:
     from pipeline import Store
-    from pipeline.running.clusters.site import Site
+    from pipeline.running.clusters.section import ClusterSection
     from workflows.campaign.definition import Budget, Campaign
     from workflows.outputs.campaigns import SubmitOutput
     from workflows.shared.definition import Project
@@ -119,10 +119,16 @@ def submit(
 
 
 def _campaign(
-    project: Project, workflow: Path, results: Store, site: Site, nodes: int, chains: int, budget: Budget
+    project: Project,
+    workflow: Path,
+    results: Store,
+    site: ClusterSection,
+    nodes: int,
+    chains: int,
+    budget: Budget,
 ) -> Campaign:
     from pipeline import InputError
-    from pipeline.running.clusters.batch import KINDS
+    from pipeline.batch import KINDS
     from workflows.campaign.definition import Campaign, label_of
 
     if site.kind not in KINDS:

@@ -13,10 +13,10 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from pipeline.declare.text import counted
 from pipeline.planning.workflow import LARGEST
+from pipeline.running.clusters.section import ClusterSection
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, Location, ParameterFile, Problem, validated
-from workflows.shared.cluster_section import ClusterSection
 
 
 @dataclass(frozen=True)

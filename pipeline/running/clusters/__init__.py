@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -57,46 +58,34 @@ class Devices:
         return max(1, self.count // self.per_worker)
 
 
-class Cluster(Protocol):
+class Cluster(ABC):
     """A kind of cluster with its options."""
 
     @property
     def backend(self) -> str:
         """'cpu' or 'cuda': where stages run that ask for a device."""
+        return "cpu"
 
     @property
     def memory_limit(self) -> int | None:
-        """Bytes that a task alone on its worker's machine may use, None if that is not known here."""
+        """Bytes that a task alone on its worker's machine may use; None where others watch over them."""
+        return None
 
     @property
     def queued(self) -> bool:
         """True if workers are jobs of a batch system, which may take any time to begin."""
-
-    @property
-    def devices(self) -> Devices | None:
-        """GPUs of the cluster; None if there are none or they are not known here."""
-
-    @property
-    def gpus_per_worker(self) -> int:
-        """GPUs of each worker, which share what it computes on; 1 for workers without any."""
-
-    def open(self, demand: Demand) -> AbstractContextManager[Client]:
-        """Start or join the cluster; on leaving, end what was started."""
-
-
-class Remote:
-    """Base of clusters of other machines, of which neither memory nor GPUs are known here."""
-
-    @property
-    def memory_limit(self) -> None:
-        """None: who chose the machines, or their batch system, watches over their memory."""
-
-    @property
-    def queued(self) -> bool:
-        """False: the workers are there, or start at once."""
         return False
 
     @property
     def devices(self) -> Devices | None:
-        """None: GPUs of other machines are not known here, unless somebody writes down what they have."""
+        """GPUs of the cluster; None if there are none or they are not known here."""
         return None
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs of each worker, which share what it computes on; 1 for workers without any."""
+        return 1
+
+    @abstractmethod
+    def open(self, demand: Demand) -> AbstractContextManager[Client]:
+        """Start or join the cluster; on leaving, end what was started."""

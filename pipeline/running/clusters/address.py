@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from distributed import Client
 
-from pipeline.running.clusters import Demand, Devices, Remote
+from pipeline.running.clusters import Cluster, Demand, Devices
 from stages.base.errors import InputError
 
 NETWORKS = ("tcp", "tls", "ucx", "ws", "wss")
@@ -23,7 +23,7 @@ TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class Address(Remote):
+class Address(Cluster):
     """Workers that somebody else started, one task thread each, with this package and the store in reach.
 
     Args:

@@ -1,13 +1,18 @@
-"""Choice of a cluster: from what a person writes (`cuda`), or from a cluster's configuration."""
+"""Choice of a cluster: from what a person writes (`cuda`), or from a cluster's section."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from pipeline.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters import Cluster
-from pipeline.running.clusters.batch import KINDS as BATCH_KINDS
-from pipeline.running.clusters.site import NAMED, Site, Workers
+from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.cuda import Cuda
+from pipeline.running.clusters.hosts import Hosts
+from pipeline.running.clusters.jobqueue import JobQueue
+from pipeline.running.clusters.local import Local
+from pipeline.running.clusters.section import NAMED, ClusterSection
 from stages.base.errors import InputError, suggestion
 
 
@@ -17,40 +22,34 @@ def choose(name: str, **options: Any) -> Cluster:
     Raises:
         InputError: no such cluster.
     """
+    return cluster_of(ClusterSection.model_validate({**named(name), **options}))
+
+
+def named(name: str, others: str = "") -> dict[str, str]:
+    """Keys of the section that a name stands for; others: more that a name could be, for who mistypes one.
+
+    Raises:
+        InputError: it stands for none.
+    """
     if "://" in name or Path(name).is_file():
-        return cluster_of(Site("address", where=name, **options))
+        return {"kind": "address", "where": name}
     if name in NAMED:
-        number = options.pop("workers", None)
-        return cluster_of(Site(name, workers=number and Workers(number, number), **options))
+        return {"kind": name}
     raise InputError(
-        f"no cluster {name!r}{suggestion(name, NAMED)} "
-        "(a cluster that runs already: tcp://host:port or the path of its scheduler file)"
+        f"no cluster {name!r}{suggestion(name, NAMED)} (a cluster that runs already: tcp://host:port or the "
+        f"path of its scheduler file{others})"
     )
 
 
-def cluster_of(site: Site) -> Cluster:
-    """The cluster of a configuration. Raises InputError for an address or file where nothing can be meant."""
-    if site.kind == "address":
-        from pipeline.running.clusters.address import Address
-
-        return Address(site.where, site.backend, site.gpu_memory, site.gpus_per_worker)
+def cluster_of(site: ClusterSection) -> Cluster:
+    """The cluster of a section. Raises InputError for an address or file where nothing can be meant."""
     workers = site.workers.max if site.workers else None
+    if site.kind in BATCH_KINDS:
+        return JobQueue(site)
     if site.kind == "local":
-        from pipeline.running.clusters.local import Local
-
         return Local(workers)
     if site.kind == "cuda":
-        from pipeline.running.clusters.cuda import Cuda
-
-        return Cuda(
-            workers,
-            gpu_memory=site.gpu_memory,
-            gpus_per_worker=site.gpus_per_worker,
-        )
-    if site.kind in BATCH_KINDS:
-        from pipeline.running.clusters.jobqueue import JobQueue
-
-        return JobQueue(site)
-    from pipeline.running.clusters.hosts import Hosts
-
-    return Hosts(site)
+        return Cuda(workers, gpu_memory=site.gpu_memory, gpus_per_worker=site.gpus_per_worker)
+    if site.kind == "ssh":
+        return Hosts(site)
+    return Address(site.where or "", site.backend, site.gpu_memory, site.gpus_per_worker)

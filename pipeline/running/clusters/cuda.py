@@ -12,14 +12,14 @@ from dask.system import CPU_COUNT
 from distributed import Client
 
 from pipeline.declare.text import counted
-from pipeline.running.clusters import Demand, Devices
+from pipeline.running.clusters import Cluster, Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
 from stages.base.errors import InputError
 from stages.base.gpus import INSTALL, check_sharing
 
 
 @dataclass(frozen=True)
-class Cuda:
+class Cuda(Cluster):
     """A worker for each GPU, or for several that share what it computes on; each sees its own first.
 
     Args:
@@ -32,15 +32,6 @@ class Cuda:
     backend: str = "cuda"
     gpu_memory: int | None = None
     gpus_per_worker: int = 1
-
-    @property
-    def memory_limit(self) -> None:
-        """None: what is projected is the host's and the GPU's memory together."""
-
-    @property
-    def queued(self) -> bool:
-        """False: its workers are processes of this machine."""
-        return False
 
     @property
     def devices(self) -> Devices | None:
@@ -114,14 +105,13 @@ def grouped(base: Any, groups: Mapping[str, str]) -> Any:
     groups: what each sees, by its first GPU, as CUDA_VISIBLE_DEVICES names them.
     """
 
-    class Grouped(base):  # type: ignore[misc]
-        def new_worker_spec(self) -> dict[Any, Any]:
-            spec: dict[Any, Any] = super().new_worker_spec()
-            for first, worker in spec.items():
-                worker["options"]["env"]["CUDA_VISIBLE_DEVICES"] = groups[str(first)]
-            return spec
+    def new_worker_spec(cluster: Any) -> dict[Any, Any]:
+        spec: dict[Any, Any] = base.new_worker_spec(cluster)
+        for first, worker in spec.items():
+            worker["options"]["env"]["CUDA_VISIBLE_DEVICES"] = groups[str(first)]
+        return spec
 
-    return Grouped
+    return type("Grouped", (base,), {"new_worker_spec": new_worker_spec})
 
 
 def _groups(devices: int, each: int) -> dict[str, str]:

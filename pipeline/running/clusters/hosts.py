@@ -20,11 +20,11 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
-from pipeline.running.clusters import Demand, Devices, Remote
+from pipeline.running.clusters import Demand
 from pipeline.running.clusters.certificates import write_certificates
 from pipeline.running.clusters.local import NO_EMPTY_PATH, SETTINGS, unless_stopped
-from pipeline.running.clusters.site import Site
-from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports, workers_of_gpus
+from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports, workers_of_gpus
+from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.watching import watched
 from pipeline.worker.lifetime import PATIENCE, Watchdog
 from stages.base.errors import InputError
@@ -51,23 +51,7 @@ class Hosts(Remote):
         launcher: words of a shell that run a command once on each node of this job; '' for hosts by ssh.
     """
 
-    site: Site
     launcher: str = ""
-
-    @property
-    def backend(self) -> str:
-        """'cuda' if the workers have GPUs."""
-        return self.site.backend
-
-    @property
-    def gpus_per_worker(self) -> int:
-        """GPUs of each worker."""
-        return self.site.gpus_per_worker
-
-    @property
-    def devices(self) -> Devices | None:
-        """GPUs of its jobs or hosts, where their memory is written down."""
-        return self.site.devices
 
     def words(self, name: str, scheduler: str, files: dict[str, str]) -> list[str]:
         """Words that start the workers of a host, or of all nodes."""
@@ -95,7 +79,7 @@ class Hosts(Remote):
                 yield client
 
 
-def command(site: Site, name: str, scheduler: str, files: dict[str, str]) -> str:
+def command(site: ClusterSection, name: str, scheduler: str, files: dict[str, str]) -> str:
     """Line of a shell that starts the workers of a host.
 
     Args:

@@ -6,34 +6,26 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import dask
 from distributed import Client
 
-from pipeline.running.clusters import Demand, Devices, Remote
-from pipeline.running.clusters.batch import Wish, batch_system, clock
+from pipeline.batch import batch_system
+from pipeline.running.clusters import Demand
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.local import NO_EMPTY_PATH, unless_stopped
 from pipeline.running.clusters.recorded_jobs import recorded
-from pipeline.running.clusters.site import Site, Workers
-from pipeline.running.clusters.worker_command import WORKER_ARGUMENTS, exports
+from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports
+from pipeline.running.clusters.section import Workers
 from pipeline.running.watching import HOST, watched
 from pipeline.worker.lifetime import Watchdog
 from stages.base.errors import InputError
 
-CLASSES = {
-    "slurm": "SLURMCluster",
-    "pbs": "PBSCluster",
-    "lsf": "LSFCluster",
-    "sge": "SGECluster",
-    "htcondor": "HTCondorCluster",
-    "oar": "OARCluster",
-}
-PROJECTS = ("lsf", "sge", "oar")
-"""Kinds of which dask-jobqueue names the account a project."""
+CONFIGURED = ("log-directory", "scheduler-options", "worker-extra-args")
+"""Keys of the site's configuration of dask-jobqueue that are not replaced by what a run needs, but joined."""
 
 
 @dataclass(frozen=True)
@@ -44,27 +36,7 @@ class JobQueue(Remote):
     run's folder of the store. The dashboard listens on the driver's machine alone, and shows its pages to who
     knows the run's secret. Jobs that end while work is left are submitted again, and chunks that were in
     flight are computed by others.
-
-    Args:
-        site: kind, and what is written of its jobs.
     """
-
-    site: Site
-
-    @property
-    def backend(self) -> str:
-        """'cuda' if the jobs' workers have GPUs."""
-        return self.site.backend
-
-    @property
-    def gpus_per_worker(self) -> int:
-        """GPUs of each worker."""
-        return self.site.gpus_per_worker
-
-    @property
-    def devices(self) -> Devices | None:
-        """GPUs of its jobs or hosts, where their memory is written down."""
-        return self.site.devices
 
     @property
     def queued(self) -> bool:
@@ -112,60 +84,36 @@ class JobQueue(Remote):
 
     def options(self, scheduler: dict[str, Any] | None = None, jobs: JobList | None = None) -> dict[str, Any]:
         """Options for dask-jobqueue: what is written, and what a run needs; the rest is the site's."""
-        site, settled, kind = self.site, self.site.settled(), self.site.kind
-        own = scheduler or {"dashboard_address": f"{HOST}:0"}
-        configured = partial(_configured, kind)
+        site, system = self.site.settled(), batch_system(self.site.kind)
+        configured = {key: dask.config.get(f"jobqueue.{system.kind}.{key}", None) for key in CONFIGURED}
         written = {
             "cores": site.cores,
             "memory": None if site.memory is None else f"{site.memory}B",
-            "walltime": site.walltime and _walltime(kind, site.walltime),
+            "walltime": system.clock(site.walltime) if site.walltime else None,
             "queue": site.partition,
-            "project" if kind in PROJECTS else "account": site.account,
+            system.account_word: site.account,
             "interface": site.interface,
-            "python": settled.interpreter if site.container or site.python else None,
+            "python": site.interpreter,
             "job_name": jobs and jobs.name,
             "shared_temp_directory": jobs and str(jobs.folder),
-            "log_directory": configured("log-directory") or (jobs and str(jobs.logs)),
+            "log_directory": configured["log-directory"] or (jobs and str(jobs.logs)),
         }
+        own = scheduler or {"dashboard_address": f"{HOST}:0"}
         return {
             **{option: value for option, value in written.items() if value is not None},
-            **_request(settled, jobs),
-            "processes": 1 if settled.gpus else settled.each,
+            **system.dask_directives(site.job("", "")),
+            "processes": 1 if site.gpus else site.each,
             "security": True,
-            "scheduler_options": {**(configured("scheduler-options") or {}), **own},
-            "job_script_prologue": [*exports(settled), *(settled.prologue or ()), NO_EMPTY_PATH],
-            "worker_extra_args": [*(configured("worker-extra-args") or ()), *WORKER_ARGUMENTS],
+            "scheduler_options": {**(configured["scheduler-options"] or {}), **own},
+            "job_script_prologue": [*exports(site), *(site.prologue or ()), NO_EMPTY_PATH],
+            "worker_extra_args": [*(configured["worker-extra-args"] or ()), *WORKER_ARGUMENTS],
         }
 
 
 def within(workers: Workers, of_use: int) -> Workers:
     """Bounds that hold no worker who would never have work."""
     most = min(workers.max, of_use)
-    return Workers(min(workers.min, most), most)
-
-
-def _request(site: Site, jobs: JobList | None) -> dict[str, Any]:
-    """Directives, with those that ask for GPUs in the words of the batch system."""
-    system = batch_system(site.kind)
-    name = jobs.name if jobs else ""
-    wish = Wish(name, "", gpus=site.gpus or 0, cores=site.cores, memory=site.memory)
-    wish = replace(wish, directives=site.directives or ())
-    directives = [*system.gpu_directives(wish), *wish.directives]
-    if site.kind == "htcondor":
-        named = {"batch_name": name} if name else {}
-        pairs = (directive.partition("=")[::2] for directive in directives)
-        return {"job_extra_directives": {**named, **{key.strip(): value.strip() for key, value in pairs}}}
-    selected = [directive for directive in directives if "select=" in directive]
-    skipped = {"job_directives_skip": ["select="]} if site.kind == "pbs" and selected else {}
-    return {**({"job_extra_directives": directives} if directives else {}), **skipped}
-
-
-def _walltime(kind: str, seconds: int) -> str:
-    return clock(60 * -(-seconds // 60))[:-3] if kind == "lsf" else clock(seconds)
-
-
-def _configured(kind: str, key: str) -> Any:
-    return dask.config.get(f"jobqueue.{kind}.{key}", None)
+    return Workers(min=min(workers.min, most), max=most)
 
 
 def cluster_class(kind: str) -> Any:
@@ -179,4 +127,4 @@ def cluster_class(kind: str) -> Any:
         ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # the import takes it away, and ends the process with code 0
-    return recorded(getattr(dask_jobqueue, CLASSES[kind]), kind)
+    return recorded(getattr(dask_jobqueue, batch_system(kind).dask_class), kind)

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.running.clusters.batch import KINDS, State, batch_system
+from pipeline.batch import KINDS, State, batch_system
 from pipeline.store.plain_files import text_of
 from pipeline.store.store import Store
 
 CERTIFICATES = ".dask-jobqueue.worker.*"
 """Files that jobs read, which dask-jobqueue removes at the end of a driver that is not killed."""
 
-LINE = re.compile(rf"(?:({'|'.join(KINDS)}) )?(\d+(?:\.\d+)?)", flags=re.ASCII)
-"""Batch system and id; lines of earlier versions name no batch system, which was Slurm."""
+LINE = re.compile(r"(?:([a-z]+) )?(\d+(?:\.\d+)?)", flags=re.ASCII)
+"""Batch system and id; the first lines that were written name no batch system, which was Slurm."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +78,20 @@ def cancel_left_jobs(store: Store, at_work: Set[str] = frozenset()) -> Iterator[
     for jobs in job_lists(store):
         if jobs.folder.name in at_work:
             continue
-        system = batch_system(jobs.kind())
+        run, kind = jobs.folder.name, jobs.kind()
+        if kind not in KINDS:
+            yield f"jobs {', '.join(jobs.ids())} of run {run} may be queued still, and {kind} cannot be asked"
+            continue
+        system = batch_system(kind)
         seen = system.look(jobs.ids())
         silent = [job for job, each in seen.items() if each.state == State.UNKNOWN]
         left = [job for job, each in seen.items() if each.state == State.ALIVE and each.name == jobs.name]
-        run = jobs.folder.name
         if left and not system.cancel(left):
             yield f"jobs {', '.join(left)} of run {run} are queued still, and {system.cancellation} fails"
             continue
         if left:
             yield f"cancelled jobs {', '.join(left)}, which run {run} had left in the queue"
         if silent:
-            why = "does not answer" if system.can_be_asked else "is not asked which jobs live"
-            yield f"jobs {', '.join(silent)} of run {run} may be queued still, and {system.kind} {why}"
+            yield f"jobs {', '.join(silent)} of run {run} may be queued still, and {kind} does not answer"
             continue
         jobs.clear()

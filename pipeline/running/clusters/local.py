@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 
 from pipeline.declare.text import counted
-from pipeline.running.clusters import Demand, StartInterruptedError
+from pipeline.running.clusters import Cluster, Demand, StartInterruptedError
 from pipeline.running.clusters.guard import remedy_of_failed_start
 from pipeline.running.stopping import start_tracker
 from pipeline.running.watching import HOST, watched
@@ -72,7 +72,7 @@ HANDLES, HANDLES_OF_A_WORKER = 24, 12
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Cluster):
     """One-thread workers on this machine, as many as cores, or fewer with more kernel threads each.
 
     Args:
@@ -87,20 +87,6 @@ class Local:
     def memory_limit(self) -> int:
         """Bytes of this machine, or of the container that this process is in."""
         return int(MEMORY_LIMIT)
-
-    @property
-    def queued(self) -> bool:
-        """False: its workers are processes of this machine."""
-        return False
-
-    @property
-    def devices(self) -> None:
-        """None: a local cluster uses no GPU."""
-
-    @property
-    def gpus_per_worker(self) -> int:
-        """1: its workers are one device each."""
-        return 1
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from distributed.core import Status
 
+from pipeline.batch import ANSWER, State, batch_system
 from pipeline.declare.duration import duration_text
-from pipeline.running.clusters.batch import ANSWER, State, batch_system
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.site import Workers
-from pipeline.running.clusters.worker_command import workers_of_gpus
+from pipeline.running.clusters.remote import workers_of_gpus
+from pipeline.running.clusters.section import Workers
 
 Base: Any = object
 """A class of dask-jobqueue, which need not be installed: `recorded` names it."""
@@ -66,7 +66,7 @@ class Jobs(Base):
     new_spec: dict[str, Any]
 
     def __init__(self, jobs: JobList | None, each: int, gpus_per_worker: int = 1, **options: Any) -> None:
-        self.each, self.bounds, self.wanted = each, Workers(0, 0), 0
+        self.each, self.bounds, self.wanted = each, Workers(min=1, max=1), 0
         self._missing: set[str] = set()
         workers = each if options["processes"] == 1 else 1
         own = {"jobs": jobs, "workers": workers, "gpus_per_worker": gpus_per_worker}

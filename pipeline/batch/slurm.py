@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipeline.running.clusters.batch import (
+from pipeline.batch import (
     OVER,
     UNSEEN,
     BatchSystem,
+    JobRequest,
     Seen,
     State,
-    Wish,
     ask,
-    clock,
     mebibytes,
     submitted,
 )
@@ -41,34 +40,39 @@ class Slurm(BatchSystem):
     submission = "sbatch"
     cancellation = "scancel"
     prefix = "#SBATCH"
+    job_variable = "SLURM_JOB_ID"
     task_variable = "SLURM_ARRAY_TASK_ID"
+    own_variables = (
+        "SLURMD?_(JOB|ARRAY|RESTART|STEP|NTASKS|CPUS|MEM|NNODES|NODE|TASK|GTIDS|LOCALID|PROCID|GPUS|SUBMIT)"
+    )
+    dask_class = "SLURMCluster"
 
-    def options(self, wish: Wish) -> list[str]:
+    def options(self, job: JobRequest) -> list[str]:
         """Options of sbatch."""
         wanted = {
-            "job-name": wish.name,
-            "output": wish.output,
-            "nodes": wish.nodes,
+            "job-name": job.name,
+            "output": job.output,
+            "nodes": job.nodes,
             "ntasks-per-node": 1,
-            "cpus-per-task": wish.cores,
-            "mem": f"{mebibytes(wish.memory)}M" if wish.memory else None,
-            "time": clock(wish.walltime) if wish.walltime else None,
-            "partition": wish.partition,
-            "account": wish.account,
-            "array": f"0-{wish.tasks - 1}" if wish.tasks else None,
+            "cpus-per-task": job.cores,
+            "mem": f"{mebibytes(job.memory)}M" if job.memory else None,
+            "time": self.clock(job.walltime) if job.walltime else None,
+            "partition": job.partition,
+            "account": job.account,
+            "array": f"0-{job.tasks - 1}" if job.tasks else None,
         }
         asked = [f"--{option}={value}" for option, value in wanted.items() if value is not None]
-        return [*asked, *self.gpu_directives(wish)]
+        return [*asked, *self.gpu_directives(job)]
 
-    def gpu_directives(self, wish: Wish) -> list[str]:
+    def gpu_directives(self, job: JobRequest) -> list[str]:
         """Generic resources of a node, unless a directive names them."""
-        named = wish.asks("--gres", "--gpus", "-G ")
-        return [f"--gres=gpu:{wish.gpus}"] if wish.gpus and not named else []
+        named = job.asks("--gres", "--gpus", "-G ")
+        return [f"--gres=gpu:{job.gpus}"] if job.gpus and not named else []
 
-    def on_each_node(self, wish: Wish) -> str:
+    def on_each_node(self, job: JobRequest) -> str:
         """A step of one task on each node, beside other steps."""
-        cores = f" --cpus-per-task={wish.cores}" if wish.cores else ""
-        return f"srun --overlap --nodes={wish.nodes} --ntasks={wish.nodes} --ntasks-per-node=1{cores}"
+        cores = f" --cpus-per-task={job.cores}" if job.cores else ""
+        return f"srun --overlap --nodes={job.nodes} --ntasks={job.nodes} --ntasks-per-node=1{cores}"
 
     def submit(self, script: Path, after: str | None = None) -> str:
         """Submit by sbatch."""
@@ -80,14 +84,22 @@ class Slurm(BatchSystem):
         if not jobs:
             return {}
         answer = ask("squeue", "-h", "-r", "-j", ",".join(jobs), "-o", "%i|%A|%F|%T|%j")
-        if answer is None or (answer.code and "Invalid job id" not in answer.err):
+        if answer is None or (answer.returncode and "Invalid job id" not in answer.stderr):
             return dict.fromkeys(jobs, UNSEEN)
         seen: dict[str, Seen] = {}
-        for line in answer.out.splitlines():
+        for line in answer.stdout.splitlines():
             *ids, state, name = line.split("|", maxsplit=4)
             if state not in ENDED:
                 seen |= dict.fromkeys(ids, Seen(State.ALIVE, name))
         return {job: seen.get(job, OVER) for job in jobs}
+
+    def job_of(self, variables: Mapping[str, str]) -> tuple[str, int]:
+        """Id as its submission names it, for tasks of array jobs too; how often it was queued again."""
+        job = variables.get(self.job_variable, "")
+        array, task = variables.get("SLURM_ARRAY_JOB_ID"), variables.get(self.task_variable)
+        if job and array and task:
+            job = f"{array}_{task}"
+        return job, int(variables.get("SLURM_RESTART_COUNT") or 0)
 
 
 SYSTEM = Slurm()

@@ -1,9 +1,12 @@
-"""Command lines that start workers in a job or on a host."""
+"""Clusters of other machines: what is written of them, and lines of a shell that start their workers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from pipeline.running.clusters import Cluster, Devices
 from pipeline.running.clusters.local import worker_environment
-from pipeline.running.clusters.site import Site
+from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.watching import HOST
 
 SILENT_WORKER = "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES"
@@ -15,7 +18,33 @@ WORKER_ARGUMENTS = (
 )
 
 
-def exports(site: Site) -> list[str]:
+@dataclass(frozen=True)
+class Remote(Cluster):
+    """Base of clusters whose workers are jobs, or on hosts.
+
+    Args:
+        site: kind, and what is written of each job or host.
+    """
+
+    site: ClusterSection
+
+    @property
+    def backend(self) -> str:
+        """'cuda' if the workers have GPUs."""
+        return self.site.backend
+
+    @property
+    def gpus_per_worker(self) -> int:
+        """GPUs of each worker."""
+        return self.site.gpus_per_worker
+
+    @property
+    def devices(self) -> Devices | None:
+        """GPUs of the jobs or hosts, where their memory is written down."""
+        return self.site.devices
+
+
+def exports(site: ClusterSection) -> list[str]:
     """Lines of a shell that set the environment of a job's or host's workers; what is written goes last."""
     threads = max(1, (site.cores or 1) // site.each)
     variables = worker_environment(threads, site.backend, site.gpus_per_worker)

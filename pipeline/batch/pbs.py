@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from pipeline.running.clusters.batch import (
+from pipeline.batch import (
     OVER,
     UNSEEN,
     BatchSystem,
+    JobRequest,
     Seen,
     State,
-    Wish,
     ask,
-    clock,
     mebibytes,
     submitted,
 )
@@ -32,30 +32,33 @@ class Pbs(BatchSystem):
     submission = "qsub"
     cancellation = "qdel"
     prefix = "#PBS"
+    job_variable = "PBS_JOBID"
     task_variable = "PBS_ARRAY_INDEX"
+    own_variables = "PBS_(JOB|ARRAY|NODE|TASK|O_)"
+    dask_class = "PBSCluster"
 
-    def options(self, wish: Wish) -> list[str]:
+    def options(self, job: JobRequest) -> list[str]:
         """Options of qsub; a directive `-l select=...` stands instead of the nodes' resources."""
-        options = [f"-N {wish.name}", f"-o {wish.output}", "-j oe"]
-        if not wish.asks("select="):
-            options.append(f"-l {selection(wish)}")
-        if wish.nodes > 1 and not wish.asks("place="):
+        options = [f"-N {job.name}", f"-o {job.output}", "-j oe"]
+        if not job.asks("select="):
+            options.append(f"-l {selection(job)}")
+        if job.nodes > 1 and not job.asks("place="):
             options.append("-l place=scatter")
         wanted = {
-            "-l walltime=": clock(wish.walltime) if wish.walltime else None,
-            "-q ": wish.partition,
-            "-A ": wish.account,
-            "-J ": f"0-{wish.tasks - 1}" if wish.tasks else None,
+            "-l walltime=": self.clock(job.walltime) if job.walltime else None,
+            "-q ": job.partition,
+            "-A ": job.account,
+            "-J ": f"0-{job.tasks - 1}" if job.tasks else None,
         }
         return [*options, *(f"{option}{value}" for option, value in wanted.items() if value is not None)]
 
-    def gpu_directives(self, wish: Wish) -> list[str]:
+    def gpu_directives(self, job: JobRequest) -> list[str]:
         """A selection of one node with GPUs, unless a directive has one."""
-        return [f"-l {selection(wish)}"] if wish.gpus and not wish.asks("select=") else []
+        return [f"-l {selection(job)}"] if job.gpus and not job.asks("select=") else []
 
-    def on_each_node(self, wish: Wish) -> str:
+    def on_each_node(self, job: JobRequest) -> str:
         """Once for each chunk of the selection; the command's environment is a bare one."""
-        return "pbsdsh --" if wish.nodes > 1 else ""
+        return "pbsdsh --" if job.nodes > 1 else ""
 
     def submit(self, script: Path, after: str | None = None) -> str:
         """Submit by qsub."""
@@ -67,17 +70,23 @@ class Pbs(BatchSystem):
         answer = ask("qstat", "-f", *jobs) if jobs else None
         if answer is None:
             return dict.fromkeys(jobs, UNSEEN)
-        shown = dict(_blocks(answer.out))
-        denied = [line for line in answer.err.splitlines() if any(words in line for words in NOT_THERE)]
+        shown = dict(_blocks(answer.stdout))
+        denied = [line for line in answer.stderr.splitlines() if any(words in line for words in NOT_THERE)]
         return {job: shown.get(_number(job)) or _denial(job, denied) for job in jobs}
 
+    def dask_directives(self, job: JobRequest) -> dict[str, Any]:
+        """A selection stands instead of that of dask-jobqueue."""
+        options = super().dask_directives(job)
+        selects = any("select=" in directive for directive in options.get("job_extra_directives", ()))
+        return {**options, "job_directives_skip": ["select="]} if selects else options
 
-def selection(wish: Wish) -> str:
+
+def selection(job: JobRequest) -> str:
     """Resources of all nodes, a chunk each."""
-    each = [f"ncpus={wish.cores or 1}"]
-    each += [f"ngpus={wish.gpus}"] * bool(wish.gpus)
-    each += [f"mem={mebibytes(wish.memory or 0)}mb"] * bool(wish.memory)
-    return f"select={wish.nodes}:{':'.join(each)}"
+    each = [f"ncpus={job.cores or 1}"]
+    each += [f"ngpus={job.gpus}"] * bool(job.gpus)
+    each += [f"mem={mebibytes(job.memory or 0)}mb"] * bool(job.memory)
+    return f"select={job.nodes}:{':'.join(each)}"
 
 
 def _blocks(text: str) -> list[tuple[str, Seen]]:

@@ -1,4 +1,4 @@
-"""Batch systems: the head of a job's script, and submitting, asking about and cancelling jobs by commands."""
+"""Batch systems, a file each: heads of jobs' scripts, and submitting, asking about and cancelling jobs."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ import re
 import shutil
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any, ClassVar, NamedTuple
 
-from pipeline.declare.duration import duration_text
+from pipeline.declare.duration import duration_text, seconds
 from stages.base.errors import InputError
 
 ANSWER = 30.0
 """Seconds that a batch system gets to answer."""
 
-KINDS = ("slurm", "pbs", "lsf", "sge", "htcondor", "oar")
-"""Batch systems, by the names of their configuration in dask-jobqueue."""
+KINDS = tuple(sorted((each.name for each in iter_modules(__path__)), reverse=True))
+"""Batch systems, by their files here and by their names in the configuration of dask-jobqueue.
 
-
-OF_A_JOB = re.compile(
-    r"SLURMD?_(JOB|ARRAY|RESTART|STEP|NTASKS|CPUS|MEM|NNODES|NODE|TASK|GTIDS|LOCALID|PROCID|GPUS|SUBMIT)"
-    r"|PBS_(JOB|ARRAY|NODE|TASK|O_)|LSB_(JOB|DJOB|BATCH|HOSTS)"
-)
-"""Variables of the job that this process may be in: one that it submits would inherit them."""
+Slurm goes before PBS: where its jobs have variables of PBS as well, they are its own.
+"""
 
 
 class State(StrEnum):
@@ -53,23 +50,17 @@ UNSEEN = Seen(State.UNKNOWN)
 OVER = Seen(State.ENDED)
 
 
-class Answer(NamedTuple):
-    """End of a command, and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-
 @dataclass(frozen=True)
-class Wish:
+class JobRequest:
     """Contents of the head of a job's script; None or empty leaves a thing to the batch system."""
 
     name: str
     output: str
     """Where both outputs go."""
     nodes: int = 1
-    gpus: int = 0
+    tasks: int = 0
+    """Of an array job, numbered from 0; 0: the job is none."""
+    gpus: int | None = None
     """Of each node."""
     cores: int | None = None
     """Of each node."""
@@ -79,14 +70,12 @@ class Wish:
     """Seconds."""
     partition: str | None = None
     account: str | None = None
-    tasks: int = 0
-    """Of an array job, numbered from 0; 0: the job is none."""
-    directives: tuple[str, ...] = ()
+    directives: tuple[str, ...] | None = None
     """Further options, without the prefix."""
 
     def asks(self, *options: str) -> bool:
         """True if the further options have one of these."""
-        return any(option in directive for directive in self.directives for option in options)
+        return any(option in directive for directive in self.directives or () for option in options)
 
 
 class BatchSystem(ABC):
@@ -97,37 +86,32 @@ class BatchSystem(ABC):
     cancellation: ClassVar[str]
     prefix: ClassVar[str]
     """What begins a line of options in a job's script."""
+    job_variable: ClassVar[str]
+    """Variable with the id of the job that a process belongs to."""
     task_variable: ClassVar[str] = ""
     """Variable that numbers the tasks of an array job from 0."""
+    own_variables: ClassVar[str]
+    """Expression of the variables of a job, which one that it submits would inherit."""
+    dask_class: ClassVar[str]
+    """Class of dask-jobqueue for jobs of workers."""
+    account_word: ClassVar[str] = "account"
+    """Word of dask-jobqueue for what pays for a job."""
 
     @abstractmethod
-    def options(self, wish: Wish) -> list[str]:
+    def options(self, job: JobRequest) -> list[str]:
         """Options for the head of a job's script. Raises InputError for what this system has no words for."""
 
-    def gpu_directives(self, wish: Wish) -> list[str]:
-        """Options that ask for the GPUs, unless the further ones do.
+    @abstractmethod
+    def gpu_directives(self, job: JobRequest) -> list[str]:
+        """Options that ask for the GPUs of a node, unless the further ones do."""
 
-        Raises:
-            InputError: each site has its own name for them, and no further option is given.
-        """
-        if wish.gpus and not wish.directives:
-            raise InputError(
-                f"{self.kind} has no common name for GPUs: ask for {wish.gpus} in `directives`, as the site "
-                f"names them (often `-l gpu={wish.gpus}`)"
-            )
-        return []
-
-    def head(self, wish: Wish) -> list[str]:
+    def head(self, job: JobRequest) -> list[str]:
         """Lines for the head of a job's script."""
-        return [f"{self.prefix} {option}" for option in (*self.options(wish), *wish.directives)]
+        return [f"{self.prefix} {option}" for option in (*self.options(job), *(job.directives or ()))]
 
-    def on_each_node(self, wish: Wish) -> str:
+    @abstractmethod
+    def on_each_node(self, job: JobRequest) -> str:
         """Words before a command that a job is to run once on each of its nodes; empty for a single one."""
-        if wish.nodes > 1:
-            raise InputError(
-                f"{self.kind} jobs of {wish.nodes} nodes are not known here: take one node a job"
-            )
-        return ""
 
     @abstractmethod
     def submit(self, script: Path, after: str | None = None) -> str:
@@ -154,7 +138,7 @@ class BatchSystem(ABC):
         if not jobs:
             return True
         answer = ask(self.cancellation, *jobs)
-        if answer is not None and not answer.code:
+        if answer is not None and not answer.returncode:
             return True
         return all(seen.state == State.ENDED for seen in self.look(jobs).values())
 
@@ -163,48 +147,64 @@ class BatchSystem(ABC):
         """True if jobs can be submitted from this machine."""
         return shutil.which(self.submission) is not None
 
-    @property
-    def can_be_asked(self) -> bool:
-        """False where nothing tells which jobs live."""
-        return True
+    def job_of(self, variables: Mapping[str, str]) -> tuple[str, int]:
+        """Id of the job of a process with these variables, '' outside of one, and its earlier lives."""
+        return variables.get(self.job_variable, ""), 0
+
+    def clock(self, seconds: int) -> str:
+        """A walltime as its options, and those of dask-jobqueue, have it: HH:MM:SS."""
+        return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+    def seconds(self, walltime: str) -> int:
+        """Seconds of a walltime as the site's configuration has it. Raises ValueError for another form."""
+        return seconds(walltime)
+
+    def dask_directives(self, job: JobRequest) -> dict[str, Any]:
+        """Options of dask-jobqueue with the further ones, and with those that ask for GPUs."""
+        directives = [*self.gpu_directives(job), *(job.directives or ())]
+        return {"job_extra_directives": directives} if directives else {}
 
 
 def batch_system(kind: str) -> BatchSystem:
     """The batch system of a name in `KINDS`."""
-    module: Any = import_module(f"pipeline.running.clusters.batch.{kind}")
+    module: Any = import_module(f"{__name__}.{kind}")
     return module.SYSTEM
 
 
-def ask(*command: str, script: Path | None = None) -> Answer | None:
+def own_job() -> tuple[str, str, int]:
+    """Batch system, id and earlier lives of the job that this process belongs to; '' outside of one."""
+    for kind in KINDS:
+        job, restarts = batch_system(kind).job_of(os.environ)
+        if job:
+            return kind, job, restarts
+    return "", "", 0
+
+
+def ask(*command: str, script: Path | None = None) -> subprocess.CompletedProcess[str] | None:
     """The answer to a command in plain English; None if there is none in time, or no such command.
 
     script: the command's standard input.
     """
-    outside = {name: value for name, value in os.environ.items() if not OF_A_JOB.match(name)}
+    of_a_job = re.compile("|".join(batch_system(kind).own_variables for kind in KINDS))
+    outside = {name: value for name, value in os.environ.items() if not of_a_job.match(name)}
     environment = {**outside, "LC_ALL": "C"}
     options: dict[str, Any] = {"capture_output": True, "text": True, "env": environment}
     try:
         with open(script or os.devnull) as source:
-            done = subprocess.run(command, stdin=source, timeout=ANSWER, check=False, **options)
+            return subprocess.run(command, stdin=source, timeout=ANSWER, check=False, **options)
     except (OSError, subprocess.SubprocessError):
         return None
-    return Answer(done.returncode, done.stdout, done.stderr)
 
 
-def submitted(answer: Answer | None, command: str, script: Path) -> str:
+def submitted(answer: subprocess.CompletedProcess[str] | None, command: str, script: Path) -> str:
     """Output of a submission. Raises InputError where it did not succeed."""
     if answer is None:
         silent = f"gave no answer within {duration_text(ANSWER)}"
         fault = silent if shutil.which(command) else "is not on this machine's PATH"
         raise InputError(f"{command} {fault}: submit jobs where the batch system's commands work")
-    if answer.code:
-        raise InputError(f"{command} refuses {script}: {' '.join((answer.err or answer.out).split())}")
-    return answer.out.strip()
-
-
-def clock(seconds: int) -> str:
-    """HH:MM:SS, with as many hours as there are."""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    if answer.returncode:
+        raise InputError(f"{command} refuses {script}: {' '.join((answer.stderr or answer.stdout).split())}")
+    return answer.stdout.strip()
 
 
 def mebibytes(memory: int) -> int:

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.running.clusters.batch import (
+from pipeline.batch import (
     OVER,
     UNSEEN,
     BatchSystem,
+    JobRequest,
     Seen,
     State,
-    Wish,
     ask,
     mebibytes,
     submitted,
@@ -33,31 +33,35 @@ class Lsf(BatchSystem):
     submission = "bsub"
     cancellation = "bkill"
     prefix = "#BSUB"
+    job_variable = "LSB_JOBID"
+    own_variables = "LSB_(JOB|DJOB|BATCH|HOSTS)"
+    dask_class = "LSFCluster"
+    account_word = "project"
 
-    def options(self, wish: Wish) -> list[str]:
+    def options(self, job: JobRequest) -> list[str]:
         """Options of bsub."""
-        if wish.tasks:
+        if job.tasks:
             raise InputError("array jobs of lsf are not known here: submit single jobs")
-        cores = wish.cores or 1
-        options = [f"-J {wish.name}", f"-o {wish.output}", f"-n {cores * wish.nodes}"]
+        cores = job.cores or 1
+        options = [f"-J {job.name}", f"-o {job.output}", f"-n {cores * job.nodes}"]
         options += [f'-R "span[ptile={cores}]"']
-        options += self.gpu_directives(wish)
+        options += self.gpu_directives(job)
         wanted = {
-            "-M": f"{mebibytes(wish.memory)}MB" if wish.memory else None,
-            "-W": f"{-(-wish.walltime // 60)}" if wish.walltime else None,
-            "-q": wish.partition,
-            "-P": wish.account,
+            "-M": f"{mebibytes(job.memory)}MB" if job.memory else None,
+            "-W": f"{-(-job.walltime // 60)}" if job.walltime else None,
+            "-q": job.partition,
+            "-P": job.account,
         }
         return [*options, *(f"{option} {value}" for option, value in wanted.items() if value is not None)]
 
-    def gpu_directives(self, wish: Wish) -> list[str]:
+    def gpu_directives(self, job: JobRequest) -> list[str]:
         """GPUs of each host, unless a directive names them."""
-        named = wish.asks("-gpu", "ngpus")
-        return [f'-gpu "num={wish.gpus}"'] if wish.gpus and not named else []
+        named = job.asks("-gpu", "ngpus")
+        return [f'-gpu "num={job.gpus}"'] if job.gpus and not named else []
 
-    def on_each_node(self, wish: Wish) -> str:
+    def on_each_node(self, job: JobRequest) -> str:
         """Once on each host of the job."""
-        return 'blaunch -z "$(sort -u "$LSB_DJOB_HOSTFILE" | xargs)"' if wish.nodes > 1 else ""
+        return 'blaunch -z "$(sort -u "$LSB_DJOB_HOSTFILE" | xargs)"' if job.nodes > 1 else ""
 
     def submit(self, script: Path, after: str | None = None) -> str:
         """Submit by bsub, which reads the script from its standard input."""
@@ -73,10 +77,18 @@ class Lsf(BatchSystem):
         answer = ask("bjobs", "-noheader", "-o", columns, *jobs) if jobs else None
         if answer is None:
             return dict.fromkeys(jobs, UNSEEN)
-        rows = [line.split("|", maxsplit=2) for line in answer.out.splitlines() if line.count("|") > 1]
+        rows = [line.split("|", maxsplit=2) for line in answer.stdout.splitlines() if line.count("|") > 1]
         shown = {job: Seen(STATES.get(stat, State.UNKNOWN), name) for job, stat, name in rows}
-        denied = set(re.findall(r"Job <(\d+)> is not found", answer.err))
+        denied = set(re.findall(r"Job <(\d+)> is not found", answer.stderr))
         return {job: shown.get(job, OVER if job in denied else UNSEEN) for job in jobs}
+
+    def clock(self, seconds: int) -> str:
+        """HH:MM, which holds them."""
+        return super().clock(60 * -(-seconds // 60))[:-3]
+
+    def seconds(self, walltime: str) -> int:
+        """Seconds of a walltime, which may be HH:MM."""
+        return super().seconds(f"{walltime}:00" if re.fullmatch(r"\d+:\d\d", walltime) else walltime)
 
 
 SYSTEM = Lsf()
