@@ -66,9 +66,32 @@ class Case:
         return plan(project.workflow, store, backend=backend), store
 
 
+class OnCpuClock(Store):
+    """A store whose records tell CPU seconds, for machines that others use, too."""
+
+    def record(self, stage: str, key: str) -> dict[str, Any]:
+        """The record with its seconds as far as its process computed in them."""
+        record = super().record(stage, key)
+        share = record["cpu_seconds"] / record["seconds"]
+        for content, name in (
+            (record, "seconds"),
+            (record, "loading_seconds"),
+            (record["checks"], "seconds"),
+        ):
+            content[name] *= share
+        for part in record["parts"]:
+            part["seconds"] *= share
+        for kernels in (record["worker"]["kernels"], *(part["kernels"] for part in record["parts"])):
+            kernels.update({kind: [n, share * seconds, b] for kind, (n, seconds, b) in kernels.items()})
+        return record
+
+
+CLOCKS = {"seconds": Store, "cpu_seconds": OnCpuClock}
+
+
 def measured(store: Store, outcome: Outcome, clock: str) -> dict[str, float | None]:
     """Measured seconds, bytes, files and joules of a run."""
-    chunks = samples([store], clock)
+    chunks = samples([CLOCKS[clock](store.path)])
     joules = energies(state_of(store, each) for each in runs(store))
     drawn = [each.joules for each in joules if each.joules is not None]
     on_device = [each.device_bytes for each in chunks if each.device_bytes]
@@ -101,7 +124,7 @@ def rows(
     learned, *targets = sizes
     planned, store = Case(workflow, learned, folder).plan(cluster.backend)
     run(planned, store, cluster=cluster, checks=checks_of())
-    model = Model(samples([store], clock))
+    model = Model(samples([CLOCKS[clock](store.path)]))
     machines = {machine.backend: machine for machine in reversed(model.machines())}
     for size in targets:
         planned, target = Case(workflow, size, folder / "forecast").plan(cluster.backend)

@@ -45,7 +45,6 @@ def chunk(
     fields: dict[str, Any] = {
         "finished": "",
         "handling": 0.0,
-        "rest": 0.0,
         "opening": None,
         "kernels": {},
         "joules": None,
@@ -58,7 +57,6 @@ def chunk(
         "expected": expected,
     }
     return ChunkSample(
-        node="solve",
         stage="solve",
         machine=machine,
         process=process,
@@ -73,7 +71,7 @@ def sample(
 ) -> ChunkSample:
     """A chunk whose solves took `real` iterations where 100 were expected."""
     seconds = slow * real * (CALL + RATE * nbytes)
-    part = Part("solve", machine, seconds, (solves(nbytes, mass),), (real,), False, {})
+    part = Part("solve", seconds, (solves(nbytes, mass),), (real,), False, {})
     return chunk((part,), seconds, machine)
 
 
@@ -133,7 +131,7 @@ def on_gpu(nbytes: float, process: str, kernels: dict[str, Kernels], iterations:
     chunks = []
     for first in (True, False):
         work = BASE + starting + moving + first * LIBRARIES
-        part = Part("solve", GPU, work, (Pass("iterations", iterations, nbytes),), (iterations,), first,
+        part = Part("solve", work, (Pass("iterations", iterations, nbytes),), (iterations,), first,
                     kernels if first else {})  # fmt: skip
         seconds = work + sum(each.seconds for each in part.kernels.values())
         drawn = MOVING * moving + STARTING * starting + WAITING * (seconds - moving - starting)
@@ -175,8 +173,8 @@ def test_energy_of_work_and_of_waiting(sizes: tuple[float, ...]) -> None:
 
 def test_reading_and_sums_grow_with_the_bytes_of_a_chunk_and_the_rest_does_not() -> None:
     expected = {"memory": 10**6, "device_memory": 10**8, "resident": 0, "stored": 1000}
-    parts = (Part("solve", HERE, 1.0, (), (), False, {}),)
-    model = Model([chunk(parts, 1.5, handling=0.3, rest=0.2, expected=expected)])
+    parts = (Part("solve", 1.0, (), (), False, {}),)
+    model = Model([chunk(parts, 1.5, handling=0.3, expected=expected)])
     assert model.beside("solve", Cost(device_memory=4 * 10**8)) == pytest.approx(0.2 + 1.2)
 
 

@@ -76,8 +76,6 @@ class Forecast:
     """Seconds of all workers."""
     samples: int
     """Records that it was learned from."""
-    start: float
-    """Seconds of `wall` before the first chunk and after the last."""
 
     @property
     def node_hours(self) -> Estimate:
@@ -131,7 +129,7 @@ def forecast(plan: Plan, model: Model, setting: Setting, around: tuple[float, fl
     work, seconds = added([row.seconds for row in rows]), run.wall + sum(around)
     wall = Estimate(seconds, work.sigma * run.wall / max(seconds, 1e-9))
     used = Setting(workers, setting.machines, setting.per_node)
-    return Forecast(plan.workflow, used, rows, wall, work, len(model.samples), sum(around))
+    return Forecast(plan.workflow, used, rows, wall, work, len(model.samples))
 
 
 def _node_forecast(times: NodeTimes, name: str, held: int) -> NodeForecast:
@@ -198,14 +196,12 @@ def run_overheads(stores: Sequence[Store], backend: str) -> tuple[float, float]:
     known = [AROUND[backend]]
     for store in stores:
         for run in runs(store)[-10:]:
-            wanted = (EventKind.RUN_STARTED, EventKind.STARTED, EventKind.RUN_ENDED)
-            times: dict[str, float] = dict.fromkeys(wanted, 0.0)
+            first: dict[str, float] = {}
             last = 0.0
             for event in read_events(store, run):
-                if not times.get(event.kind, 1.0):
-                    times[event.kind] = event.time
+                first.setdefault(event.kind, event.time)
                 last = event.time if event.kind in ENDED else last
-            if all(times.values()) and last:
-                before = times[EventKind.STARTED] - times[EventKind.RUN_STARTED]
-                known.append((max(before, TICK), max(times[EventKind.RUN_ENDED] - last, TICK)))
+            if last and {EventKind.RUN_STARTED, EventKind.STARTED, EventKind.RUN_ENDED} <= first.keys():
+                before = first[EventKind.STARTED] - first[EventKind.RUN_STARTED]
+                known.append((max(before, TICK), max(first[EventKind.RUN_ENDED] - last, TICK)))
     return geometric_mean(each for each, _ in known), geometric_mean(each for _, each in known)

@@ -9,6 +9,7 @@ only those say what they need at which it grew.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -85,12 +86,10 @@ class Memory:
     @cached_property
     def host_rows(self) -> Rows:
         """Chunks as measured on the host, without kernels and what stays for others."""
-        kernels: dict[str, int] = {}
+        kernels: Counter[str] = Counter()
         rows = []
         for sample in self.samples:
-            tables = (sample.kernels, *(part.kernels for part in sample.parts))
-            taken = sum(each.nbytes for table in tables for each in table.values())
-            kernels[sample.process] = kernels.get(sample.process, 0) + taken
+            kernels[sample.process] += sample.all_kernels().nbytes
             if sample.host_bytes:
                 others = 0.0
                 if sample.machine.backend == "cpu":

@@ -138,7 +138,7 @@ class Model:
         table: dict[tuple[str, Machine], list[Part]] = {}
         for sample in self.samples:
             for part in sample.parts:
-                table.setdefault((part.stage, part.machine), []).append(part)
+                table.setdefault((part.stage, sample.machine), []).append(part)
         return table
 
     @cached_property
@@ -261,10 +261,10 @@ class Model:
         drawn: dict[Machine, list[tuple[Numbers, float]]] = {}
         for sample in self.samples:
             if sample.joules is not None:
-                parts = [
-                    regimes(self._fit(p.stage, p.machine).worked(p.passes), p.seconds) for p in sample.parts
-                ]
-                worked = sum((each[:2] for each in parts), np.zeros(2))
+                worked = np.zeros(2)
+                for part in sample.parts:
+                    fit = self._fit(part.stage, sample.machine)
+                    worked += regimes(fit.worked(part.passes), part.seconds)[:2]
                 drawn.setdefault(sample.machine, []).append((regimes(worked, sample.seconds), sample.joules))
         return {machine: watts(chunks, machine.backend) for machine, chunks in drawn.items()}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import reduce
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from pipeline.declare.node import Pass
 from pipeline.running.gpu_shares import speed
 from pipeline.store.durable import nbytes_of
+from pipeline.store.record import Facts, Record
 from pipeline.store.store import Store
 from stages.base.compilation import Kernels
 from stages.base.errors import InputError
@@ -58,7 +60,6 @@ class Part:
     """One stage's part of a chunk: its seconds without those for kernels, and its passes with real counts."""
 
     stage: str
-    machine: Machine
     seconds: float
     expected: tuple[Pass, ...]
     counts: tuple[float, ...]
@@ -77,7 +78,6 @@ class Part:
 class ChunkSample:
     """A chunk as it was measured; `expected` are the bytes that its plan named."""
 
-    node: str
     stage: str
     machine: Machine
     process: str
@@ -86,8 +86,6 @@ class ChunkSample:
     parts: tuple[Part, ...]
     handling: float
     """Seconds in which inputs were read and arrays summed for checks."""
-    rest: float
-    """Seconds beside those, of its parts and of kernels: comparing code."""
     opening: float | None
     """Seconds before, in which the first chunk of a process loads its device's libraries."""
     kernels: Mapping[str, Kernels]
@@ -102,24 +100,31 @@ class ChunkSample:
     resident_limit: int
     expected: Mapping[str, int]
 
+    def all_kernels(self) -> Kernels:
+        """All that its process waited for."""
+        tables = (self.kernels, *(part.kernels for part in self.parts))
+        return reduce(Kernels.plus, chain(*(table.values() for table in tables)), Kernels())
 
-def samples(stores: Iterable[Store], clock: str = "seconds") -> list[ChunkSample]:
-    """Samples from stores; records of older versions, which do not name parts, are left out.
+    @property
+    def rest(self) -> float:
+        """Seconds beside its parts, kernels and what it read and summed: comparing code."""
+        known = self.handling + self.all_kernels().seconds + sum(part.seconds for part in self.parts)
+        return max(0.0, self.seconds - known)
 
-    clock: 'seconds', or 'cpu_seconds', for machines that are shared with others.
-    """
-    return [each for store in stores for stage in store.stages() for each in _of_stage(store, stage, clock)]
+
+def samples(stores: Iterable[Store]) -> list[ChunkSample]:
+    """Samples from stores; records of older versions, which do not name parts, are left out."""
+    return [each for store in stores for stage in store.stages() for each in _of_stage(store, stage)]
 
 
-def _of_stage(store: Store, stage: str, clock: str) -> Iterator[ChunkSample]:
+def _of_stage(store: Store, stage: str) -> Iterator[ChunkSample]:
     keys = sorted(store.each_key(stage))
     for key in islice(keys, 0, None, max(1, len(keys) // SAMPLED)):
         try:
-            record = store.record(stage, key)
-            if record.get("checks", {}).get("repeated"):  # its solves were done twice, by slower kernels
+            record = Record.of(store.record(stage, key))
+            if record.checks.get("repeated"):  # its solves were done twice, by slower kernels
                 continue
-            size, files = stored_size(store, stage, key)
-            yield _sample(record, size, files, clock)
+            yield _sample(record, *stored_size(store, stage, key))
         except (InputError, KeyError, TypeError, ValueError, OSError):
             continue
 
@@ -132,57 +137,44 @@ def stored_size(store: Store, stage: str, key: str) -> tuple[int, int]:
     return path.stat().st_size, 1
 
 
-def _sample(record: Mapping[str, Any], stored: int, files: int, clock: str) -> ChunkSample:
-    machine = Machine.named(record["backend"], record["device"])
-    share = record[clock] / record["seconds"] if clock != "seconds" else 1.0
-    parts = tuple(_part(each, record, machine, share) for each in record["parts"])
-    worker, seconds = record["worker"], share * record["seconds"]
-    outside = _kernels(worker["kernels"], share)
-    beside = sum(each.seconds for each in outside.values())
-    handling = max(0.0, share * (record["loading_seconds"] + record["checks"]["seconds"]) - beside)
-    kernels = sum(each.seconds for table in (outside, *(p.kernels for p in parts)) for each in table.values())
+def _sample(record: Record, stored: int, files: int) -> ChunkSample:
+    machine, worker = Machine.named(record.backend, record.device), record.worker
+    kernels = _kernels(worker["kernels"])
+    handling = record.loading_seconds + record.checks["seconds"]
     return ChunkSample(
-        node=record["node"],
-        stage=record["stage"],
+        stage=record.stage,
         machine=machine,
         process=worker["process"],
-        seconds=seconds,
-        finished=record["finished"],
-        parts=parts,
-        handling=handling,
-        rest=max(0.0, seconds - handling - kernels - sum(part.seconds for part in parts)),
+        seconds=record.seconds,
+        finished=record.finished,
+        parts=tuple(_part(each, record) for each in record.parts),
+        handling=max(0.0, handling - sum(each.seconds for each in kernels.values())),
         opening=worker["opening"],
-        kernels=outside,
-        joules=record["joules"],
-        host_bytes=record["host_bytes"],
-        device_bytes=record["device_bytes"],
+        kernels=kernels,
+        joules=record.joules,
+        host_bytes=record.host_bytes,
+        device_bytes=record.device_bytes,
         stored=stored,
         files=files,
-        resident=record["resident"]["bytes"] // machine.gpus,
-        resident_limit=record["resident"]["limit"] // machine.gpus,
-        expected=record["expected"],
+        resident=record.resident["bytes"] // machine.gpus,
+        resident_limit=record.resident["limit"] // machine.gpus,
+        expected=record.expected,
     )
 
 
-def _part(part: Mapping[str, Any], record: Mapping[str, Any], machine: Machine, share: float) -> Part:
-    kernels = _kernels(part["kernels"], share)
-    seconds = share * part["seconds"] - sum(each.seconds for each in kernels.values())
-    return Part(part["stage"], machine, max(0.0, seconds), *_passes(part, record), part["first"], kernels)
+def _part(part: Facts, record: Record) -> Part:
+    """A part with the real numbers of its passes, as statistics tell."""
+    known = {each["node"]: each["statistics"] for each in record.transient}
+    statistics = record.statistics if part["node"] == record.node else known.get(part["node"], {})
+    expected = tuple(Pass(*each[:4], alike=tuple(each[4])) for each in part["work"])
+    counts = tuple(_total(statistics.get(each.counted)) or each.count for each in expected)
+    kernels = _kernels(part["kernels"])
+    seconds = part["seconds"] - sum(each.seconds for each in kernels.values())
+    return Part(part["stage"], max(0.0, seconds), expected, counts, part["first"], kernels)
 
 
-def _kernels(kernels: Mapping[str, Sequence[float]], share: float) -> dict[str, Kernels]:
-    return {kind: Kernels(int(n), share * seconds, int(b)) for kind, (n, seconds, b) in kernels.items()}
-
-
-def _passes(part: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[tuple[Pass, ...], tuple[float, ...]]:
-    """The passes that were expected of a part, and their real numbers, as statistics tell."""
-    known = {each["node"]: each["statistics"] for each in record["transient"]}
-    statistics = record["statistics"] if part["node"] == record["node"] else known.get(part["node"], {})
-    expected, counts = [], []
-    for name, count, nbytes, counted, alike in part["work"]:
-        expected.append(Pass(name, count, nbytes, counted, tuple(alike)))
-        counts.append(_total(statistics.get(counted)) or count)
-    return tuple(expected), tuple(counts)
+def _kernels(kernels: Mapping[str, Sequence[float]]) -> dict[str, Kernels]:
+    return {kind: Kernels(int(n), seconds, int(nbytes)) for kind, (n, seconds, nbytes) in kernels.items()}
 
 
 def _total(value: float | Sequence[Any] | None) -> float:
