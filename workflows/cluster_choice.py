@@ -15,7 +15,6 @@ from stages.base.errors import InputError, nearest
 from workflows.parameter_file import Location, ParameterFile, read_parameter_file, validated
 
 SECTION = "cluster"
-GPUS_PER_WORKER = "gpus_per_worker"
 SUFFIXES = (".yaml", ".yml")
 """Of a file about a cluster; another file is one that a Dask scheduler wrote."""
 
@@ -38,9 +37,14 @@ def chosen_site(
         InputError: no such cluster, or every problem of its section, with its place.
     """
     source = _section_of(workflow) if cluster is None else _named(cluster)
-    source = _changed(source, changes)
+    for change in changes:
+        source = _changed(source, *_change(change), f"--set {change}")
     if gpus_per_worker:
-        source = _with_gpus_per_worker(source, gpus_per_worker)
+        option = f"--gpus-per-worker {gpus_per_worker}"
+        section = source.values[SECTION]
+        if isinstance(section, dict) and section.get("kind") == "local":
+            raise InputError(f"{option}: workers of kind local have no GPU: take --cluster cuda")
+        source = _changed(source, (SECTION, "gpus_per_worker"), gpus_per_worker, option)
     section = validated(source, dict[str, ClusterSection])[SECTION]
     source.refuse(((SECTION, *location), text) for location, text in section.problems())
     return section
@@ -80,22 +84,9 @@ def _cluster_file(path: Path) -> ParameterFile:
     return ParameterFile(path, {SECTION: file.values}, {(): 1, **lines})
 
 
-def _changed(file: ParameterFile, changes: Sequence[str]) -> ParameterFile:
-    """The same with values that options of the command give."""
-    options = dict(file.options)
-    values: Any = {SECTION: file.values[SECTION]}
-    for change in changes:
-        location, value = _change(change)
-        values = _with(values, location, value, change)
-        options[location] = f"--set {change}"
-    return ParameterFile(file.path, values, file.lines, options)
-
-
-def _with_gpus_per_worker(file: ParameterFile, gpus: int) -> ParameterFile:
-    option, location = f"--gpus-per-worker {gpus}", (SECTION, GPUS_PER_WORKER)
-    if isinstance(section := file.values[SECTION], dict) and section.get("kind") == "local":
-        raise InputError(f"{option}: workers of kind local have no GPU: take --cluster cuda")
-    values: Any = {SECTION: _with(file.values[SECTION], (GPUS_PER_WORKER,), gpus, option)}
+def _changed(file: ParameterFile, location: Location, value: Any, option: str) -> ParameterFile:
+    """The same with a value that an option of the command gives."""
+    values = _with(file.values, location, value, option)
     return ParameterFile(file.path, values, file.lines, {**file.options, location: option})
 
 
@@ -113,10 +104,10 @@ def _change(change: str) -> tuple[Location, Any]:
         raise InputError(f"--set {change}: {text!r} is no value of YAML: put it into quotes") from None
 
 
-def _with(section: Any, location: Location, value: Any, change: str) -> Any:
+def _with(section: Any, location: Location, value: Any, option: str) -> Any:
     """A section, not altered itself, with another value at a place in it."""
     first, *rest = location
     if not isinstance(section, dict):
-        raise InputError(f"--set {change}: `{first}` is set in what is no section: set the whole of it")
-    inner = value if not rest else _with(section.get(first, {}), tuple(rest), value, change)
+        raise InputError(f"{option}: `{first}` is set in what is no section: set the whole of it")
+    inner = value if not rest else _with(section.get(first, {}), tuple(rest), value, option)
     return {**section, first: inner}

@@ -155,9 +155,9 @@ class BatchSystem(ABC):
         """A walltime as its options, and those of dask-jobqueue, have it: HH:MM:SS."""
         return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
-    def seconds(self, walltime: str) -> int:
+    def seconds(self, walltime: object) -> int:
         """Seconds of a walltime as the site's configuration has it. Raises ValueError for another form."""
-        return seconds(walltime)
+        return seconds(str(walltime))
 
     def dask_directives(self, job: JobRequest) -> dict[str, Any]:
         """Options of dask-jobqueue with the further ones, and with those that ask for GPUs."""

@@ -6,17 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.batch import (
-    OVER,
-    UNSEEN,
-    BatchSystem,
-    JobRequest,
-    Seen,
-    State,
-    ask,
-    mebibytes,
-    submitted,
-)
+from pipeline.batch import OVER, UNSEEN, BatchSystem, JobRequest, Seen, State, ask, mebibytes, submitted
 from stages.base.errors import InputError
 
 STATES = {
@@ -86,9 +76,9 @@ class Lsf(BatchSystem):
         """HH:MM, which holds them."""
         return super().clock(60 * -(-seconds // 60))[:-3]
 
-    def seconds(self, walltime: str) -> int:
+    def seconds(self, walltime: object) -> int:
         """Seconds of a walltime, which may be HH:MM."""
-        return super().seconds(f"{walltime}:00" if re.fullmatch(r"\d+:\d\d", walltime) else walltime)
+        return super().seconds(f"{walltime}:00" if re.fullmatch(r"\d+:\d\d", str(walltime)) else walltime)
 
 
 SYSTEM = Lsf()

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.batch import (
-    OVER,
-    UNSEEN,
-    BatchSystem,
-    JobRequest,
-    Seen,
-    State,
-    ask,
-    mebibytes,
-    submitted,
-)
+from pipeline.batch import OVER, UNSEEN, BatchSystem, JobRequest, Seen, State, ask, mebibytes, submitted
 
 ENDED = {"C", "F", "X"}
 """Completed, finished, expired; M was moved to another server, of which nothing is known here."""

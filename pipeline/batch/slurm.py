@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pipeline.batch import (
-    OVER,
-    UNSEEN,
-    BatchSystem,
-    JobRequest,
-    Seen,
-    State,
-    ask,
-    mebibytes,
-    submitted,
-)
+from pipeline.batch import OVER, UNSEEN, BatchSystem, JobRequest, Seen, State, ask, mebibytes, submitted
 
 ENDED = {
     "BOOT_FAIL",

@@ -19,7 +19,7 @@ import strikes
 from pipeline import InputError, Share, Store, plan, run
 from pipeline.running import driver, event_log
 from pipeline.running.clusters import Cluster
-from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.local import Local
 from pipeline.running.limits import Limits
 
@@ -29,7 +29,7 @@ LIMITS = Limits(stall=30.0, mute=30.0, absence=20.0, silence=5.0, saying=5.0, gr
 
 def cluster_of(options: dict[str, Any]) -> Cluster:
     if address := options.get("cluster"):
-        return Address(address, options.get("backend", "cpu"))
+        return choose(address, backend=options.get("backend", "cpu"))
     return Local(options.get("workers", 2), options.get("backend", "cpu"))
 
 

@@ -11,11 +11,12 @@ from executions import Executions
 from campaign import Campaign
 from pipeline import Outcome, Store, Workflow, plan, run
 from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.choose import choose
 
 
 @pytest.fixture(scope="session")
 def cluster(scheduler: str) -> Address:
-    return Address(scheduler)
+    return choose(scheduler)
 
 
 @pytest.fixture

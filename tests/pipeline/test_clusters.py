@@ -29,6 +29,11 @@ from pipeline.worker.memory import REUSING
 DEMAND = Demand(tasks=4, memory=0)
 
 
+def at(where: str) -> Address:
+    """A cluster that runs already."""
+    return Address(ClusterSection(kind="address", where=where))
+
+
 def started_workers(monkeypatch: pytest.MonkeyPatch, module: str, cluster: Any, demand: Demand) -> int:
     """How many worker processes a cluster asks for, without starting them."""
     asked: list[int] = []
@@ -85,9 +90,9 @@ def test_names_and_addresses(tmp_path: Path) -> None:
     assert choose("local", workers=3) == Local(workers=3)
     assert choose("cuda") == Cuda()
     assert choose("slurm", workers=8) == JobQueue(ClusterSection(kind="slurm", workers=Workers(min=8, max=8)))
-    assert choose("tcp://host:8786") == Address("tcp://host:8786")
+    assert choose("tcp://host:8786") == at("tcp://host:8786")
     (tmp_path / "scheduler.json").write_text('{"address": "tcp://host:8786"}')
-    assert choose(str(tmp_path / "scheduler.json")) == Address(str(tmp_path / "scheduler.json"))
+    assert choose(str(tmp_path / "scheduler.json")) == at(str(tmp_path / "scheduler.json"))
     with pytest.raises(InputError, match="no cluster 'loca': did you mean 'local'"):
         choose("loca")
 
@@ -133,10 +138,10 @@ def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.running.clusters.address.TIMEOUT", 0.5)
     with (
         pytest.raises(InputError, match="no Dask scheduler answers at tcp://127"),
-        Address("tcp://127.0.0.1:9").open(DEMAND),
+        at("tcp://127.0.0.1:9").open(DEMAND),
     ):
         pass
-    with pytest.raises(InputError, match="neither an address"), Address("nowhere.json").open(DEMAND):
+    with pytest.raises(InputError, match="neither an address"), at("nowhere.json").open(DEMAND):
         pass
 
 

@@ -13,6 +13,7 @@ from executions import Executions
 from pipeline import At, InputError, Outcome, Place, Store, Workflow, open_result, plan, run, verify
 from pipeline.reading.verification import Damage
 from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import read_events
 from pipeline.running.shortage import shortage
@@ -161,7 +162,7 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
     with pytest.raises(InputError, match=message):
         run(plan(w, store), store, cluster="local")
     assert not store.path.exists()
-    assert shortage(plan(w, store), Address("tcp://elsewhere:8786")) is None
+    assert shortage(plan(w, store), choose("tcp://elsewhere:8786")) is None
 
 
 def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, executed: Executions) -> None:

@@ -18,7 +18,7 @@ from distributed import LocalCluster
 
 from campaign import HERE, Campaign
 from pipeline import Place, Store, Workflow, plan, run
-from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.choose import choose
 from pipeline.running.event_log import read_events
 from pipeline.worker import sources
 from pipeline.worker.sources import digest_of, sources_of
@@ -60,7 +60,7 @@ def computed(store: Store, address: str) -> object:
 
     w = Workflow("elsewhere")
     w.add(number, place=Place(over={"config": ["a", "b"]}))
-    return run(plan(w, store), store, cluster=Address(address))
+    return run(plan(w, store), store, cluster=choose(address))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_workers_of_other_code_compute_nothing(
     value: float,
 ) -> None:
     file = tmp_path / "code/measured_elsewhere.py"
-    with Address(old_workers)._connect() as client:
+    with choose(old_workers)._connect() as client:
         client.run(_load)
         client.run(digest_of, ("measured_elsewhere", "pipeline"))
     before = file.stat().st_mtime

@@ -20,6 +20,7 @@ from distributed import Future, LocalCluster
 from pipeline import InputError, Outcome, Place, Store, Workflow, plan, run
 from pipeline.running.clusters import Demand, StartInterruptedError, address, local
 from pipeline.running.clusters.address import Address
+from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.jobqueue import cluster_class
 from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import EventLog, read_events
@@ -158,7 +159,7 @@ def test_a_cluster_without_workers_ends_the_run(store: Store, monkeypatch: pytes
     monkeypatch.setattr("pipeline.running.driver.LIMITS", Limits(absence=1.0))
     with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty:
         made = plan(fields("a", toys.deadly), store)
-        outcome = run(made, store, cluster=Address(empty.scheduler_address))
+        outcome = run(made, store, cluster=choose(empty.scheduler_address))
     assert outcome.exit_status == 3
     assert "lack of workers" in outcome.stopped
 
@@ -169,7 +170,7 @@ def test_the_wait_for_a_first_worker_obeys_the_time_limit(store: Store) -> None:
         outcome = run(
             plan(fields("a", toys.deadly), store),
             store,
-            cluster=Address(empty.scheduler_address),
+            cluster=choose(empty.scheduler_address),
             time_limit=2.0,
         )
     assert outcome.exit_status == 3

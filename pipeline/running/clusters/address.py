@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from distributed import Client
 
-from pipeline.running.clusters import Cluster, Demand, Devices
+from pipeline.running.clusters import Demand
+from pipeline.running.clusters.remote import Remote
 from stages.base.errors import InputError
 
 NETWORKS = ("tcp", "tls", "ucx", "ws", "wss")
@@ -23,33 +24,22 @@ TIMEOUT = 10.0
 
 
 @dataclass(frozen=True)
-class Address(Cluster):
+class Address(Remote):
     """Workers that somebody else started, one task thread each, with this package and the store in reach.
 
-    Args:
-        where: `tcp://host:port` or the path of a scheduler file.
-        backend: 'cuda' if its workers have GPUs. They must offer the resource `device=1`.
-        gpu_memory: bytes of each GPU, where somebody says it.
-        gpus_per_worker: GPUs that each worker was started with.
+    With backend cuda they have GPUs, and offer the resource `device=1`.
     """
-
-    where: str
-    backend: str = "cpu"
-    gpu_memory: int | None = None
-    gpus_per_worker: int = 1
-
-    @property
-    def devices(self) -> Devices | None:
-        """GPUs of one worker, of how many is not known, where their memory is written down."""
-        each = self.gpus_per_worker
-        return Devices(each, self.gpu_memory, each) if self.gpu_memory else None
 
     def __post_init__(self) -> None:
         """Raise InputError where nothing can be meant."""
-        if "://" in self.where:
-            _check_port(self.where)
+        if "://" in self._where:
+            _check_port(self._where)
         else:
-            _check_file(Path(self.where))
+            _check_file(Path(self._where))
+
+    @property
+    def _where(self) -> str:
+        return self.site.where or ""
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
@@ -59,12 +49,11 @@ class Address(Cluster):
             yield client
 
     def _connect(self) -> Client:
+        scheduler = {"address" if "://" in self._where else "scheduler_file": self._where}
         try:
-            if "://" in self.where:
-                return Client(self.where, timeout=TIMEOUT, set_as_default=False)
-            return Client(scheduler_file=self.where, timeout=TIMEOUT, set_as_default=False)
+            return Client(**scheduler, timeout=TIMEOUT, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise InputError(f"no Dask scheduler answers at {self.where}: {error}") from error
+            raise InputError(f"no Dask scheduler answers at {self._where}: {error}") from error
 
 
 def _check_port(address: str) -> None:

@@ -52,4 +52,4 @@ def cluster_of(site: ClusterSection) -> Cluster:
         return Cuda(workers, gpu_memory=site.gpu_memory, gpus_per_worker=site.gpus_per_worker)
     if site.kind == "ssh":
         return Hosts(site)
-    return Address(site.where or "", site.backend, site.gpu_memory, site.gpus_per_worker)
+    return Address(site)

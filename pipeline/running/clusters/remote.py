@@ -20,10 +20,10 @@ WORKER_ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Remote(Cluster):
-    """Base of clusters whose workers are jobs, or on hosts.
+    """Base of clusters of other machines, all that is known of which is what somebody wrote.
 
     Args:
-        site: kind, and what is written of each job or host.
+        site: kind, and what is written of each job, host or worker.
     """
 
     site: ClusterSection
@@ -40,7 +40,7 @@ class Remote(Cluster):
 
     @property
     def devices(self) -> Devices | None:
-        """GPUs of the jobs or hosts, where their memory is written down."""
+        """GPUs, where their memory is written down; of one worker where nobody says how many there are."""
         return self.site.devices
 
 

@@ -264,25 +264,25 @@ class ClusterSection(BaseModel):
         """
         if self.kind not in BATCH_KINDS:
             return self
-        words = {**CONFIGURED, "account": batch_system(self.kind).account_word}
-        lacking = {key: word for key, word in words.items() if getattr(self, key) is None}
-        return self.model_copy(update={key: self._configured(key, word) for key, word in lacking.items()})
-
-    def _configured(self, key: str, word: str) -> Any:
-        """What the site's configuration of dask-jobqueue says under a word of it, as the value of a key."""
-        name = f"jobqueue.{self.kind}.{word}"
-        value = dask.config.get(name, None)
-        try:
-            if key == "memory" and value is not None:
-                return parse_bytes(value)
-            if key == "walltime" and value is not None:
-                return batch_system(self.kind).seconds(str(value))
-        except ValueError:
-            raise InputError(
-                f"{name} of dask's configuration is {value!r}, which is not understood here: write `{key}` "
-                "in the `cluster` section"
-            ) from None
-        return (tuple(value) if value else None) if key in ("directives", "prologue") else value
+        system, found = batch_system(self.kind), dict[str, Any]()
+        parsed = {
+            "memory": parse_bytes,
+            "walltime": system.seconds,
+            "directives": tuple,
+            "prologue": tuple,
+        }
+        for key, word in {**CONFIGURED, "account": system.account_word}.items():
+            name = f"jobqueue.{self.kind}.{word}"
+            value = dask.config.get(name, None)
+            if value and getattr(self, key) is None:
+                try:
+                    found[key] = parsed[key](value) if key in parsed else value
+                except ValueError:
+                    raise InputError(
+                        f"{name} of dask's configuration is {value!r}, which is not understood here: write "
+                        f"`{key}` in the `cluster` section"
+                    ) from None
+        return self.model_copy(update=found)
 
     @property
     def each(self) -> int:
