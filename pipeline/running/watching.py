@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, nullcontext
 from typing import Any, Protocol
 
 import dask
-from distributed import SchedulerPlugin
+from distributed import Scheduler, SchedulerPlugin
 
 from pipeline.store.store import Store
 
@@ -26,7 +26,7 @@ class Pages(Protocol):
     def link(self) -> str:
         """The address of the first page."""
 
-    def serve_beside(self, scheduler: Any) -> None:
+    def serve_beside(self, scheduler: Scheduler) -> None:
         """Take the place of this scheduler's web server; nothing happens once they are closed."""
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class _Serving(SchedulerPlugin):
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
 
-    async def start(self, scheduler: Any) -> None:
+    async def start(self, scheduler: Scheduler) -> None:
         """Serve them; a run goes on without."""
         try:
             self._pages.serve_beside(scheduler)

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from dask.utils import format_bytes
 from tornado.web import RequestHandler
@@ -50,7 +49,7 @@ class ContentPage(RequestHandler):
         self.write(literal_lines(templates().get_template("dashboard/page.html").render(facts)))
 
 
-def patterns(campaign: Campaign) -> list[tuple[str, type[RequestHandler], dict[str, Any]]]:
+def patterns(campaign: Campaign) -> list[tuple[str, type[RequestHandler], dict[str, object]]]:
     """Handlers by path below the secret."""
     return [
         (rf"/chunk/([^/]+)/({DIGITS})", ContentPage, {"campaign": campaign, "content": record_of}),
@@ -68,7 +67,7 @@ def record_of(campaign: Campaign, stage: str, key: str) -> tuple[str, Section]:
     return f"{record['node']} {where}", Section("", "", [table(("", ""), _rows(record))])
 
 
-def _rows(value: Any, name: str = "") -> Iterator[list[object]]:
+def _rows(value: object, name: str = "") -> Iterator[list[object]]:
     """A line for each number or text in a record; long lists stay together."""
     if isinstance(value, dict) and value:
         for key, item in value.items():

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import dask
+from distributed import Scheduler
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
 from tornado.routing import Router
@@ -44,7 +45,7 @@ class Door:
         """Serve the pages alone, from this thread's event loop."""
         return self._serving(self._pages(self.token))
 
-    def serve_beside(self, scheduler: Any) -> None:
+    def serve_beside(self, scheduler: Scheduler) -> None:
         """Replace a scheduler's web server by one with Dask's pages and these, all below the secret."""
         from distributed.dashboard.scheduler import connect
         from distributed.http.routing import RoutingApplication
@@ -78,7 +79,7 @@ class Gate(Router):
     def __init__(self, application: Application, token: str) -> None:
         self._application, self._token = application, token
 
-    def find_handler(self, request: HTTPServerRequest, **_: Any) -> HTTPMessageDelegate | None:
+    def find_handler(self, request: HTTPServerRequest, **_: object) -> HTTPMessageDelegate | None:
         """Choose what answers a request; 403 says nothing of what there is."""
         first = request.path.removeprefix("/").partition("/")[0].encode()
         if secrets.compare_digest(first, self._token.encode()):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from itertools import cycle
 from math import isnan
-from typing import Any
+from typing import TypeVar
 
+from bokeh.document import Document
 from bokeh.events import DocumentReady
 from bokeh.models import Axis, CustomJS, Div, Legend, Title
 from bokeh.palettes import Category10
@@ -24,6 +25,11 @@ NOT_MEASURED = "not measured"
 
 LONG = 60
 """Letters of a cell beyond which it is broken into lines."""
+
+Item = TypeVar("Item")
+
+Columns = Mapping[str, Callable[[Item], object]]
+"""Columns of a table by their heads: what each says of an item."""
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -76,7 +82,7 @@ paint();
 """
 
 
-def theming(document: Any) -> None:
+def theming(document: Document) -> None:
     """Have a document's figures painted in the colours of the browser's scheme, and again when it changes."""
     models = {
         name: list(document.select({"type": kind}))
@@ -95,9 +101,14 @@ def html_of(section: Section) -> str:
     return literal_lines(templates().get_template("section.html").render(section=section))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
     """A table of text, numbers and links; None is said."""
-    return Table(columns, [[_cell(value) for value in row] for row in rows])
+    return Table(list(columns), [[_cell(value) for value in row] for row in rows])
+
+
+def table_of(columns: Columns[Item], items: Iterable[Item]) -> Table:
+    """A row for each item."""
+    return table(columns, ([value(item) for value in columns.values()] for item in items))
 
 
 def _cell(value: object) -> Cell:
@@ -123,6 +134,11 @@ def number(value: float | None, unit: str = "") -> str:
     return f"{text} {unit}".strip()
 
 
+def percent(part: float | None) -> str | None:
+    """A part of 1 in words; None stays None."""
+    return None if part is None else f"{100 * part:.0f} %"
+
+
 def size(value: float | None) -> str | None:
     """Bytes in words; None stays None."""
     return None if value is None else format_bytes(int(value))
@@ -133,7 +149,7 @@ def moment(seconds: float | None) -> str:
     return NOT_MEASURED if seconds is None else f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
 
 
-def plot(title: str, x: str, y: str, height: int = 300, **options: Any) -> Any:
+def plot(title: str, x: str, y: str, height: int = 300, **options: object) -> figure:
     """A figure that is as wide as its place, without colours of its own behind it."""
     made = figure(
         title=title,
@@ -153,7 +169,7 @@ def plot(title: str, x: str, y: str, height: int = 300, **options: Any) -> Any:
     return made
 
 
-def legend_below(made: Any, columns: int = 2) -> None:
+def legend_below(made: figure, columns: int = 2) -> None:
     """Add a legend below a figure, in so many columns: a phone has room for them."""
     options = {"location": "center", "label_text_font_size": "9pt", "border_line_alpha": 0, "margin": 0}
     made.add_layout(Legend(ncols=columns, background_fill_alpha=0, **options), "below")

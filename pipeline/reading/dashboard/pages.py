@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from bokeh.core.templates import FILE
-from bokeh.document import without_document_lock
+from bokeh.document import Document, without_document_lock
 from bokeh.layouts import column, row
 from bokeh.models import Div
 
@@ -54,7 +54,7 @@ def pages_with(addition: Addition) -> tuple[Page, ...]:
     )
 
 
-def fill(page: Page, pages: Sequence[Page], campaign: Campaign, document: Any) -> None:
+def fill(page: Page, pages: Sequence[Page], campaign: Campaign, document: Document) -> None:
     """Fill a document with a page, and keep it up to date.
 
     The store is read in another thread. Panels whose facts changed are drawn anew one by one.

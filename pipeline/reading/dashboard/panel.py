@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from bokeh.models import LayoutDOM
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.cost import NodeCost
@@ -13,12 +15,14 @@ from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.reading.dashboard.look import html, html_of
 from pipeline.reading.report import Section
 
-Drawing = tuple[Any, Callable[[Any], None]]
+Facts = TypeVar("Facts")
+
+Drawing = tuple[LayoutDOM, Callable[[Facts], None]]
 """A model of Bokeh, and the function that shows facts in it."""
 
 
 @dataclass(frozen=True)
-class Panel:
+class Panel(Generic[Facts]):
     """A part of a page.
 
     Args:
@@ -26,16 +30,16 @@ class Panel:
         draw: makes the panel of one open page.
     """
 
-    read: Callable[[Campaign], Any]
-    draw: Callable[[], Drawing]
+    read: Callable[[Campaign], Facts]
+    draw: Callable[[], Drawing[Facts]]
 
 
-def text_panel(section: Callable[[Campaign], Section]) -> Panel:
+def text_panel(section: Callable[[Campaign], Section]) -> Panel[str]:
     """A panel of text, tables, tiles and folds."""
     return Panel(lambda campaign: html_of(section(campaign)), _draw_text)
 
 
-def _draw_text() -> Drawing:
+def _draw_text() -> Drawing[str]:
     root = html()
     return root, partial(setattr, root, "text")
 
@@ -46,7 +50,7 @@ class Page:
 
     address: str
     name: str
-    rows: tuple[tuple[Panel, ...], ...]
+    rows: tuple[tuple[Panel[Any], ...], ...]
 
 
 @dataclass(frozen=True)

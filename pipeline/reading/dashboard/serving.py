@@ -34,7 +34,10 @@ def application(token: str, store: Store, additions: Iterable[Addition] = ()) ->
     addition = Addition.of_all(additions)
     campaign, pages = campaign_of(store.path, addition.facts), pages_with(addition)
     served = BokehTornado(
-        {f"/{page.address}": _filling(partial(fill, page, pages, campaign)) for page in pages},
+        {
+            f"/{page.address}": Application(FunctionHandler(partial(fill, page, pages, campaign)))
+            for page in pages
+        },
         prefix=f"/{token}/",
         extra_patterns=patterns(campaign),
         extra_websocket_origins=["*"],
@@ -43,10 +46,6 @@ def application(token: str, store: Store, additions: Iterable[Addition] = ()) ->
     )
     served.initialize(IOLoop.current())
     return served
-
-
-def _filling(fill: Callable[..., None]) -> Application:
-    return Application(FunctionHandler(fill))
 
 
 def serve_store(store: Store, dashboard: Dashboard, say: Callable[[Door], None]) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.cost import NodeCost
-from pipeline.reading.dashboard.look import number
+from pipeline.reading.dashboard.look import number, percent
 from pipeline.reading.dashboard.panel import Addition, Column, Page, Panel, text_panel
 from workflows.shared.dashboard import histories, trace_error
 from workflows.shared.dashboard.histories import Histories
@@ -18,8 +18,7 @@ def _gflops(campaign: Campaign, cost: NodeCost) -> float | None:
 
 
 def _of_copy_bandwidth(campaign: Campaign, cost: NodeCost) -> str | None:
-    part = campaign.records.nodes[cost.node].mean("of_copy_bandwidth")
-    return None if part is None else f"{100 * part:.0f} %"
+    return percent(campaign.records.nodes[cost.node].mean("of_copy_bandwidth"))
 
 
 def joules_times_variance(campaign: Campaign, cost: NodeCost) -> float | None:

@@ -104,7 +104,7 @@ def lines(kind: str, campaign: Campaign) -> Lines:
     }
 
 
-def draw(title: str, axis: str) -> Drawing:
+def draw(title: str, axis: str) -> Drawing[Lines]:
     """Lines on a logarithmic axis; what is in work stands out."""
     source = ColumnDataSource({name: [] for name in ("x", "y", "node", "label", "colour", "alpha")})
     root = plot(title, axis, "largest relative residual", y_axis_type="log")

@@ -40,7 +40,7 @@ def _columns(lines: Iterable[tuple[Any, ...]]) -> Lines:
     return {name: [line[k] for line in several] for k, name in enumerate(COLUMNS)}
 
 
-def draw() -> Drawing:
+def draw() -> Drawing[dict[str, Lines]]:
     """Lines on logarithmic axes."""
     sources = {kind: ColumnDataSource({name: [] for name in COLUMNS}) for kind in KINDS}
     title = "error and 1/√N (red: target, yellow: rounds)"

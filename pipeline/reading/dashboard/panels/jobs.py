@@ -7,23 +7,33 @@ import time
 from pipeline.declare.duration import duration_text
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.cost import account
-from pipeline.reading.dashboard.facts.runs import RunSummary, WorkerNews
-from pipeline.reading.dashboard.look import link, moment, number, table
+from pipeline.reading.dashboard.facts.runs import RunSummary
+from pipeline.reading.dashboard.look import Columns, link, moment, number, table, table_of
 from pipeline.reading.report import Section, Tiles
 from pipeline.store.ledger import Job
-
-JOBS = (
-    "job", "chain", "state", "submitted", "began", "ended", "nodes", "node-hours", "joules", "commits",
-    "missing then", "reason",
-)  # fmt: skip
-WORKERS = ("worker", "run", "chunks ended", "at work on", "last heard")
-RUNS = ("run", "workflow", "began", "took", "how it ended", "chunks")
 
 MOST = 200
 """Rows: the newest jobs, the workers that were heard last."""
 
 STEP = 10.0
 """Seconds in which silence is told."""
+
+JOBS: Columns[Job] = {
+    "job": lambda job: job.job,
+    "chain": lambda job: str(job.chain),
+    "state": lambda job: job.state,
+    "submitted": lambda job: moment(job.submitted),
+    "began": lambda job: "not yet" if job.began is None else moment(job.began),
+    "ended": lambda job: "not yet" if job.ended is None else moment(job.ended),
+    "nodes": lambda job: job.nodes,
+    "node-hours": lambda job: None if job.node_seconds is None else job.node_seconds / 3600,
+    "joules": lambda job: job.joules,
+    "commits": lambda job: job.commits,
+    "missing then": lambda job: job.missing if job.left is None else job.left,
+    "reason": lambda job: job.reason or "",
+}
+WORKERS = ("worker", "run", "chunks ended", "at work on", "last heard")
+RUNS = ("run", "workflow", "began", "took", "how it ended", "chunks")
 
 
 def jobs(campaign: Campaign) -> Section:
@@ -37,8 +47,8 @@ def jobs(campaign: Campaign) -> Section:
     ]
     if facts.stopped:
         entries.append(("the campaign submits no further jobs", facts.stopped))
-    rows = [_job(job) for job in reversed(facts.jobs[-MOST:])]
-    listed = table(JOBS, rows) if rows else "none: the ledger has no entry"
+    newest = facts.jobs[-MOST:][::-1]
+    listed = table_of(JOBS, newest) if newest else "none: the ledger has no entry"
     return Section("Jobs, cost against budget", "", [Tiles(entries), listed])
 
 
@@ -46,40 +56,23 @@ def _limit(value: float | None) -> str:
     return "no limit" if value is None else number(value)
 
 
-def _job(job: Job) -> list[object]:
-    seconds = job.node_seconds
-    return [
-        job.job,
-        str(job.chain),
-        job.state,
-        moment(job.submitted),
-        "not yet" if job.began is None else moment(job.began),
-        "not yet" if job.ended is None else moment(job.ended),
-        job.nodes,
-        None if seconds is None else seconds / 3600,
-        job.joules,
-        job.commits,
-        job.missing if job.left is None else job.left,
-        job.reason or "",
-    ]
-
-
 def workers(campaign: Campaign) -> Section:
     """Workers of the runs that are followed: what each does, and when it was heard last."""
-    logs, now = campaign.runs.followed.values(), time.time()
-    heard = sorted(
-        ((news.last, name, log.name, news) for log in logs for name, news in log.workers.items()),
-        key=lambda entry: -entry[0],
-    )
+    heard = [
+        (news, name, log.name)
+        for log in campaign.runs.followed.values()
+        for name, news in log.workers.items()
+    ]
+    now = time.time()
     rows = [
-        [name, run, news.chunks, _work(news, run in campaign.driven), _silence(now - last)]
-        for last, name, run, news in heard[:MOST]
+        [name, run, news.chunks, _work(news.at_work, run in campaign.driven), _silence(now - news.last)]
+        for news, name, run in sorted(heard, key=lambda entry: -entry[0].last)[:MOST]
     ]
     return Section("Workers", "", [table(WORKERS, rows) if rows else "none was heard of"])
 
 
-def _work(news: WorkerNews, driven: bool) -> str:
-    return news.at_work or "nothing" if driven else "nothing: its run is over"
+def _work(at_work: str, driven: bool) -> str:
+    return at_work or "nothing" if driven else "nothing: its run is over"
 
 
 def _silence(seconds: float) -> str:

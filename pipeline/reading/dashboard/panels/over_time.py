@@ -22,7 +22,7 @@ def _rates(campaign: Campaign) -> Columns:
     return {"time": [1000 * t for t in times], "rate": rates, "width": [1000 * width for _ in times]}
 
 
-def _draw_rates() -> Drawing:
+def _draw_rates() -> Drawing[Columns]:
     source = ColumnDataSource({"time": [], "rate": [], "width": []})
     root = plot("commits a second", "", "chunks / s", 240, x_axis_type="datetime")
     root.vbar(x="time", top="rate", width="width", color=DONE, source=source)
@@ -35,7 +35,7 @@ def _power(campaign: Campaign) -> Columns:
     return {"time": [1000 * t for t in times], "watts": watts, "joules": joules}
 
 
-def _draw_power() -> Drawing:
+def _draw_power() -> Drawing[Columns]:
     source = ColumnDataSource({"time": [], "watts": [], "joules": []})
     head, figure = html(), plot("", "", "W for one chunk", 260, x_axis_type="datetime")
     figure.extra_y_ranges = {"energy": Range1d(0, 1)}

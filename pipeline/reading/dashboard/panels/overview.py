@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bokeh.models import ColumnDataSource, FactorRange, HoverTool, OpenURL, TapTool
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
@@ -12,11 +10,14 @@ from pipeline.reading.dashboard.look import DONE, FAILED, RUNNING, WAITING, plot
 from pipeline.reading.dashboard.panel import Drawing, Panel
 
 CELLS = ("row", "middle", "width", "fill", "alpha", "line", "node", "workflow", "column", "named", "text")
+Cells = dict[str, list[object]]
+Facts = tuple[Cells, list[str], str]
+"""Columns of cells, names of rows, and what the columns of the grid are."""
+
 TIP = '<div style="max-width:240px;font:13px system-ui,sans-serif"><b>@node</b> @named<br>@text</div>'
 
 
-def _read(campaign: Campaign) -> dict[str, Any]:
-    """Cells, names of rows, and what the columns are."""
+def _read(campaign: Campaign) -> Facts:
     grid = campaign.grid
     several = len({row.workflow for row in grid.rows}) > 1
     names = [f"{row.workflow}: {row.node}" if several else row.node for row in grid.rows]
@@ -29,11 +30,11 @@ def _read(campaign: Campaign) -> dict[str, Any]:
         f"{name}: {axis.labels[0]} … {axis.labels[-1]}, {axis.width} to a column"
         for name, axis in grid.axes.items()
     ]
-    columns = {name: [cell[k] for cell in cells] for k, name in enumerate(CELLS)}
-    return {"cells": columns, "rows": names, "axes": "; ".join(axes)}
+    columns: Cells = {name: [cell[k] for cell in cells] for k, name in enumerate(CELLS)}
+    return columns, names, "; ".join(axes)
 
 
-def _cell(grid: Grid, row: Row, column: int) -> tuple[Any, ...]:
+def _cell(grid: Grid, row: Row, column: int) -> tuple[object, ...]:
     """By state: the darker, the more of it is stored; a yellow edge where something is in work."""
     left, right = grid.span(row, column)
     total, stored = row.total[column], row.stored[column]
@@ -47,7 +48,7 @@ def _cell(grid: Grid, row: Row, column: int) -> tuple[Any, ...]:
     return *place, state, alpha, line, row.node, row.workflow, column, grid.named(row, column), text
 
 
-def _draw() -> Drawing:
+def _draw() -> Drawing[Facts]:
     source = ColumnDataSource({name: [] for name in CELLS})
     root = plot("chunks by node and configuration", "", "", 340, y_range=FactorRange(), x_range=(0, 1))
     root.rect(
@@ -59,14 +60,15 @@ def _draw() -> Drawing:
     root.xaxis.visible = False
     root.grid.grid_line_color = None
 
-    def show(facts: dict[str, Any]) -> None:
-        rows = facts["rows"][::-1]
+    def show(facts: Facts) -> None:
+        cells, names, axes = facts
+        rows = names[::-1]
         if list(root.y_range.factors) != rows:
             root.y_range.factors = rows
             root.height = 90 + max(20, min(34, 500 // max(1, len(rows)))) * len(rows)
-        if root.title.text != (title := facts["axes"] or "no workflow was run into this store"):
+        if root.title.text != (title := axes or "no workflow was run into this store"):
             root.title.text = title
-        source.data = facts["cells"]
+        source.data = cells
 
     return root, show
 
