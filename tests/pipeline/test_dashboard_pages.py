@@ -19,9 +19,8 @@ from tornado.httpclient import AsyncHTTPClient
 from pipeline import Outcome, Place, Store, Workflow, plan, run
 from pipeline.reading.dashboard.door import Door
 from pipeline.reading.dashboard.facts.campaign import Campaign, campaign_of
-from pipeline.reading.dashboard.pages import Follower, pages_with
+from pipeline.reading.dashboard.pages import Follower, application, pages_with
 from pipeline.reading.dashboard.panel import Page, Panel
-from pipeline.reading.dashboard.serving import application
 from pipeline.running.clusters.local import Local
 from stages.base.errors import InputError
 from workflows.shared.dashboard import DASHBOARD
@@ -149,7 +148,7 @@ def test_a_run_goes_on_without_its_dashboard(
     def fail(*_: object) -> None:
         raise ImportError("no module named bokeh")
 
-    monkeypatch.setattr("pipeline.reading.dashboard.serving.application", fail)
+    monkeypatch.setattr("pipeline.reading.dashboard.pages.application", fail)
     w = Workflow("w")
     w.add(toys.field, place=Place(over={"config": ["a"]}))
     assert run(plan(w, store), store, cluster=Local(workers=1)).exit_status == 0

@@ -37,7 +37,6 @@ def dashboard(
 
     Example: quarkline dashboard my.yaml --port 8799
     """
-    from pipeline.reading.dashboard.serving import serve_store
     from pipeline.reading.dashboard.watcher import Dashboard
     from workflows.catalogue import dashboard_additions
     from workflows.commands.target import open_store
@@ -54,4 +53,4 @@ def dashboard(
             say(f"dashboard: {served.link}\nfrom elsewhere: {tunnel}, then open this link there")
             say("Ctrl-C ends it")
 
-    serve_store(store, Dashboard(port, dashboard_additions), tell)
+    Dashboard(port, dashboard_additions).serve(store, tell)

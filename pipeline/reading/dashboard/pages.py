@@ -1,19 +1,24 @@
-"""The pages: which panels are on each, and how a page follows its store."""
+"""The pages: which panels are on each, how a page follows its store, and all of them as a web application."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from html import escape
 from typing import Any
 
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
 from bokeh.core.templates import FILE
 from bokeh.document import Document, without_document_lock
 from bokeh.layouts import column, row
 from bokeh.models import Div
+from bokeh.server.tornado import BokehTornado
+from tornado.ioloop import IOLoop
 
-from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.chunk_page import patterns
+from pipeline.reading.dashboard.facts.campaign import Campaign, campaign_of
 from pipeline.reading.dashboard.look import STYLE, theming
 from pipeline.reading.dashboard.panel import Addition, Page, text_panel
 from pipeline.reading.dashboard.panels.campaign import failures, headline
@@ -21,6 +26,7 @@ from pipeline.reading.dashboard.panels.jobs import history, jobs, workers
 from pipeline.reading.dashboard.panels.over_time import POWER, THROUGHPUT
 from pipeline.reading.dashboard.panels.overview import OVERVIEW
 from pipeline.reading.dashboard.panels.resources import gpus, resources
+from pipeline.store.store import Store
 from stages.base.errors import InputError
 
 LOOK = 150
@@ -29,6 +35,9 @@ LOOK = 150
 SHOW = 70
 """Milliseconds between two panels that are drawn anew: never several in one frame of the browser."""
 
+KEEP_ALIVE = 37_000
+"""Milliseconds between signs of life of a connection."""
+
 TEMPLATE = """{% extends base %}
 {% block preamble %}<meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><style>{{ style }}</style>{% endblock %}
@@ -36,6 +45,26 @@ TEMPLATE = """{% extends base %}
 {%- for page in pages %}<a href="{{ page.address }}">{{ page.name }}</a>{% endfor %}</nav>
 {{ super() }}{% endblock %}
 """
+
+
+def application(token: str, store: Store, additions: Iterable[Addition] = ()) -> BokehTornado:
+    """All pages of a store, below a secret, in this thread's event loop.
+
+    Websockets may come from any origin: a tunnel gives other ports, and the path holds the secret.
+    """
+    addition = Addition.of_all(additions)
+    campaign, pages = campaign_of(store.path, addition.facts), pages_with(addition)
+    fillings = {page.address: FunctionHandler(partial(fill, page, pages, campaign)) for page in pages}
+    served = BokehTornado(
+        {f"/{address}": Application(filling) for address, filling in fillings.items()},
+        prefix=f"/{token}/",
+        extra_patterns=patterns(campaign),
+        extra_websocket_origins=["*"],
+        use_index=False,
+        keep_alive_milliseconds=KEEP_ALIVE,
+    )
+    served.initialize(IOLoop.current())
+    return served
 
 
 def pages_with(addition: Addition) -> tuple[Page, ...]:

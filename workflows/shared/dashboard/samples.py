@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from pipeline.planning.manifest import Manifest
-from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.store import Store
@@ -100,9 +99,10 @@ class Samples(OwnFacts):
         self.targets: dict[str, Target] = {}
         """By the key of the chunk that holds them."""
 
-    def refresh(self, campaign: Campaign, seconds: float) -> None:
+    def refresh(
+        self, store: Store, manifests: Sequence[Manifest], stored: Container[str], seconds: float
+    ) -> None:
         """Read samples that are new."""
-        store, manifests, stored = campaign.store, campaign.manifests, campaign.chunks
         if manifests is not self._manifests:
             self._manifests, self.curves = manifests, {}
             self._nodes = [node for manifest in manifests for node in _nodes(manifest)][:MOST_NODES]

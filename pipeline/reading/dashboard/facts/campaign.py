@@ -98,7 +98,7 @@ class Campaign:
         )
         self.records.refresh(READING)
         for own in self._own.values():
-            own.refresh(self, READING / 2)
+            own.refresh(self.store, self.manifests, self.chunks, READING / 2)
         self.ledger = list(Ledger(self.store).entries())
 
     def _read_manifests(self) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
 
+from pipeline.planning.manifest import Manifest
+from pipeline.store.store import Store
 from pipeline.worker.events import Event
-
-if TYPE_CHECKING:
-    from pipeline.reading.dashboard.facts.campaign import Campaign
 
 
 class OwnFacts:
@@ -23,5 +22,7 @@ class OwnFacts:
     def add_event(self, run: str, event: Event) -> None:
         """Take an event of a run that is followed into account."""
 
-    def refresh(self, campaign: Campaign, seconds: float) -> None:
-        """Read on in the store, for so many seconds."""
+    def refresh(
+        self, store: Store, manifests: Sequence[Manifest], stored: Container[str], seconds: float
+    ) -> None:
+        """Read on in the store, for so many seconds; stored: keys of all chunks that are there."""
