@@ -30,11 +30,8 @@ class Checkpoint(Protocol):
         """Replace what was saved by the arrays that `state` gives, durably and as a whole, if it is time."""
 
 
-class Again(Protocol):
-    """Inputs of a chunk made once more, for a stage that repeats a part of its work by another path."""
-
-    def __call__(self, name: str) -> Any:
-        """The argument of that name, made on the host from what is stored, of nothing that a worker kept."""
+Again = Callable[[str], Any]
+"""Inputs of a chunk by name, made once more: on the host, from what is stored, of nothing that was kept."""
 
 
 class At(Mapping[str, tuple[Coordinate, ...]]):
@@ -94,11 +91,11 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
             raise InputError(f"this chunk has {len(values)} coordinates along {dim!r}, exactly one was asked")
         return values[0]
 
-    def record(self, **statistics: Any) -> None:
+    def record(self, **statistics: object) -> None:
         """Keep JSON-able statistics (iterations, residuals, flops ...) with the chunk that is computed."""
         self.statistics.update(statistics)
 
-    def progress(self, done: float, total: float, **values: Any) -> None:
+    def progress(self, done: float, total: float, **values: object) -> None:
         """Report that `done` of `total` units of this chunk are finished, with any values worth showing."""
         self._listener({"done": done, "total": total, **values})
 

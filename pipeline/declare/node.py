@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, describe_values
-from pipeline.declare.parameter import Parameter
+from pipeline.declare.parameter import Parameter, Parameters
 from pipeline.declare.signature import Input, Output
 from stages.base.gpus import Spread
 
@@ -167,7 +167,7 @@ class Node:
     inputs: tuple[Node, ...]
     over: Coordinates
     chunk: dict[str, int]
-    parameters: dict[str, Any]
+    parameters: Parameters
     files: dict[str, dict[Coordinate, Path] | Path] = field(default_factory=dict)
     cost: Cost = Cost()
 

@@ -10,6 +10,9 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from stages.base.errors import InputError, suggestion
 
+Parameters = dict[str, Any]
+"""Values of a stage's parameters by name."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -17,7 +20,7 @@ class Parameter:
 
     name: str
     type: Any
-    default: Any
+    default: object
 
     @property
     def required(self) -> bool:
@@ -32,7 +35,7 @@ class Parameter:
         return lone if isinstance(lone, type) and is_dataclass(lone) else None
 
     @property
-    def _options(self) -> tuple[Any, ...]:
+    def _options(self) -> tuple[object, ...]:
         hint = get_args(self.type)[0] if get_origin(self.type) is Annotated else self.type
         return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
@@ -50,9 +53,9 @@ def recorded_name(field: Field[Any]) -> str:
     return str(field.metadata.get("key", field.name))
 
 
-def flattened(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> dict[str, Any]:
+def flattened(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> Parameters:
     """Values by recorded name: the fields of a declared dataclass stand beside the other parameters."""
-    flat: dict[str, Any] = {}
+    flat: Parameters = {}
     for parameter in parameters:
         if parameter.name not in values:
             continue
@@ -110,9 +113,7 @@ def _check_group(stage_name: str, parameter: Parameter) -> None:
         )
 
 
-def accepted(
-    node: str, stage: str, parameters: Sequence[Parameter], values: Mapping[str, Any]
-) -> dict[str, Any]:
+def accepted(node: str, stage: str, parameters: Sequence[Parameter], values: Mapping[str, Any]) -> Parameters:
     """The values of all parameters, defaults filled in; whole numbers for a float are that float.
 
     Args:
@@ -139,14 +140,15 @@ def accepted(
     }
 
 
-def _accepted(node: str, parameter: Parameter, value: Any) -> Any:
+def _accepted(node: str, parameter: Parameter, value: object) -> object:
     group = parameter.group
     if group is not None and type(value) is not group and value is not None:
         raise InputError(
             f"node {node!r}: parameter {parameter.name!r} must be a {group.__name__}, got {value!r}"
         )
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return float(value) if parameter.type is float and is_whole else value
+    if parameter.type is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
 
 
 def _suggested(name: str, parameters: Sequence[Parameter]) -> str:

@@ -57,7 +57,7 @@ class Input:
     """One positional argument of a stage: the result of an upstream node, or an iterator over its chunks."""
 
     name: str
-    result: Any
+    result: object
     reduces: bool
     optional: bool
     variadic: bool
@@ -90,7 +90,7 @@ def arguments_of(function: Callable[..., Any]) -> tuple[tuple[Input, ...], tuple
     return tuple(inputs), tuple(parameters), takes_at
 
 
-def _input(stage_name: str, argument: inspect.Parameter, hints: dict[str, Any]) -> Input:
+def _input(stage_name: str, argument: inspect.Parameter, hints: Mapping[str, object]) -> Input:
     if argument.name == "at":
         raise InputError(
             f"stage {stage_name}: 'at' must be keyword-only, write '*, at: At' before the parameters"
@@ -110,7 +110,7 @@ def _input(stage_name: str, argument: inspect.Parameter, hints: dict[str, Any]) 
     )
 
 
-def _without_none(hint: Any) -> Any:
+def _without_none(hint: object) -> object:
     """`X` of `X | None`."""
     if get_origin(hint) in (Union, UnionType):
         others = tuple(option for option in get_args(hint) if option is not type(None))
@@ -118,7 +118,7 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
-def outputs_of(stage_name: str, result: Any, *, optional: bool) -> tuple[Output, ...]:
+def outputs_of(stage_name: str, result: object, *, optional: bool) -> tuple[Output, ...]:
     """The arrays of a NamedTuple whose fields are `Annotated[np.ndarray, Dims(...)]`."""
     if not (isinstance(result, type) and issubclass(result, tuple) and hasattr(result, "_fields")):
         if optional:
@@ -141,14 +141,14 @@ def outputs_of(stage_name: str, result: Any, *, optional: bool) -> tuple[Output,
     )
 
 
-def _dims(hint: Any) -> Dims | None:
+def _dims(hint: object) -> Dims | None:
     if get_origin(hint) is not Annotated:
         return None
     return next((extra for extra in get_args(hint)[1:] if isinstance(extra, Dims)), None)
 
 
 @cache
-def long_names(result: type[Any]) -> dict[str, str]:
+def long_names(result: type) -> dict[str, str]:
     """Long name of each field of a NamedTuple: the text below it, or its name in words."""
     texts = {name: _words(name) for name in getattr(result, "_fields", ())}
     try:

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
-from pipeline.declare.coordinates import Coordinates
+from pipeline.declare.coordinates import Coordinate, Coordinates
 from pipeline.declare.node import Node
 from pipeline.store.files import FileVersion
 
-Position = tuple[tuple[str, tuple[Any, ...]], ...]
+Block = tuple[Coordinate, ...]
+"""Coordinates of a chunk along one dimension."""
+
+Position = tuple[tuple[str, Block], ...]
 """Coordinates of a chunk, hashable."""
 
 

@@ -14,40 +14,45 @@ import numpy as np
 from pipeline.declare.coordinates import Coordinates
 from pipeline.declare.node import Node
 from pipeline.declare.parameter import flattened
-from pipeline.store.record import canonical_json
+from pipeline.store.record import Facts, canonical_json
 from stages.base.errors import InputError
 
 SCHEME = 1
 """Version of the recipe below; a change of it makes every chunk a new one."""
 
 
-class KeyRecipe:
+def node_content(node: Node, backend: str) -> Facts:
     """Everything but coordinates, inputs and files that enters the keys of a node's chunks.
 
     Stage name, version, parameters (but those keyed without); chunk size and backend only for the stages that
     declare them to matter. Node names, paths, resources and clusters stay out.
     """
+    stage, parameters = node.stage, canonical_parameters(node)
+    content: dict[str, Any] = {
+        "scheme": SCHEME,
+        "stage": stage.name,
+        "version": stage.version,
+        "parameters": parameters,
+    }
+    if stage.keyed.chunk:
+        content["chunk"] = node.chunk
+    if stage.keyed.backend:
+        content["backend"] = backend
+    return content
 
-    def __init__(self, node: Node, backend: str) -> None:
-        stage = node.stage
-        self._content: dict[str, Any] = {
-            "scheme": SCHEME,
-            "stage": stage.name,
-            "version": stage.version,
-            "parameters": canonical_parameters(node),
-        }
-        if stage.keyed.chunk:
-            self._content["chunk"] = node.chunk
-        if stage.keyed.backend:
-            self._content["backend"] = backend
 
-    def key(self, coordinates: Coordinates, inputs: Sequence[Sequence[str]], files: Mapping[str, str]) -> str:
-        """Key of one chunk, 64 hexadecimal digits.
+def key_of(
+    node_content: Facts,
+    coordinates: Coordinates,
+    inputs: Sequence[Sequence[str]],
+    files: Mapping[str, str],
+) -> str:
+    """Key of one chunk, 64 hexadecimal digits.
 
-        inputs: per input, keys of the upstream chunks in coordinate order; files: digests by parameter.
-        """
-        content = {**self._content, "coordinates": coordinates, "inputs": inputs, "files": files}
-        return sha256(canonical_json(content)).hexdigest()
+    inputs: per input, keys of the upstream chunks in coordinate order; files: digests by parameter.
+    """
+    content = {**node_content, "coordinates": coordinates, "inputs": inputs, "files": files}
+    return sha256(canonical_json(content)).hexdigest()
 
 
 def node_keys(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
@@ -60,11 +65,11 @@ def node_keys(nodes: Iterable[Node], cluster: str) -> dict[str, str]:
     for node in nodes:
         inputs = [[keys[source.name]] for source in node.inputs]
         sizes: Coordinates = {dim: (size,) for dim, size in node.chunk.items()}
-        keys[node.name] = KeyRecipe(node, node.stage.backend(cluster)).key(sizes, inputs, {})
+        keys[node.name] = key_of(node_content(node, node.stage.backend(cluster)), sizes, inputs, {})
     return keys
 
 
-def canonical_parameters(node: Node) -> dict[str, Any]:
+def canonical_parameters(node: Node) -> Facts:
     """The node's parameters that can alter its results, as plain JSON values."""
     keyed, parameters = node.stage.keyed, node.stage.parameters
     content = {
@@ -78,7 +83,7 @@ def canonical_parameters(node: Node) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name not in unsaid or value != unsaid[name]}
 
 
-def canonical(value: Any, where: str) -> Any:
+def canonical(value: object, where: str) -> Any:
     """A parameter's value as plain JSON; refuses what has no unambiguous text."""
     if value is None or (isinstance(value, (bool, int, str)) and not isinstance(value, Enum)):
         return value
@@ -95,10 +100,10 @@ def canonical(value: Any, where: str) -> Any:
     return _canonical_mapping(value, where)
 
 
-def _canonical_mapping(value: Any, where: str) -> dict[str, Any]:
+def _canonical_mapping(value: object, where: str) -> Facts:
     """Dictionaries with string keys, dataclasses and pydantic models."""
     if is_dataclass(value) and not isinstance(value, type):
-        content: Mapping[Any, Any] = {item.name: getattr(value, item.name) for item in fields(value)}
+        content: Mapping[str, object] = {item.name: getattr(value, item.name) for item in fields(value)}
     elif hasattr(value, "model_dump"):
         content = value.model_dump()
     elif isinstance(value, Mapping) and all(isinstance(name, str) for name in value):

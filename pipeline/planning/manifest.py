@@ -15,14 +15,15 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from pipeline.declare.coordinates import Coordinate
 from pipeline.declare.node import FromParameter, Node
 from pipeline.declare.signature import long_names
-from pipeline.planning.chunk import Chunk, Position, without_collection
+from pipeline.planning.chunk import Block, Chunk, Position, without_collection
 from pipeline.planning.key import canonical_parameters
 from pipeline.planning.workflow import Source
 from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import plain, text_of
-from pipeline.store.record import canonical_json
+from pipeline.store.record import Facts, canonical_json
 from pipeline.store.store import Store
 from stages.base.errors import InputError, suggestion
 
@@ -36,7 +37,9 @@ PART = ".partial"
 class KeyTable(Mapping[Position, str]):
     """Keys of a node's chunks by their coordinates: all combinations of its blocks, in order."""
 
-    def __init__(self, over: Sequence[str], blocks: Iterable[Iterable[Sequence[Any]]], keys: str) -> None:
+    def __init__(
+        self, over: Sequence[str], blocks: Iterable[Iterable[Sequence[Coordinate]]], keys: str
+    ) -> None:
         self._over = tuple(over)
         self._blocks = [[tuple(block) for block in along] for along in blocks]
         self._keys = keys
@@ -61,12 +64,12 @@ class KeyTable(Mapping[Position, str]):
         """Number of a chunk's block along the first dimension."""
         return self._numbers[0][place[0][1]] if place else 0
 
-    def blocks(self, axis: int) -> list[tuple[Any, ...]]:
+    def blocks(self, axis: int) -> list[Block]:
         """The blocks of coordinates along a dimension."""
         return self._blocks[axis]
 
     @cached_property
-    def _numbers(self) -> list[dict[tuple[Any, ...], int]]:
+    def _numbers(self) -> list[dict[Block, int]]:
         return [{block: number for number, block in enumerate(along)} for along in self._blocks]
 
     def in_order(self) -> Iterator[str]:
@@ -78,11 +81,11 @@ class KeyTable(Mapping[Position, str]):
 class NodeRecord:
     """A node as it was when its workflow was last run."""
 
-    content: dict[str, Any]
+    content: Facts
     chunks: KeyTable
 
     @classmethod
-    def of(cls, content: dict[str, Any]) -> NodeRecord:
+    def of(cls, content: Facts) -> NodeRecord:
         """The node that a manifest describes; KeyError, TypeError or ValueError where it is damaged."""
         content = content if "keys" in content else _from_list(content)
         return cls(content, KeyTable(content["over"], content["blocks"], content["keys"]))
@@ -93,14 +96,14 @@ class NodeRecord:
         return {name: digests[first] for name, digests in self.content["files"].items()}
 
 
-def _from_list(content: dict[str, Any]) -> dict[str, Any]:
+def _from_list(content: Facts) -> Facts:
     """A node of a manifest that lists chunk by chunk, as they were written until 2026-11."""
-    chunks = content.pop("chunks")
+    chunks = content["chunks"]
     places = zip(*(map(tuple, chunk["at"]) for chunk in chunks), strict=True)
     blocks = [list(dict.fromkeys(along)) for along in places]
     firsts = chunks[:: len(chunks) // len(blocks[0]) if blocks else 1]
     return {
-        **content,
+        **{name: value for name, value in content.items() if name != "chunks"},
         "blocks": blocks,
         "keys": "".join(chunk["key"] for chunk in chunks),
         "files": {name: [chunk["files"][name] for chunk in firsts] for name in firsts[0].get("files", {})},
@@ -113,7 +116,7 @@ class Manifest:
 
     workflow: str
     nodes: dict[str, NodeRecord]
-    about: dict[str, Any]
+    about: Facts
     """What all results say of themselves."""
     source: dict[str, str] = field(default_factory=dict)
     """Path of the file that it was made of, and the folder where its paths begin."""
@@ -163,7 +166,7 @@ def write_manifest(
     workflow: str,
     backend: str,
     chunks: Iterable[Chunk],
-    about: Mapping[str, Any],
+    about: Facts,
     source: Source | None = None,
 ) -> None:
     """Keep this plan's nodes and keys, and its parameter file, replacing the workflow's last ones."""
@@ -186,7 +189,7 @@ def _keep(store: Store, path: Path, text: str) -> None:
             write_atomically(path, text)
 
 
-def describe_node(node: Node, backend: str) -> dict[str, Any]:
+def describe_node(node: Node, backend: str) -> Facts:
     """Everything about a node, without its chunks, that a later plan may be compared with."""
     stage = node.stage
     return {
@@ -204,7 +207,7 @@ def describe_node(node: Node, backend: str) -> dict[str, Any]:
     }
 
 
-def labels_of(node: Node) -> dict[str, Any]:
+def labels_of(node: Node) -> Facts:
     """Labels by dimension: a list of names, or of rows of numbers with the axis of the rows and its names."""
     labels: dict[str, Any] = {}
     for dim, names in node.stage.labels.items():
@@ -218,7 +221,7 @@ def labels_of(node: Node) -> dict[str, Any]:
     return labels
 
 
-def _describe_chunks(node: Node, chunks: Sequence[Chunk]) -> dict[str, Any]:
+def _describe_chunks(node: Node, chunks: Sequence[Chunk]) -> Facts:
     """Keys of all chunks as one text; digests of files, by block of the first dimension."""
     blocks = node.blocks()
     firsts = chunks[:: len(chunks) // len(blocks[0]) if blocks else 1]

@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import chain, groupby, islice, product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from dask.utils import format_bytes
 
@@ -19,11 +18,12 @@ from pipeline.declare.duration import duration_text
 from pipeline.declare.node import Node
 from pipeline.declare.text import counted, text_table
 from pipeline.planning.chunk import NO_FILES, Chunk, without_collection
-from pipeline.planning.key import KeyRecipe
+from pipeline.planning.key import key_of, node_content
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Economies, Source, Workflow
 from pipeline.store.files import FileDigests, FileVersion
+from pipeline.store.record import Facts
 from pipeline.store.store import Gaps, Store
 from stages.base.errors import InputError
 
@@ -44,7 +44,7 @@ class Plan:
     """Mean seconds per chunk and node, where the store has records of that stage."""
     lacking: tuple[Chunk, ...] = ()
     """Missing chunks of which the store has something, with files that are empty or gone."""
-    about: Mapping[str, Any] = field(default_factory=dict)
+    about: Facts = field(default_factory=dict)
     """What all results say of themselves, see `Workflow`."""
     source: Source | None = None
     """The file that the workflow was made of."""
@@ -104,8 +104,8 @@ def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
     by_node: dict[str, list[Chunk]] = {}
     tables: dict[str, _Table] = {}
     for node in workflow.nodes.values():
-        recipe = KeyRecipe(node, node.stage.backend(backend))
-        chunks = [_chunk(node, recipe, at, tables, versions) for at in node.chunks()]
+        content = node_content(node, node.stage.backend(backend))
+        chunks = [_chunk(node, content, at, tables, versions) for at in node.chunks()]
         by_node[node.name] = chunks
         tables[node.name] = _Table(node, chunks)
     everything = tuple(chain.from_iterable(by_node.values()))
@@ -176,7 +176,7 @@ class _Table:
 
 def _chunk(
     node: Node,
-    recipe: KeyRecipe,
+    content: Facts,
     coordinates: Coordinates,
     tables: Mapping[str, _Table],
     versions: Mapping[Path, FileVersion],
@@ -190,7 +190,7 @@ def _chunk(
         }
     keys = [[chunk.key for chunk in chunks] for chunks in inputs]
     digests = {name: version.digest for name, version in files.items()}
-    return Chunk(node, coordinates, recipe.key(coordinates, keys, digests), inputs, files)
+    return Chunk(node, coordinates, key_of(content, coordinates, keys, digests), inputs, files)
 
 
 def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:

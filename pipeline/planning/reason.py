@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
 
 from pipeline.declare.coordinates import Coordinate, describe
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import Chunk, position
 from pipeline.planning.manifest import Manifest, NodeRecord, describe_node
+from pipeline.store.record import Facts
 
 
 class ReasonKind(StrEnum):
@@ -238,7 +238,7 @@ class Reasons:
         return before is None or position(chunk.coordinates) not in before.chunks
 
 
-def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Reason | None:
+def _compare(old: Facts, new: Facts) -> Reason | None:
     """The difference between two descriptions of a node that alters its keys, if there is one."""
     if old["version"] != new["version"]:
         return Reason(ReasonKind.CHANGED_VERSION, f"{old['version']} -> {new['version']}")
@@ -257,7 +257,7 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> Reason | None:
     return None
 
 
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+def _differences(old: Facts, new: Facts, prefix: str = "") -> list[str]:
     """`mass 0.01 -> 0.02` for each leaf that differs."""
     lines = []
     for name in sorted({*old, *new}):
@@ -269,7 +269,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
     return lines
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     text = str(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
 

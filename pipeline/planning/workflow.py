@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.declare.coordinates import Coordinate, Coordinates, blocks, sorted_unique
 from pipeline.declare.node import Cost, Node, Place, Stage
-from pipeline.declare.parameter import accepted
+from pipeline.declare.parameter import Parameters, accepted
 from pipeline.declare.signature import Input
 from pipeline.declare.stage import stage_of
 from stages.base.errors import InputError, suggestion
@@ -131,17 +131,17 @@ class Workflow:
                 raise InputError(f"node {label!r}: input {node.name!r} belongs to another workflow")
 
 
-def _cost(node: Node, cost: Any) -> Cost:
+def _cost(node: Node, cost: object) -> Cost:
     """What a stage's cost function gave; refuses all but a `Cost` of whole bytes."""
-    known = isinstance(cost, Cost)
-    sizes = (cost.memory, cost.device_memory, cost.stored, *cost.terms.values()) if known else ()
-    whole = known and all(isinstance(size, Integral) and int(size) >= 0 for size in sizes)
-    if not whole or sum(cost.terms.values()) > cost.device_memory:
-        raise InputError(
-            f"node {node.name!r}: the cost function of stage {node.stage.name} must return a Cost of whole "
-            f"numbers of bytes, none negative, and of terms that are its device_memory or less, got {cost!r}"
-        )
-    return cost
+    if isinstance(cost, Cost):
+        sizes = (cost.memory, cost.device_memory, cost.stored, *cost.terms.values())
+        whole = all(isinstance(size, Integral) and int(size) >= 0 for size in sizes)
+        if whole and sum(cost.terms.values()) <= cost.device_memory:
+            return cost
+    raise InputError(
+        f"node {node.name!r}: the cost function of stage {node.stage.name} must return a Cost of whole "
+        f"numbers of bytes, none negative, and of terms that are its device_memory or less, got {cost!r}"
+    )
 
 
 def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
@@ -162,7 +162,7 @@ def _check_inputs(label: str, stage: Stage, upstream: tuple[Node, ...]) -> None:
             )
 
 
-def _type_name(hint: Any) -> str:
+def _type_name(hint: object) -> str:
     return getattr(hint, "__name__", str(hint))
 
 
@@ -236,7 +236,7 @@ def _chunk_sizes(
     return {dim: chunk.get(dim, 1 if dim in lone else inherited[dim]) for dim in stage.over}
 
 
-def _parameters(label: str, stage: Stage, values: Mapping[str, Any], files: Files) -> dict[str, Any]:
+def _parameters(label: str, stage: Stage, values: Mapping[str, Any], files: Files) -> Parameters:
     """All parameters with defaults filled in, those that are files left out."""
     known = {parameter.name for parameter in stage.parameters}
     for name in files:

@@ -36,7 +36,7 @@ from pipeline.running.stopping import StopRequest, signals_to
 from pipeline.running.watching import Watcher
 from pipeline.running.workforce import Workforce
 from pipeline.store.claims import Claims, remove_claims
-from pipeline.store.driver import job_has_ended
+from pipeline.store.lease import job_has_ended
 from pipeline.store.lock import alone_for_a_moment, driver_lock, shared_lock
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks

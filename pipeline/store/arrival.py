@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.store.durable import delete
+from pipeline.store.durable import delete, flocked
 from pipeline.store.group import RECORD, array_digest, open_group, open_packed, recorded_sums, unpacked
 from pipeline.store.record import record_in
 from pipeline.store.shelves import links_in, refuse_links
@@ -19,8 +17,6 @@ from stages.base.errors import InputError
 
 ARRIVALS = ".incoming"
 """Folder of a store in which what arrives lies until it is published; drivers do not look at it."""
-
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -37,15 +33,10 @@ def arrivals(store: Store) -> Iterator[Path]:
         folder.mkdir(exist_ok=True)
         handle = os.open(store.inside(f"{ARRIVALS}.lock"), os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not flocked(handle):
             raise InputError(
                 f"something is brought into store {store.path} at this moment: wait until that has ended"
-            ) from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
+            )
         for link in links_in(folder):
             link.unlink()
         yield folder

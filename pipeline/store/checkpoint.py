@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from pipeline.store.durable import flush, flush_group
+from pipeline.store.durable import flush, flush_group, is_at
 from pipeline.store.errors import StoreError
 from pipeline.store.group import create_group, open_group, write_array
 from pipeline.store.shelves import inside
@@ -163,7 +163,7 @@ def _locked(folder: Path) -> IO[bytes]:
         handle = open(folder / "lock", "ab")  # noqa: SIM115 (whoever holds the lock closes it)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(handle, folder / "lock"):
+            if is_at(handle.fileno(), folder / "lock"):
                 return handle
         except BlockingIOError:
             if time.monotonic() > deadline:
@@ -171,13 +171,6 @@ def _locked(folder: Path) -> IO[bytes]:
                 raise
             time.sleep(0.1)
         handle.close()
-
-
-def _is_at(handle: IO[bytes], path: Path) -> bool:
-    """True if an open file is still the one at `path`, which the holder before may have removed."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(handle.fileno()), path.stat())
-    return False
 
 
 def _make(folder: Path) -> None:

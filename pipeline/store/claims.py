@@ -19,8 +19,8 @@ from itertools import count
 from pathlib import Path
 
 from pipeline.store import lease
-from pipeline.store.driver import Driver, Witness, read_driver
 from pipeline.store.durable import delete, write_atomically
+from pipeline.store.lease import Driver, Witness, read_driver
 from pipeline.store.plain_files import plain
 from pipeline.store.shelves import inside
 from pipeline.store.store import Store

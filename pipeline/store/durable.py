@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -73,6 +74,28 @@ def give_name(draft: Path, target: Path) -> None:
         if target.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
         os.rename(draft, target)
+
+
+def flocked(handle: int, kind: int = fcntl.LOCK_EX) -> bool:
+    """Take the operating system's lock of an open file; False where another process has it.
+
+    True, too, where the file system has no such locks. Raises OSError.
+    """
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+    return True
+
+
+def is_at(handle: int, path: Path) -> bool:
+    """True if an open file is still the one of that name, which another process may have removed."""
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(handle), path.stat())
+    return False
 
 
 def delete(path: Path) -> None:

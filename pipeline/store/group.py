@@ -11,7 +11,6 @@ from hashlib import sha256
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 import zarr
@@ -21,7 +20,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from pipeline.store.plain_files import plain
-from pipeline.store.record import sealed
+from pipeline.store.record import Facts, sealed
 
 PIECE_BYTES = 16 << 20
 """Larger arrays are cut into pieces of at most this size, which are written and read side by side."""
@@ -32,22 +31,11 @@ FLAT = {"name": "default", "separator": "."}
 RECORD = "zarr.json"
 """The group's metadata, with the chunk's record as its attributes."""
 
-
-class Readable(Protocol):
-    """A NumPy array, or one on disk of which parts are read by slices of its first axis."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the numbers."""
-
-    def __getitem__(self, part: Any) -> np.ndarray: ...
+Sums = Mapping[str, int | str]
+"""CRC32C of each piece, SHA-256 of the metadata of each array, by the file's name."""
 
 
-def recorded_sums(record: Mapping[str, Any]) -> dict[str, Any] | None:
+def recorded_sums(record: Facts) -> Sums | None:
     """The sums of a chunk's files by its record; None for one of format 1, which does not have them."""
     sums = {}
     for name, array in record["arrays"].items():
@@ -72,7 +60,7 @@ def _sum_of(key: str, content: Buffer) -> int | str:
 class CheckedStore(WrapperStore[Store]):
     """Files of a group, which are compared with its record (`sums`) when they are read."""
 
-    def __init__(self, store: Store, sums: Mapping[str, Any] | None) -> None:
+    def __init__(self, store: Store, sums: Sums | None) -> None:
         super().__init__(store)
         self._sums = sums
 
@@ -114,14 +102,14 @@ class _SummingStore(WrapperStore[Store]):
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._sums: dict[str, Any] = {}
+        self._sums: dict[str, int | str] = {}
 
     async def set(self, key: str, value: Buffer) -> None:
         if key != RECORD:
             self._sums[key] = _sum_of(key, value)
         await super().set(key, value)
 
-    def of_array(self, name: str) -> dict[str, Any]:
+    def of_array(self, name: str) -> Facts:
         """The entries that stand in the record of one array."""
         files = ((key.partition("/"), total) for key, total in self._sums.items())
         inside = {file: total for (array, _, file), total in files if array == name}
@@ -149,19 +137,19 @@ def unpacked(content: bytes) -> dict[str, bytes]:
         raise ValueError(f"its file is not whole: {error}") from error
 
 
-def open_group(folder: Path, sums: Mapping[str, Any] | None = None) -> zarr.Group:
+def open_group(folder: Path, sums: Sums | None = None) -> zarr.Group:
     """The group in a folder, read-only, compared with the sums of its record."""
     return zarr.open_group(CheckedStore(LocalStore(folder, read_only=True), sums), mode="r")
 
 
-def open_packed(content: Mapping[str, bytes], sums: Mapping[str, Any] | None) -> zarr.Group:
+def open_packed(content: Mapping[str, bytes], sums: Sums | None) -> zarr.Group:
     """The group in a file that was read and unpacked."""
     buffer = zarr.core.buffer.default_buffer_prototype().buffer
     held = {name: buffer.from_bytes(part) for name, part in content.items()}
     return zarr.open_group(CheckedStore(MemoryStore(held, read_only=True), sums), mode="r")
 
 
-def create_group(store: Path | Store, attributes: Mapping[str, Any]) -> zarr.Group:
+def create_group(store: Path | Store, attributes: Facts) -> zarr.Group:
     """Make a group of format 3 with its attributes."""
     target = _ExistingFolder(store) if isinstance(store, Path) else store
     return zarr.create_group(target, attributes=dict(attributes), zarr_format=3)
@@ -177,7 +165,7 @@ class GroupContent:
 
     arrays: Mapping[str, np.ndarray]
     dims: Mapping[str, tuple[str, ...]]
-    record: Mapping[str, Any]
+    record: Facts
     pieces: Pieces
 
     @property
@@ -247,7 +235,7 @@ def piece_shape(array: np.ndarray, asked: list[int | None]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def array_digest(array: Readable) -> str:
+def array_digest(array: np.ndarray | zarr.Array) -> str:
     """SHA-256 of dtype, shape and bytes of an array, of which one slab at a time is in memory."""
     summed = sha256(f"{array.dtype.str}{array.shape}".encode())
     for slab in _slabs(array):
@@ -255,7 +243,7 @@ def array_digest(array: Readable) -> str:
     return summed.hexdigest()
 
 
-def _slabs(array: Readable) -> Iterator[np.ndarray]:
+def _slabs(array: np.ndarray | zarr.Array) -> Iterator[np.ndarray]:
     """An array in memory as it lies there if it can be; else slabs along the first axis, of whole pieces."""
     if isinstance(array, np.ndarray) and (array.flags.c_contiguous or not array.ndim):
         yield array

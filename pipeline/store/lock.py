@@ -6,7 +6,6 @@ hold. One driver alone has the lease `.lease`, each of several its own below `.d
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
@@ -16,15 +15,13 @@ from pathlib import Path
 
 from pipeline.store import lease
 from pipeline.store.claims import Claims
-from pipeline.store.driver import Driver, Witness, no_witness, other_code, read_driver, this_driver
+from pipeline.store.durable import flocked
 from pipeline.store.errors import StoreError
-from pipeline.store.lease import HeldError
+from pipeline.store.lease import Driver, HeldError, Witness, no_witness, other_code, read_driver, this_driver
 from pipeline.store.store import Store
 from stages.base.errors import InputError
 
 ATTEMPTS = 3
-
-_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -184,29 +181,20 @@ def _driven(store: Store, holder: Driver | None) -> InputError:
 
 
 def _lock(store: Store, stack: ExitStack, kind: int) -> None:
-    """Take the operating system's lock, where there is one."""
+    """Take the operating system's lock, where there is one; tries a few times."""
     try:
         handle = os.open(store.inside(".lock"), os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise StoreError(f"store {store.path} cannot be written: {error.strerror}") from error
     stack.callback(os.close, handle)
-    if not _lock_soon(store, handle, kind):
-        raise _driven(store, current_driver(store))
-
-
-def _lock_soon(store: Store, handle: int, kind: int) -> bool:
-    """Tries a few times; True where the file system has no such locks, for the lease holds there."""
-    for _ in range(ATTEMPTS):
-        try:
-            fcntl.flock(handle, kind | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
+    try:
+        for _ in range(ATTEMPTS):
+            if flocked(handle, kind):
+                return
             time.sleep(0.05)
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                return True
-            raise StoreError(
-                f"store {store.path} cannot be locked: {error.strerror}; ask for the mount option `flock` "
-                "(Lustre) or a running lock service (NFS), or use another file system"
-            ) from error
-    return False
+    except OSError as error:
+        raise StoreError(
+            f"store {store.path} cannot be locked: {error.strerror}; ask for the mount option `flock` "
+            "(Lustre) or a running lock service (NFS), or use another file system"
+        ) from error
+    raise _driven(store, current_driver(store))

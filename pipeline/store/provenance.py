@@ -7,7 +7,6 @@ import os
 import platform
 import socket
 import subprocess
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.store.record import Facts
 from stages.base.gpus import gpus_per_worker
 
 ANSWER = 30.0
@@ -66,7 +66,7 @@ def _git(folder: Path, *words: str) -> str | None:
     return done.stdout.strip()
 
 
-def code_text(record: Mapping[str, Any]) -> str:
+def code_text(record: Facts) -> str:
     """Version and commit of the code of a record; where that has no commit, a digest of its sources."""
     code = record.get("code", {})
     sources = f"sources {code['sources'][:8]}" if code.get("sources") else ""

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pipeline.store.errors import StoreError
 from pipeline.store.plain_files import plain
+from pipeline.store.record import Facts
 from stages.base.errors import InputError
 
 PACKED = ".zarr.zip"
@@ -159,7 +159,7 @@ def listed(folder: str | Path) -> list[os.DirEntry[str]]:
         ) from error
 
 
-def has_pieces(folder: Path, array: Mapping[str, Any]) -> bool:
+def has_pieces(folder: Path, array: Facts) -> bool:
     """True if no file of an array in a chunk's folder is gone, empty or a link.
 
     Args:
@@ -175,7 +175,7 @@ def has_pieces(folder: Path, array: Mapping[str, Any]) -> bool:
     return _pieces(folder, array) <= files and not folder.is_symlink()
 
 
-def _pieces(folder: Path, array: Mapping[str, Any]) -> set[str]:
+def _pieces(folder: Path, array: Facts) -> set[str]:
     """Names of the files of an array, by its record, or by its metadata where the record is of format 1."""
     if "pieces" in array:
         return {"zarr.json", *array["pieces"]}

@@ -38,7 +38,7 @@ from pipeline.store.group import (
 )
 from pipeline.store.mark import FORMAT, MARK, format_of, mark
 from pipeline.store.plain_files import plain
-from pipeline.store.record import record_in
+from pipeline.store.record import Facts, record_in
 from pipeline.store.shelves import (
     PACKED,
     chunk_entries,
@@ -205,7 +205,7 @@ class Store:
         key: str,
         arrays: Mapping[str, np.ndarray],
         dims: Mapping[str, tuple[str, ...]],
-        record: Mapping[str, Any],
+        record: Facts,
         pieces: Pieces | None = None,
     ) -> bool:
         """Write one chunk durably; False if it was there already (the first one stays).

@@ -69,5 +69,5 @@ class StoredArray:
         with self.store.reading(self.stage, self.key):
             return np.asarray(array[part])
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: np.typing.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self[...], dtype=dtype)

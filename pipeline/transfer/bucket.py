@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pipeline.store.errors import StoreError
 from pipeline.store.group import RECORD
-from pipeline.store.mark import MARK, TEXT, format_in
-from pipeline.store.object_store import reaching
+from pipeline.store.mark import MARK, TEXT
+from pipeline.store.object_store import ObjectStore, reaching
 from pipeline.transfer.host import ABOUT, Host
 from pipeline.transfer.offer import Offer
 
@@ -23,28 +23,19 @@ class Bucket:
     """A folder of a bucket. One sender at a time: object storage has no names that are given only once.
 
     Raises:
-        InputError: it cannot be reached.
+        InputError: it cannot be reached, or is of a format unknown here.
     """
 
     def __init__(self, url: str) -> None:
         self.place = url
-        with reaching(url):
-            import fsspec
-
-            self._fs, root = fsspec.core.url_to_fs(url)
-            self._root = root.rstrip("/")
-            self._fs.invalidate_cache()
+        self._store = ObjectStore(url)
+        self._fs, self._root = self._store.path.fs, self._store.path.path.rstrip("/")  # type: ignore[attr-defined]
         self._inside: dict[str, list[tuple[str, int]]] = {}
         """Files of each folder or file at a chunk's place, as they were listed."""
 
     def has_store(self) -> bool:
-        """True if there is a store. Raises InputError for one of another format."""
-        with reaching(self.place):
-            try:
-                text = self._fs.cat_file(self._at(MARK)).decode()
-            except FileNotFoundError:
-                return False
-        return format_in(text, self.place) > 0
+        """True if there is a store."""
+        return self._store.exists()
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Paths below the folder of all objects that are whole chunks' and bytes of each."""

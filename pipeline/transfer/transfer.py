@@ -76,7 +76,9 @@ def receive(
             "where they are equal to rounding, computed on different devices, --keep-first takes that "
             "of the store named first; else find out which is right, and drop the other"
         )
-    folders = {Folder(source, target, terms.links): some for source, some in offers}
+    folders: dict[Folder | RemoteStore, list[Offer]] = {
+        Folder(source, target, terms.links): some for source, some in offers
+    }
     with _brought(folders, target, listener) as receipt:
         receipt.conflicts, receipt.damaged = conflicts, [*damaged, *receipt.damaged]
         receipt.notes = [note for source in sources for note in bring_belongings(source, target)]

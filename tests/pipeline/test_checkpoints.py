@@ -18,6 +18,7 @@ from executions import Executions
 from pipeline import At, FolderCheckpoint, Outcome, Place, Store, Workflow, collect_garbage, plan, run, status
 from pipeline.running.clusters.address import Address
 from pipeline.store import checkpoint as module
+from pipeline.store.durable import is_at
 
 STATE = {"basis": np.arange(24.0).reshape(2, 12) * 1j, "done": np.array(3), "history": np.zeros(0)}
 
@@ -165,7 +166,7 @@ def test_who_waited_for_a_folder_that_is_then_removed_starts_a_new_one(folder: P
     with open(folder / "lock", "ab") as waiting:
         first.remove()
         fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert not module._is_at(waiting, folder / "lock")
+        assert not is_at(waiting.fileno(), folder / "lock")
     keep(folder, done=np.array(1))
     assert FolderCheckpoint(folder).load() is not None
 

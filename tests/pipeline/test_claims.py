@@ -19,7 +19,7 @@ from pipeline import InputError, Store
 from pipeline.store import claims as claims_module
 from pipeline.store import lease
 from pipeline.store.claims import Claims, remove_claims
-from pipeline.store.driver import Driver, Witness, job_has_ended, no_witness, this_driver
+from pipeline.store.lease import Driver, Witness, job_has_ended, no_witness, this_driver
 from pipeline.store.lock import alone_for_a_moment, current_drivers, driver_lock, shared_lock
 
 FAR = Driver("elsewhere", 17, "far", "x", "slurm", "4711")

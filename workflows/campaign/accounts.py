@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.declare.duration import duration_text
-from pipeline.store.driver import other_code
+from pipeline.store.lease import other_code
 from pipeline.store.ledger import ORIGIN, Job, LedgerEvent, jobs_of
 from workflows.campaign.definition import Budget
 
