@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import Any
 
 from pipeline.reading.account import NodeAccount
@@ -17,22 +18,25 @@ from pipeline.store.store import Store
 
 FORMAT = 1
 
+QUANTITIES = {
+    "seconds": "seconds",
+    "joules": "joules",
+    "memory": "memory",
+    "device_memory": "device memory",
+    "stored": "bytes stored",
+}
+"""Estimates of nodes that are kept, with their names in the report."""
+
 
 def keep(forecast: Forecast, store: Store) -> None:
     """Write a forecast into its store, for the report of the run to come; nothing where there is no store."""
     if not store.exists():
         return
-    nodes = {
-        node.node: {
-            "chunks": node.chunks,
-            "seconds": node.seconds.value,
-            "joules": node.joules and node.joules.value,
-            "memory": node.memory.value,
-            "device_memory": node.device_memory and node.device_memory.value,
-            "stored": node.stored.value,
-        }
-        for node in forecast.nodes
-    }
+    nodes = {}
+    for node in forecast.nodes:
+        estimates = {name: getattr(node, name) for name in QUANTITIES}
+        values = {name: estimate and estimate.value for name, estimate in estimates.items()}
+        nodes[node.node] = {"chunks": node.chunks, **values}
     content = {"format": FORMAT, "time": datetime.now(UTC).isoformat(), "nodes": nodes}
     folder = store.inside(".forecasts")
     with store.writing("a forecast"):
@@ -62,27 +66,21 @@ def _rows(store: Store, node: NodeAccount, told: Mapping[str, Any], since: str) 
     pairs = [(k, r) for k, r in zip(node.keys, node.records, strict=True) if r["finished"] > since]
     if not pairs:
         return []
-    count = len(pairs)
     records = [record for _, record in pairs]
+    drawn = [record["joules"] for record in records if record.get("joules") is not None]
     measured = {
-        "seconds": sum(record["seconds"] for record in records) / count,
-        "joules": _mean([record.get("joules") for record in records]),
-        "memory": max((record.get("host_bytes") or 0 for record in records), default=0) or None,
-        "device_memory": max((record.get("device_bytes") or 0 for record in records), default=0) or None,
-        "stored": sum(stored_size(store, node.stage, key)[0] for key, _ in pairs) / count,
+        "seconds": fmean(record["seconds"] for record in records),
+        "joules": fmean(drawn) if len(drawn) == len(records) else None,
+        "memory": max(record.get("host_bytes") or 0 for record in records) or None,
+        "device_memory": max(record.get("device_bytes") or 0 for record in records) or None,
+        "stored": fmean(stored_size(store, node.stage, key)[0] for key, _ in pairs),
     }
     rows: list[list[object]] = []
-    for name, value in measured.items():
-        expected = told[name]
+    for name, label in QUANTITIES.items():
+        value, expected = measured[name], told[name]
         if value is None or expected is None:
             continue
-        if name in ("seconds", "joules", "stored"):
+        if not name.endswith("memory"):
             expected /= told["chunks"]
-        label = {"stored": "bytes stored"}.get(name, name.replace("_", " "))
-        rows.append([node.name, count, label, float(expected), float(value), float(value / expected)])
+        rows.append([node.name, len(pairs), label, float(expected), float(value), float(value / expected)])
     return rows
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None

@@ -7,7 +7,7 @@ Seconds in which kernels were compiled or read are not in it; they are forecast 
 
 Base, call, bandwidth and cold are those of a machine without records. Of a stage that has records, all three
 factors are the median of what its chunks took against that; about it, least squares tell them apart as far as
-chunks of other sizes do. Deviations are relative to what was measured: a chunk that something else disturbed
+chunks of other sizes do. Deviations are relative to the larger of both: a chunk that something else disturbed
 hardly counts.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from math import hypot, log
@@ -29,7 +29,7 @@ from pipeline.reading.forecast.estimate import Estimate, Numbers, factors
 from pipeline.reading.forecast.kernels import KernelModel
 from pipeline.reading.forecast.memory import Memory
 from pipeline.reading.forecast.power import regimes, watts
-from pipeline.reading.forecast.samples import ChunkSample, Machine, Part
+from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, size_of
 from pipeline.running.gpu_shares import speed
 from stages.base.compilation import Kernels
 
@@ -58,32 +58,22 @@ BESIDE = 2e-3
 """Seconds of a chunk beside its stages, where no record tells."""
 
 
-@dataclass(frozen=True)
-class Prior:
-    """Seconds before any record of a backend: first time, fixed, per pass, and bytes a second."""
-
-    cold: float
-    base: float
-    call: float
-    bandwidth: float
-
-    def seconds(self, passes: Passes, first: bool) -> Numbers:
-        """Seconds in which libraries are loaded, kernels are started, and bytes move."""
-        starting = self.base + self.call * sum(count for count, _ in passes)
-        return np.array([self.cold * first, starting, _moved(passes) / self.bandwidth])
+PRIORS = {"cpu": (0.03, 3e-3, 3e-5, 6e9), "cuda": (0.3, 5e-3, 2e-4, 1.5e12)}
+"""Before any record of a backend: seconds of the first time, fixed, and per pass; bytes a second."""
 
 
-PRIORS = {
-    "cpu": Prior(0.03, 3e-3, 3e-5, 6e9),
-    "cuda": Prior(0.3, 5e-3, 2e-4, 1.5e12),
-}
+def prior(backend: str, passes: Passes, first: bool) -> Numbers:
+    """Seconds in which libraries are loaded, kernels are started, and bytes move, before any record."""
+    cold, base, call, bandwidth = PRIORS[backend]
+    number = sum(count for count, _ in passes)
+    return np.array([cold * first, base + call * number, _moved(passes) / bandwidth])
 
 
 @dataclass(frozen=True)
 class StageFit:
-    """Factors of what a stage is expected to take on a machine, about a common one, and their covariance."""
+    """Factors of what a stage is expected to take on a backend, about a common one, and their covariance."""
 
-    prior: Prior
+    backend: str
     common: float
     factors: Numbers
     covariance: Numbers
@@ -93,14 +83,14 @@ class StageFit:
     @classmethod
     def unseen(cls, machine: Machine) -> StageFit:
         """Fit of a stage without records."""
-        widths = np.array(UNSEEN_WIDTHS)
-        return cls(PRIORS[machine.backend], 1 / speed(machine.gpus), np.ones(3), np.diag(widths**2))
+        covariance = np.diag(np.square(UNSEEN_WIDTHS))
+        return cls(machine.backend, 1 / speed(machine.gpus), np.ones(3), covariance)
 
     @classmethod
-    def of(cls, parts: Sequence[Part], prior: Prior) -> StageFit:
+    def of(cls, parts: Sequence[Part], backend: str) -> StageFit:
         """Fit one stage on one machine."""
         seconds = np.array([max(part.seconds, 1e-6) for part in parts])
-        expected = np.array([prior.seconds(part.passes, part.first) for part in parts])
+        expected = np.array([prior(backend, part.passes, part.first) for part in parts])
         ratios = seconds / expected.sum(axis=1)
         common = median([r for r, part in zip(ratios, parts, strict=True) if not part.first] or ratios)
         usual = common * expected
@@ -108,20 +98,19 @@ class StageFit:
         about, covariance = factors(usual, seconds, allowed, WIDTHS)
         scatter = 1.4826 * np.median(abs(usual @ about / seconds - 1))
         seen = tuple({_moved(part.passes) for part in parts})
-        return cls(prior, common, about, covariance * max(1.0, scatter / SCATTER) ** 2, seen)
+        return cls(backend, common, about, covariance * max(1.0, scatter / SCATTER) ** 2, seen)
 
     def seconds(self, passes: Passes, first: bool) -> Estimate:
         """Seconds for passes, with what records leave open and what a distance from them adds."""
-        terms = self.prior.seconds(passes, first)
-        total = float(terms @ self.factors)
-        moved = _moved(passes)
+        terms = prior(self.backend, passes, first)
+        total, moved = float(terms @ self.factors), _moved(passes)
         away = min((abs(log(moved / each)) for each in self.seen if moved and each), default=0.0)
         spread = float(np.sqrt(terms @ self.covariance @ terms)) / total
         return Estimate(self.common * total, hypot(spread, ELSEWHERE * away))
 
     def worked(self, passes: Passes) -> Numbers:
         """Seconds of those in which bytes move, and in which kernels are started."""
-        _, starting, moving = self.common * self.factors * self.prior.seconds(passes, False)
+        _, starting, moving = self.common * self.factors * prior(self.backend, passes, False)
         return np.array([moving, starting])
 
 
@@ -130,7 +119,6 @@ class Model:
     """Samples, and the fits of stages on machines that follow from them."""
 
     samples: Sequence[ChunkSample]
-    _fits: dict[tuple[str, Machine], StageFit] = field(default_factory=dict)
 
     @cached_property
     def parts(self) -> Mapping[tuple[str, Machine], list[Part]]:
@@ -158,7 +146,7 @@ class Model:
         counts = [self.count(each) for each in passes]
         numbers = [(count.value, each.nbytes) for count, each in zip(counts, passes, strict=True)]
         there = self._nearest(stage, machine)
-        fit = self._fit(stage, there) if there else StageFit.unseen(machine)
+        fit = self._fits[stage, there] if there else StageFit.unseen(machine)
         return (
             fit.seconds(numbers, first)
             .times(self.factor(there or machine, machine))
@@ -170,11 +158,9 @@ class Model:
         alike = [machine, *(each for each in self.machines() if each.backend == machine.backend)]
         return next((each for each in alike if (stage, each) in self.parts), None)
 
-    def _fit(self, stage: str, machine: Machine) -> StageFit:
-        known = (stage, machine)
-        if known not in self._fits:
-            self._fits[known] = StageFit.of(self.parts[known], PRIORS[machine.backend])
-        return self._fits[known]
+    @cached_property
+    def _fits(self) -> Mapping[tuple[str, Machine], StageFit]:
+        return {known: StageFit.of(parts, known[1].backend) for known, parts in self.parts.items()}
 
     def factor(self, one: Machine, other: Machine) -> Estimate:
         """Seconds on another machine per second on one, by the stages that both have."""
@@ -183,7 +169,7 @@ class Model:
         both = [stage for stage, machine in self.parts if machine == one and (stage, other) in self.parts]
         if not both:
             return Estimate(one.speed / other.speed, UNSEEN)
-        ratios = [self._fit(stage, other).common / self._fit(stage, one).common for stage in both]
+        ratios = [self._fits[stage, other].common / self._fits[stage, one].common for stage in both]
         return Estimate(median(ratios), UNSEEN / 2)
 
     def count(self, each: Pass) -> Estimate:
@@ -209,12 +195,9 @@ class Model:
 
     def beside(self, stage: str, cost: Cost) -> float:
         """Seconds of a chunk beside its parts: reading and sums of arrays as the bytes are, and the rest."""
-        known = self.stages.get(stage)
-        if not known:
+        if not (known := self.stages.get(stage)):
             return BESIDE
-        sizes = [(_size(_declared(s), s.parts[-1].expected), s) for s in known if s.parts]
-        rates = [sample.handling / size for size, sample in sizes if size]
-        size = _size(cost.device_memory, cost.work)
+        size, rates = size_of(cost.device_memory, cost.work), [s.handling / s.size for s in known if s.size]
         handling = median(rates) * size if rates else median(sample.handling for sample in known)
         return self._rest(stage) + handling
 
@@ -251,9 +234,9 @@ class Model:
 
     def worked(self, stage: str, machine: Machine, passes: Sequence[Pass]) -> Numbers:
         """Seconds of a stage's part of a chunk in which bytes move, and in which kernels are started."""
-        if (stage, machine) not in self.parts:
+        if not (fit := self._fits.get((stage, machine))):
             return np.zeros(2)
-        return self._fit(stage, machine).worked([(self.count(each).value, each.nbytes) for each in passes])
+        return fit.worked([(self.count(each).value, each.nbytes) for each in passes])
 
     @cached_property
     def watts(self) -> Mapping[Machine, Numbers]:
@@ -263,7 +246,7 @@ class Model:
             if sample.joules is not None:
                 worked = np.zeros(2)
                 for part in sample.parts:
-                    fit = self._fit(part.stage, sample.machine)
+                    fit = self._fits[part.stage, sample.machine]
                     worked += regimes(fit.worked(part.passes), part.seconds)[:2]
                 drawn.setdefault(sample.machine, []).append((regimes(worked, sample.seconds), sample.joules))
         return {machine: watts(chunks, machine.backend) for machine, chunks in drawn.items()}
@@ -271,13 +254,3 @@ class Model:
 
 def _moved(passes: Passes) -> float:
     return sum(count * nbytes for count, nbytes in passes)
-
-
-def _size(device_memory: int, passes: Sequence[Pass]) -> float:
-    """Bytes of a chunk's fields, as far as its plan declares any."""
-    return float(device_memory) or max((each.nbytes for each in passes), default=0.0)
-
-
-def _declared(sample: ChunkSample) -> int:
-    """Bytes that a chunk's plan names, on all GPUs of its worker."""
-    return sample.machine.gpus * sample.expected["device_memory"]

@@ -30,12 +30,8 @@ LITTLE = (
 
 def duration(estimate: Estimate) -> str:
     """`3h 12m (2h 54m to 3h 36m)`."""
-    return f"{duration_text(estimate.value)} ({_between(estimate, duration_text)})"
-
-
-def _between(estimate: Estimate, text: object) -> str:
-    low, high = estimate.value * exp(-estimate.sigma), estimate.value * exp(estimate.sigma)
-    return f"{text(low)} to {text(high)}"  # type: ignore[operator]
+    low, high = (duration_text(estimate.value * exp(sign * estimate.sigma)) for sign in (-1, 1))
+    return f"{duration_text(estimate.value)} ({low} to {high})"
 
 
 def size(estimate: Estimate | None) -> str | None:

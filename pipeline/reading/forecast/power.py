@@ -46,7 +46,7 @@ def watts(chunks: Sequence[tuple[Numbers, float]], backend: str) -> Numbers:
     """Power in each regime, from the seconds of chunks in each, and joules."""
     seconds, joules = np.array([each for each, _ in chunks]), np.array([drawn for _, drawn in chunks])
     usual = seconds * WATTS[backend]
-    common = float(np.median(joules / usual.sum(axis=1)))
+    common = joules.sum() / usual.sum()
     allowed = np.hypot(SCATTER * joules, COUNTED * WATTS[backend][-1])
     return common * factors(common * usual, joules, allowed, WIDTHS)[0] * WATTS[backend]
 

@@ -100,6 +100,12 @@ class ChunkSample:
     resident_limit: int
     expected: Mapping[str, int]
 
+    @property
+    def size(self) -> float:
+        """Bytes of its fields, on all GPUs of its worker."""
+        passes = self.parts[-1].expected if self.parts else ()
+        return size_of(self.machine.gpus * self.expected["device_memory"], passes)
+
     def all_kernels(self) -> Kernels:
         """All that its process waited for."""
         tables = (self.kernels, *(part.kernels for part in self.parts))
@@ -127,6 +133,11 @@ def _of_stage(store: Store, stage: str) -> Iterator[ChunkSample]:
             yield _sample(record, *stored_size(store, stage, key))
         except (InputError, KeyError, TypeError, ValueError, OSError):
             continue
+
+
+def size_of(device_memory: int, passes: Sequence[Pass]) -> float:
+    """Bytes of a chunk's fields, as far as its plan declares any."""
+    return float(device_memory) or max((each.nbytes for each in passes), default=0.0)
 
 
 def stored_size(store: Store, stage: str, key: str) -> tuple[int, int]:
@@ -166,7 +177,8 @@ def _part(part: Facts, record: Record) -> Part:
     """A part with the real numbers of its passes, as statistics tell."""
     known = {each["node"]: each["statistics"] for each in record.transient}
     statistics = record.statistics if part["node"] == record.node else known.get(part["node"], {})
-    expected = tuple(Pass(*each[:4], alike=tuple(each[4])) for each in part["work"])
+    work = part["work"]
+    expected = tuple(Pass(name, n, nbytes, counted, tuple(alike)) for name, n, nbytes, counted, alike in work)
     counts = tuple(_total(statistics.get(each.counted)) or each.count for each in expected)
     kernels = _kernels(part["kernels"])
     seconds = part["seconds"] - sum(each.seconds for each in kernels.values())
