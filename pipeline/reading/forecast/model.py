@@ -94,11 +94,11 @@ class StageFit:
         ratios = seconds / expected.sum(axis=1)
         common = median([r for r, part in zip(ratios, parts, strict=True) if not part.first] or ratios)
         usual = common * expected
-        allowed = SCATTER * np.maximum(seconds, usual.sum(axis=1))
-        about, covariance = factors(usual, seconds, allowed, WIDTHS)
-        scatter = 1.4826 * np.median(abs(usual @ about / seconds - 1))
+        larger = np.maximum(seconds, usual.sum(axis=1))
+        about, _ = factors(usual, seconds, SCATTER * larger, WIDTHS)
+        scatter = max(SCATTER, 1.4826 * np.median(abs(usual @ about - seconds) / larger))
         seen = tuple({_moved(part.passes) for part in parts})
-        return cls(backend, common, about, covariance * max(1.0, scatter / SCATTER) ** 2, seen)
+        return cls(backend, common, *factors(usual, seconds, scatter * larger, WIDTHS), seen)
 
     def seconds(self, passes: Passes, first: bool) -> Estimate:
         """Seconds for passes, with what records leave open and what a distance from them adds."""
