@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -21,6 +21,9 @@ from ruamel.yaml.scanner import Scanner
 
 from stages.base.errors import InputError, nearest, suggestion
 
+if TYPE_CHECKING:
+    from stages.lqcd.lattice.geometry import Lattice
+
 Location = tuple[str | int, ...]
 Problem = tuple[Location, str]
 """Where in a file, and what is wrong there."""
@@ -32,6 +35,38 @@ class FileSection(BaseModel):
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    def contradictions(self) -> Iterable[Problem]:
+        """Problems that no single value shows; places begin at this section."""
+        return ()
+
+    def misfits(self, lattice: Lattice) -> Iterable[Problem]:
+        """Problems with the lattice."""
+        return ()
+
+    def doubts(self) -> Iterable[Problem]:
+        """Input that is legal but rarely meant, besides numbers that are unusual by themselves.
+
+        Plan, run and report warn about it.
+        """
+        return ()
+
+    def parts(self, location: Location = ()) -> Iterator[tuple[Location, FileSection]]:
+        """This section and those within it, each with its place in the file."""
+        yield location, self
+        for name, value in self:
+            inside: Iterable[tuple[Location, object]] = [((name,), value)]
+            if isinstance(value, dict | tuple):
+                keys = value if isinstance(value, dict) else range(len(value))
+                inside = [((name, key), value[key]) for key in keys]
+            for place, part in inside:
+                if isinstance(part, FileSection):
+                    yield from part.parts((*location, *place))
+
+    def gathered(self, of: Callable[[FileSection], Iterable[Problem]]) -> Iterator[Problem]:
+        """Problems of this section and those within it, as one of the methods above names them."""
+        for location, part in self.parts():
+            yield from (((*location, *place), text) for place, text in of(part))
 
 
 Content = TypeVar("Content")

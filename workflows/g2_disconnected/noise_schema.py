@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -63,6 +64,30 @@ class NoiseSection(FileSection):
         """The noise as stages take it."""
         return Noise(self.seed, self.kind, self.dilution.options())
 
+    def contradictions(self) -> Iterator[Problem]:
+        """Chunks that do not divide what they are of, and components that are separated twice."""
+        if self.vectors % self.chunk:
+            text = f"{self.chunk} does not divide the {self.vectors} noise vectors: change one of the two"
+            yield ("chunk",), text
+        if self.probes % self.probe_chunk:
+            text = f"{self.probe_chunk} does not divide the {self.probes} probes: change one of the two"
+            yield ("probe_chunk",), text
+        if self.probes > 1 and self.dilution.displacement:
+            yield (
+                ("probes",),
+                "probes separate sites that `dilution.displacement` has separated already: take one of the "
+                "two",
+            )
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Dilutions and probes that do not fit the lattice."""
+        checks = (("dilution", self.dilution.scheme().check), ("probes", partial(check_probes, self.probes)))
+        for key, check in checks:
+            try:
+                check(lattice)
+            except InputError as error:
+                yield (key,), str(error)
+
     @field_validator("vectors")
     @classmethod
     def _pairs(cls, vectors: int) -> int:
@@ -118,41 +143,3 @@ def _updated(main: Any, alternative: AlternativeSection) -> Any:
     known = type(main).model_fields
     overrides = {name: value for name, value in alternative if value is not None and name in known}
     return main.model_copy(update=overrides)
-
-
-def noise_faults(noise: NoiseSection, fine_vectors: int | None) -> Iterator[Problem]:
-    """Problems within `noise`, or with the number of fine vectors."""
-    if fine_vectors and fine_vectors > noise.vectors:
-        yield (
-            ("solves", "fine", "vectors"),
-            f"{fine_vectors} fine vectors, but `noise.vectors` is {noise.vectors}: at most that",
-        )
-    if noise.vectors % noise.chunk:
-        text = f"{noise.chunk} does not divide the {noise.vectors} noise vectors: change one of the two"
-        yield ("noise", "chunk"), text
-    elif fine_vectors and fine_vectors % noise.chunk:
-        yield (
-            ("solves", "fine", "vectors"),
-            f"{fine_vectors} is no multiple of `noise.chunk`, {noise.chunk}: vectors are solved "
-            f"{noise.chunk} at a time, change one of the two",
-        )
-    if noise.probes % noise.probe_chunk:
-        text = f"{noise.probe_chunk} does not divide the {noise.probes} probes: change one of the two"
-        yield ("noise", "probe_chunk"), text
-    if noise.probes > 1 and noise.dilution.displacement:
-        yield (
-            ("noise", "probes"),
-            "probes separate sites that `dilution.displacement` has separated already: take one of the two",
-        )
-
-
-def noise_misfits(noise: NoiseSection, lattice: Lattice) -> Iterator[Problem]:
-    """Problems of `noise` with the lattice."""
-    try:
-        noise.dilution.scheme().check(lattice)
-    except InputError as error:
-        yield ("noise", "dilution"), str(error)
-    try:
-        check_probes(noise.probes, lattice)
-    except InputError as error:
-        yield ("noise", "probes"), str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -17,15 +18,12 @@ from workflows.g2_disconnected.noise_schema import (
     AlternativeSection,
     EstimatorSection,
     NoiseSection,
-    noise_faults,
-    noise_misfits,
 )
 from workflows.g2_disconnected.target_schema import (
     TargetSection,
     beyond,
     counts_beside_a_target,
     faults,
-    outside,
     with_places_for_counts,
 )
 from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
@@ -67,15 +65,24 @@ class LinksSection(FileSection):
     ] = None
     """Of asqtad, which needs it: the tadpole factor, the fourth root of the ensemble's mean plaquette."""
 
-    def misplaced_options(self) -> Iterator[Problem]:
+    def contradictions(self) -> Iterator[Problem]:
         """Options that the action does not take, and those that it needs and that have no default."""
         takes = ACTIONS[self.action].options
         for option in {name: None for action in ACTIONS.values() for name in action.options}:
             value, default = getattr(self, option), type(self).model_fields[option].default
             if option not in takes and value != default:
-                yield ("links", option), f"the {self.action} action takes no `{option}`: leave it out"
+                yield (option,), f"the {self.action} action takes no `{option}`: leave it out"
             if option in takes and value is None:
-                yield ("links", "action"), f"the {self.action} action needs `{option}`: add it to `links`"
+                yield ("action",), f"the {self.action} action needs `{option}`: add it to `links`"
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """A lattice that long links wind around."""
+        if min(lattice.extents) < THREE_HOPS and self.action != "naive":
+            yield (
+                ("action",),
+                f"{self.action} has links of three hops, which wind around an extent of 2 of the lattice "
+                f"{lattice}: take at least 4 sites in each direction, or action naive",
+            )
 
 
 Mass = Annotated[float, Field(strict=True), STAGGERED_MASS]
@@ -213,11 +220,6 @@ class G2Parameters(WorkflowParameters):
         return parameters
 
     @property
-    def solver_is_open(self) -> bool:
-        """True if trials choose the solver."""
-        return self.solves.solver == "auto"
-
-    @property
     def in_rounds(self) -> bool:
         """True if there is a target."""
         return self.target is not None
@@ -225,27 +227,38 @@ class G2Parameters(WorkflowParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         solves = self.solves
-        yield from self.links.misplaced_options()
         yield from precision_faults(solves.solver, solves.precision, staggered=True)
         if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
             yield (
                 ("solves", "fine", "tolerance"),
                 f"{solves.fine.tolerance:g} must be tighter than the sloppy {solves.sloppy.tolerance:g}",
             )
-        fine_vectors = solves.fine.vectors if solves.fine else None
-        yield from noise_faults(self.noise, fine_vectors)
+        yield from self._fine_faults(self.noise)
         if self.estimator.low_modes and not self.deflation:
             yield ("estimator", "low_modes"), "needs eigenvectors: add a section `deflation` with `vectors`"
         for name, changed in alternatives(self):
             if not PREFIX.fullmatch(name):
                 yield ("alternatives", name), f"{name!r} is no name: take letters, digits and _"
-            for _, problem in noise_faults(changed.noise, fine_vectors):
+            for _, problem in chain(self._fine_faults(changed.noise), changed.noise.contradictions()):
                 yield ("alternatives", name), problem
             if changed.estimator.low_modes and not self.deflation:
                 yield (
                     ("alternatives", name),
                     "`low_modes` needs a section `deflation`: add it, with `vectors`",
                 )
+
+    def _fine_faults(self, noise: NoiseSection) -> Iterator[Problem]:
+        """Fine noise vectors that are none of the first, or no whole chunks of them."""
+        vectors = self.solves.fine.vectors if self.solves.fine else 0
+        if vectors > noise.vectors:
+            text = f"{vectors} fine vectors, but `noise.vectors` is {noise.vectors}: at most that"
+            yield ("solves", "fine", "vectors"), text
+        if vectors % noise.chunk and not noise.vectors % noise.chunk:
+            yield (
+                ("solves", "fine", "vectors"),
+                f"{vectors} is no multiple of `noise.chunk`, {noise.chunk}: vectors are solved "
+                f"{noise.chunk} at a time, change one of the two",
+            )
 
     def doubts(self) -> Iterator[Problem]:
         """Masses and tolerances that are legal but rarely meant."""
@@ -260,8 +273,6 @@ class G2Parameters(WorkflowParameters):
             yield ("masses", "light"), text
         if light == strange:
             yield ("masses", "light"), f"is that of strange, {strange:g}: their difference is zero"
-        if self.deflation:
-            yield from self.deflation.doubts()
 
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
         """Problems with the ensemble: its lattice, its number of configurations."""
@@ -274,21 +285,11 @@ class G2Parameters(WorkflowParameters):
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
-        if min(lattice.extents) < THREE_HOPS and self.links.action != "naive":
-            yield (
-                ("links", "action"),
-                f"{self.links.action} has links of three hops, which wind around an extent of 2 of the "
-                f"lattice {lattice}: take at least 4 sites in each direction, or action naive",
-            )
-        yield from noise_misfits(self.noise, lattice)
         for name, changed in alternatives(self):
-            for _, problem in noise_misfits(changed.noise, lattice):
+            for _, problem in changed.noise.misfits(lattice):
                 yield ("alternatives", name), problem
         if self.target:
-            yield from outside(self.target, lattice)
             yield from beyond(self.target, self.deflation.vectors if self.deflation else 0)
-        if self.deflation:
-            yield from self.deflation.misfits(lattice)
         if self.exact and lattice.volume > EXACT_SITES:
             yield (
                 ("exact",),

@@ -66,6 +66,14 @@ class TargetSection(FileSection):
         window, ratio = (first, last), self.stochastic_to_gauge
         return ErrorTarget("loops" if self.loops else "correlator", self.flavour, window, error, ratio)
 
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """A window that the lattice does not have."""
+        if self.window and self.window[1] >= lattice.time_extent:
+            yield (
+                ("window",),
+                f"t = {self.window[1]} is not on {lattice}, whose times are 0 to {lattice.time_extent - 1}",
+            )
+
     def vectors_of_the_pilot(self, chunk: int) -> tuple[int, int]:
         """Sloppy and fine, in whole chunks."""
         return self.pilot or _rounded_up(PILOT, chunk), _rounded_up(LEAST_VECTORS, chunk)
@@ -116,15 +124,6 @@ def faults(target: TargetSection, chunk: int) -> Iterator[Problem]:
     if target.most_vectors < pilot:
         text = f"{target.most_vectors} are fewer than the pilot's {pilot}: raise it, or lower `pilot`"
         yield ("target", "most_vectors"), text
-
-
-def outside(target: TargetSection, lattice: Lattice) -> Iterator[Problem]:
-    """A window that the lattice does not have."""
-    if target.window and target.window[1] >= lattice.time_extent:
-        yield (
-            ("target", "window"),
-            f"t = {target.window[1]} is not on {lattice}, whose times are 0 to {lattice.time_extent - 1}",
-        )
 
 
 def beyond(target: TargetSection, vectors: int) -> Iterator[Problem]:

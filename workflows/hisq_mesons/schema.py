@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from stages.base.errors import InputError, suggestion
+from stages.base.errors import suggestion
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 from workflows.parameter_file import FileSection, Location, Problem
 from workflows.shared.deflation_section import DeflationSection
 from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import Times, Triples, WallNoiseSection, aliases, repeated
 from workflows.shared.sections import NAIK_EPSILON, STAGGERED_MASS, TOLERANCE, WorkflowParameters
 from workflows.shared.solver_precision import precision_faults
+from workflows.shared.source_sections import Names, QuarkSourceSection, Times, Triples, aliases
 
 THREE_HOPS = 3
 """Of Naik links: an extent below is wound around."""
-Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 
 class HisqSection(FileSection):
@@ -36,29 +34,17 @@ class HisqSection(FileSection):
     """Boundary condition in time."""
 
 
-class StaggeredSourceSection(FileSection):
+class StaggeredSourceSection(QuarkSourceSection):
     """Sources of quarks."""
+
+    needs: ClassVar = {"point": {"times"}, "corner_wall": {"times"}, "random_wall": {"times", "noise"}}
+    may_have: ClassVar = {"point": {"points"}}
+    at_rest = ("corner_wall", "random_wall")
 
     kind: Literal["point", "corner_wall", "random_wall"]
     """Point, ones on all sites of even x, y and z of a slice (for a fixed gauge), or Z2 noise on a slice."""
     times: Times
     """Time slices of the sources."""
-    points: Triples | None = None
-    """Of points: their places [x, y, z]; the origin unless given."""
-    noise: WallNoiseSection | None = None
-    """Of random walls."""
-    chunk: int = Field(default=1, ge=1)
-    """Sources that are solved for, committed and repeated together."""
-
-    def places(self) -> list[SourcePlace]:
-        """Places of all sources."""
-        if self.kind == "point":
-            points = [(p[0], p[1], p[2]) for p in self.points or ((0, 0, 0),)]
-            return [SourcePlace(time, point) for time in self.times for point in points]
-        if self.kind == "random_wall":
-            vectors = self.noise.vectors if self.noise else 1
-            return [SourcePlace(time, None, number) for time in self.times for number in range(vectors)]
-        return [SourcePlace(time) for time in self.times]
 
 
 class StaggeredMesonSection(FileSection):
@@ -90,6 +76,15 @@ class StaggeredMesonSection(FileSection):
     def displaced(self) -> bool:
         """True if an operator has links."""
         return any(SpinTaste.parse(label).shifts for label in self.labels)
+
+    def contradictions(self) -> Iterator[Problem]:
+        """Smeared links that no operator has."""
+        if self.links and not self.displaced:
+            yield ("links",), "local operators have no links: leave it out, or add such as rhois"
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Momenta that are others on the lattice."""
+        yield from aliases(self.momenta, lattice)
 
 
 class StaggeredSolves(FileSection):
@@ -129,48 +124,14 @@ class HisqMesonParameters(WorkflowParameters):
     """Lowest eigenvectors of each configuration, for deflation; none unless given."""
 
     @property
-    def solver_is_open(self) -> bool:
-        """True if trials choose the solver."""
-        return self.solves.solver == "auto"
-
-    @property
     def needs_fixed_gauge(self) -> Location | None:
         """The kind of sources, if they are corner walls."""
         return ("sources", "kind") if self.sources.kind == "corner_wall" else None
 
-    def doubts(self) -> Iterator[Problem]:
-        """Smearing that roughens, and vectors that are not worth it."""
-        if self.mesons.links:
-            yield from self.mesons.links.doubts("mesons", "links")
-        if self.deflation:
-            yield from self.deflation.doubts()
-
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
-        sources, mesons = self.sources, self.mesons
         yield from precision_faults(self.solves.solver, self.solves.precision, staggered=True)
-        kind = sources.kind
-        if kind == "random_wall" and not sources.noise:
-            yield ("sources",), "sources of kind random_wall need `noise`"
-        for key, owner in (("points", "point"), ("noise", "random_wall")):
-            if getattr(sources, key) is not None and kind != owner:
-                yield ("sources", key), f"does not belong to sources of kind {kind}: leave it out"
-        for location, values in (
-            (("sources", "times"), sources.times),
-            (("sources", "points"), sources.points or ()),
-            (("mesons", "operators"), mesons.operators),
-            (("mesons", "momenta"), mesons.momenta),
-        ):
-            yield from ((location, text) for text in repeated(values))
-        if mesons.links and not mesons.displaced:
-            yield ("mesons", "links"), "local operators have no links: leave it out, or add such as rhois"
-        moving = [list(p) for p in mesons.momenta if any(p)]
-        if kind != "point" and moving:
-            yield (
-                ("mesons", "momenta"),
-                f"a {kind} source projects to zero momentum, and {moving[0]} would be noise alone: "
-                "leave it out",
-            )
+        yield from self.sources.noisy(self.mesons.momenta)
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
@@ -180,11 +141,3 @@ class HisqMesonParameters(WorkflowParameters):
                 f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}: "
                 "take at least 4 sites in each direction",
             )
-        yield from aliases(self.mesons.momenta, lattice, "mesons", "momenta")
-        if self.deflation:
-            yield from self.deflation.misfits(lattice)
-        for place in self.sources.places():
-            try:
-                check_place(lattice, place)
-            except InputError as error:
-                yield ("sources", "points" if 0 <= place.time < lattice.time_extent else "times"), str(error)

@@ -23,11 +23,11 @@ from stages.lqcd.spectroscopy.gammas import CHANNELS
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import QuarkParameters, QuarkSolves, Times, Triples, aliases, repeated
+from workflows.shared.quark_sections import QuarkParameters, QuarkSolves
 from workflows.shared.sections import Seed, Usual
 from workflows.shared.solver_precision import precision_faults
+from workflows.shared.source_sections import Names, Times, Triples, aliases
 
-Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Row = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Basis = Annotated[tuple[Row, ...], Field(strict=False, min_length=1)]
 Bases = Annotated[tuple[Basis, ...], Field(strict=False, min_length=1)]
@@ -59,6 +59,27 @@ class DistillationSection(FileSection):
             precision=self.precision,
             block=self.block,
         )
+
+    def contradictions(self) -> Iterator[Problem]:
+        """A tolerance that the precision cannot reach."""
+        try:
+            check_reachable(self.tolerance, DTYPES[self.precision])
+        except InputError as error:
+            yield ("tolerance",), str(error)
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """More vectors than there are, and slices that do not divide the lattice."""
+        space, slices = 6 * lattice.sites_per_slice, self.slices
+        if self.vectors > space:
+            yield (
+                ("vectors",),
+                f"{self.vectors} vectors, but a time slice of {lattice} has {space}: ask for at most {space}",
+            )
+        if slices is not None and (slices % 2 or lattice.time_extent % slices):
+            yield (
+                ("slices",),
+                f"{slices} slices together must be even and divide the {lattice.time_extent} of {lattice}",
+            )
 
 
 class LaphSourceSection(FileSection):
@@ -173,6 +194,23 @@ class OperatorSection(FileSection):
         """Momenta that elementals are needed for: a meson of momentum p takes exp(-ipx)."""
         return tuple((-x, -y, -z) for x, y, z in self.momenta)
 
+    def contradictions(self) -> Iterator[Problem]:
+        """Operators that are none, and rows that do not fit each other."""
+        for text in self.operators:
+            try:
+                MesonOperator.parse(text)
+            except InputError as error:
+                yield ("bases",), str(error)
+        for basis in self.bases:
+            if len({len(row) for row in basis}) > 1 or any(len(set(row)) < len(row) for row in basis):
+                yield ("bases",), f"rows have one length and no operator twice, got {basis}"
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Momenta that are others on the lattice, and a time that it does not have."""
+        yield from aliases(self.momenta, lattice)
+        if self.t0 > lattice.time_extent - 2:
+            yield ("t0",), f"{self.t0} is none of 0 to {lattice.time_extent - 2}"
+
 
 class InsertionSection(FileSection):
     """Currents between a source and a sink of distillation, always of all sixteen Dirac matrices."""
@@ -181,7 +219,7 @@ class InsertionSection(FileSection):
     """Time slices from source to sink."""
     momenta: Triples = ((0, 0, 0),)
     """Momenta of the current, in units of 2 pi / L."""
-    displacements: Words = ("",)
+    displacements: Names = ("",)
     """Words of steps such as +x-y; "" is none."""
 
     @property
@@ -198,6 +236,13 @@ class InsertionSection(FileSection):
             except InputError as error:
                 raise ValueError(str(error)) from None
         return displacements
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Momenta that are others on the lattice, and sinks that are not on it."""
+        yield from aliases(self.momenta, lattice)
+        for separation in self.separations:
+            if not 1 <= separation < lattice.time_extent:
+                yield ("separations",), f"{separation} is none of 1 to {lattice.time_extent - 1}"
 
 
 class LaphParameters(QuarkParameters):
@@ -226,82 +271,24 @@ class LaphParameters(QuarkParameters):
             each = subsets.spin * subsets.eigenvector
         return each * self.sources.chunk
 
-    def doubts(self) -> Iterator[Problem]:
-        """Smearing that roughens, and what is odd about the quark."""
-        yield from self.smearing.doubts("smearing")
-        yield from super().doubts()
-
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         yield from precision_faults(self.solves.solver, self.solves.precision, staggered=False)
-        operators, times = self.operators, self.sources.times
-        try:
-            check_reachable(self.distillation.tolerance, DTYPES[self.distillation.precision])
-        except InputError as error:
-            yield ("distillation", "tolerance"), str(error)
-        for location, values in (
-            (("sources", "times"), times),
-            (("operators", "momenta"), operators.momenta),
-        ):
-            yield from ((location, text) for text in repeated(values))
-        for text in operators.operators:
-            try:
-                MesonOperator.parse(text)
-            except InputError as error:
-                yield ("operators", "bases"), str(error)
-        for basis in operators.bases:
-            if len({len(row) for row in basis}) > 1 or any(len(set(row)) < len(row) for row in basis):
-                yield (
-                    ("operators", "bases"),
-                    f"rows have one length and no operator twice, got {basis}",
-                )
-        if self.insertions:
-            yield from insertion_faults(self.insertions, noise=self.noise is not None)
+        if self.insertions and self.noise:
+            yield (
+                ("insertions",),
+                "need a source for every eigenvector and spin: leave out either `insertions` or `noise`",
+            )
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
-        yield from aliases(self.operators.momenta, lattice, "operators", "momenta")
-        space, slices = 6 * lattice.sites_per_slice, self.distillation.slices
-        if (wanted := self.distillation.vectors) > space:
-            yield (
-                ("distillation", "vectors"),
-                f"{wanted} vectors, but a time slice of {lattice} has {space}: ask for at most {space}",
-            )
-        if slices is not None and (slices % 2 or lattice.time_extent % slices):
-            yield (
-                ("distillation", "slices"),
-                f"{slices} slices together must be even and divide the {lattice.time_extent} of {lattice}",
-            )
-        if (t0 := self.operators.t0) > lattice.time_extent - 2:
-            yield ("operators", "t0"), f"{t0} is none of 0 to {lattice.time_extent - 2}"
+        yield from super().misfits(lattice)
         starts = lattice.time_extent
         if noise := self.noise:
             try:
-                starts = noise.subsets(lattice, wanted).time
+                starts = noise.subsets(lattice, self.distillation.vectors).time
             except InputError as error:
                 yield ("noise", "dilution"), str(error)
         for time in self.sources.times:
             if not 0 <= time < starts:
                 yield ("sources", "times"), f"{time} is none of 0 to {starts - 1}"
-        if self.insertions:
-            yield from insertion_misfits(self.insertions, lattice)
-        yield from super().misfits(lattice)
-
-
-def insertion_faults(section: InsertionSection, noise: bool) -> Iterator[Problem]:
-    """Problems within `insertions`, or with the sources; noise: whether these are of stochastic LapH."""
-    for name, values in section:
-        yield from ((("insertions", name), text) for text in repeated(values))
-    if noise:
-        yield (
-            ("insertions",),
-            "need a source for every eigenvector and spin: leave out either `insertions` or `noise`",
-        )
-
-
-def insertion_misfits(section: InsertionSection, lattice: Lattice) -> Iterator[Problem]:
-    """Problems of `insertions` with the lattice."""
-    yield from aliases(section.momenta, lattice, "insertions", "momenta")
-    for separation in section.separations:
-        if not 1 <= separation < lattice.time_extent:
-            yield ("insertions", "separations"), f"{separation} is none of 1 to {lattice.time_extent - 1}"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 from stages.lqcd.spectroscopy.smearing import least_steps
 from stages.mesons.sources import (
     Sources,
@@ -23,18 +21,10 @@ from stages.mesons.sources import (
 from workflows.mesons.sources import file_misfits
 from workflows.parameter_file import FileSection, Location, Problem
 from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import (
-    QuarkParameters,
-    Times,
-    Triples,
-    WallNoiseSection,
-    aliases,
-    repeated,
-)
+from workflows.shared.quark_sections import QuarkParameters
 from workflows.shared.sections import Usual
 from workflows.shared.solver_precision import precision_faults
-
-WALLS = ("wall", "z2_wall")
+from workflows.shared.source_sections import QuarkSourceSection, Triples, aliases
 
 
 class SourceSmearingSection(FileSection):
@@ -49,24 +39,35 @@ class SourceSmearingSection(FileSection):
     links: LinkSmearingSection | None = None
     """Smearing of the Laplacian's links; the configuration's own unless given."""
 
+    def doubts(self) -> Iterator[Problem]:
+        """Too few steps."""
+        if self.steps < (stable := least_steps(self.width)):
+            yield (
+                (),
+                f"width {self.width:g} in {self.steps} steps amplifies short waves: take at least "
+                f"1.5 width^2 = {stable:g} steps",
+            )
 
-class SourceSection(FileSection):
+
+class SourceSection(QuarkSourceSection):
     """Sources of quarks."""
+
+    needs: ClassVar = {
+        "point": {"times"},
+        "smeared": {"times", "smearing"},
+        "wall": {"times"},
+        "z2_wall": {"times", "noise"},
+        "file": {"files"},
+    }
+    may_have: ClassVar = {"point": {"points"}, "smeared": {"points"}}
+    at_rest = ("wall", "z2_wall")
 
     kind: Literal["point", "smeared", "wall", "z2_wall", "file"]
     """Point, Gaussian-smeared point, wall, wall of Z2 noise, or fields from files."""
-    times: Times | None = None
-    """Time slices of the sources."""
-    points: Triples | None = None
-    """Their places [x, y, z]; the origin unless given."""
-    noise: WallNoiseSection | None = None
-    """Of z2_wall sources."""
     smearing: SourceSmearingSection | None = None
     """Of smeared sources."""
     files: str | None = None
     """NumPy files [t, z, y, x, spin, colour, column], the same for every configuration: a shell pattern."""
-    chunk: int = Field(default=1, ge=1)
-    """Sources that are solved for, committed and repeated together."""
 
     @property
     def stage(self) -> Callable[..., Sources]:
@@ -79,16 +80,17 @@ class SourceSection(FileSection):
         kinds = {"point": point_sources, "wall": wall_sources, "file": file_sources}
         return kinds[self.kind]
 
-    def places(self) -> list[SourcePlace]:
-        """Places of all sources but files."""
-        times = self.times or ()
-        if self.kind in ("point", "smeared"):
-            points = [(p[0], p[1], p[2]) for p in self.points or ((0, 0, 0),)]
-            return [SourcePlace(time, point) for time in times for point in points]
-        if self.kind == "z2_wall":
-            vectors = self.noise.vectors if self.noise else 1
-            return [SourcePlace(time, None, number) for time in times for number in range(vectors)]
-        return [SourcePlace(time) for time in times]
+    def contradictions(self) -> Iterator[Problem]:
+        """Keys that do not suit the kind, and files that are to be solved for together."""
+        yield from super().contradictions()
+        if self.kind == "file" and self.chunk > 1:
+            yield ("chunk",), "sources in files are solved for one at a time: leave it out"
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Places that are not on the lattice, and files that are no sources on it."""
+        yield from super().misfits(lattice)
+        if self.kind == "file" and self.files:
+            yield from file_misfits(self.files, lattice)
 
 
 class MesonSection(FileSection):
@@ -96,6 +98,10 @@ class MesonSection(FileSection):
 
     momenta: Triples = ((0, 0, 0),)
     """Momenta of the sink, in units of 2 pi / L."""
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Momenta that are others on the lattice."""
+        yield from aliases(self.momenta, lattice)
 
 
 class MesonParameters(QuarkParameters):
@@ -113,62 +119,7 @@ class MesonParameters(QuarkParameters):
         """The kind of sources, if they are walls."""
         return ("sources", "kind") if self.sources.kind == "wall" else None
 
-    def doubts(self) -> Iterator[Problem]:
-        """Smearing that roughens, and what is odd about the quark."""
-        smearing = self.sources.smearing
-        if smearing and smearing.steps < (stable := least_steps(smearing.width)):
-            yield (
-                ("sources", "smearing"),
-                f"width {smearing.width:g} in {smearing.steps} steps amplifies short waves: take at least "
-                f"1.5 width^2 = {stable:g} steps",
-            )
-        if smearing and smearing.links:
-            yield from smearing.links.doubts("sources", "smearing", "links")
-        yield from super().doubts()
-
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         yield from precision_faults(self.solves.solver, self.solves.precision, staggered=False)
-        sources = self.sources
-        kind, keys = sources.kind, {key for key, value in sources if value is not None} - {"kind", "chunk"}
-        for key in sorted(NEEDS[kind] - keys):
-            yield ("sources",), f"sources of kind {kind} need `{key}`"
-        for key in sorted(keys - NEEDS[kind] - MAY_HAVE.get(kind, set())):
-            yield ("sources", key), f"does not belong to sources of kind {kind}: leave it out"
-        if kind == "file" and sources.chunk > 1:
-            yield ("sources", "chunk"), "sources in files are solved for one at a time: leave it out"
-        for location, values in (
-            (("sources", "times"), sources.times or ()),
-            (("sources", "points"), sources.points or ()),
-            (("mesons", "momenta"), self.mesons.momenta),
-        ):
-            yield from ((location, text) for text in repeated(values))
-        moving = [list(p) for p in self.mesons.momenta if any(p)]
-        if kind in WALLS and moving:
-            yield (
-                ("mesons", "momenta"),
-                f"a {kind} source projects to zero momentum, and {moving[0]} would be noise alone: "
-                "leave it out",
-            )
-
-    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
-        """Problems with the lattice."""
-        yield from aliases(self.mesons.momenta, lattice, "mesons", "momenta")
-        for place in self.sources.places():
-            try:
-                check_place(lattice, place)
-            except InputError as error:
-                yield ("sources", "points" if 0 <= place.time < lattice.time_extent else "times"), str(error)
-        yield from super().misfits(lattice)
-        if self.sources.kind == "file" and self.sources.files:
-            yield from file_misfits(self.sources.files, lattice)
-
-
-NEEDS = {
-    "point": {"times"},
-    "smeared": {"times", "smearing"},
-    "wall": {"times"},
-    "z2_wall": {"times", "noise"},
-    "file": {"files"},
-}
-MAY_HAVE = {"point": {"points"}, "smeared": {"points"}}
+        yield from self.sources.noisy(self.mesons.momenta)

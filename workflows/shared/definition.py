@@ -165,7 +165,7 @@ class Project(Generic[Parameters]):
         if parameters.ensemble.files:  # what is generated has been checked with the parameters
             file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
         source = Source(file.text, str(file.path.absolute()), str(Path.cwd()))
-        doubts = [*unusual(parameters), *parameters.doubts()]
+        doubts = [*parameters.gathered(unusual), *parameters.gathered(lambda section: section.doubts())]
         doubts += ensemble_doubts(ensemble, parameters.needs_fixed_gauge)
         project = cls(definition, parameters, ensemble, file.warnings(doubts), source)
         _ = project.workflow  # what cannot be built is refused here
@@ -239,7 +239,9 @@ class Project(Generic[Parameters]):
         parameters = self.parameters
         for key, value in changes.items():
             parameters = changed(parameters, key, value)
-        for location, text in chain(parameters.contradictions(), parameters.misfits(self.ensemble.lattice)):
+        contradictions = parameters.gathered(lambda section: section.contradictions())
+        misfits = parameters.gathered(lambda section: section.misfits(self.ensemble.lattice))
+        for location, text in chain(contradictions, misfits):
             raise InputError(f"`{'.'.join(map(str, location))}` {text}")
         return replace(self, parameters=parameters, undecided=None).workflow
 

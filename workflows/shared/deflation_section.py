@@ -44,7 +44,7 @@ class DeflationSection(FileSection):
         """A tolerance that leaves little of the gain."""
         if self.tolerance > COARSE_VECTORS:
             yield (
-                ("deflation", "tolerance"),
+                ("tolerance",),
                 f"{self.tolerance:g} leaves vectors that solves on odd sites may gain nothing "
                 f"from: take at most {COARSE_VECTORS:g}; the default is 1e-8",
             )
@@ -54,7 +54,7 @@ class DeflationSection(FileSection):
         modes = 3 * lattice.half_volume
         if self.vectors > modes:
             yield (
-                ("deflation", "vectors"),
+                ("vectors",),
                 f"{self.vectors} vectors, but the even sites of a lattice of {lattice} have "
                 f"{modes}: at most 3 x half the volume, and far fewer pay",
             )

@@ -57,19 +57,19 @@ class LinkSmearingSection(FileSection):
         """The stage that smears."""
         return partial(smeared_links, kind=self.kind, steps=self.steps, rho=self.rho, alpha=self.alpha)
 
-    def doubts(self, *location: str) -> Iterator[Problem]:
-        """A weight that roughens; location: of the section in the file."""
+    def doubts(self) -> Iterator[Problem]:
+        """A weight that roughens."""
         name, weight = ("rho", self.rho) if self.kind == "stout" else ("alpha", self.alpha)
         weights = weight if isinstance(weight, tuple) else (weight or 0.0,)
         if any(weights) != bool(self.steps):
-            yield location, f"{self.steps} steps of {name} = {weight} smear nothing: is that meant?"
+            yield (), f"{self.steps} steps of {name} = {weight} smear nothing: is that meant?"
         if self.kind == "hyp" and max(weights) > 1:
             yield (
-                location,
+                (),
                 f"alpha = {list(weights)} gives the link itself a negative weight: take at most 1 each",
             )
         if isinstance(weight, float) and weight > STABLE.get(self.kind, weight):
             yield (
-                location,
+                (),
                 f"{name} = {weight} amplifies short waves: take at most {STABLE[self.kind]:.4g}",
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,56 +20,11 @@ from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import TOLERANCE, Extents, Seed, Usual, WorkflowParameters
 
-LARGEST_MOMENTUM = 1_000_000
-"""Of a momentum's numbers, by size: plane waves of larger ones have lost digits."""
-
-Number = Annotated[int, Field(ge=-LARGEST_MOMENTUM, le=LARGEST_MOMENTUM)]
-if TYPE_CHECKING:
-    Triple = tuple[int, int, int]
-else:
-    Triple = Annotated[tuple[Number, ...], Field(strict=False, min_length=3, max_length=3)]
-Times = Annotated[tuple[int, ...], Field(strict=False, min_length=1)]
-Triples = Annotated[tuple[Triple, ...], Field(strict=False, min_length=1)]
-
-
-def repeated(values: Iterable[object]) -> Iterator[str]:
-    """Problem of a list that names something twice, with the first such value."""
-    seen: set[object] = set()
-    for value in values:
-        if value in seen:
-            shown = list(value) if isinstance(value, tuple) else value
-            yield f"names {shown} twice: leave one out"
-            return
-        seen.add(value)
-
-
-def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice, *location: str) -> Iterator[Problem]:
-    """Momenta that are another one by their plane wave on the lattice; location: of them in the file."""
-    for momentum in momenta:
-        for name, number, sites in zip("xyz", momentum, lattice.extents[:3], strict=True):
-            if abs(number) > (most := sites // 2):
-                same = (number + most) % sites - most
-                yield (
-                    location,
-                    f"{number} along {name} of {list(momentum)} is {same} on {sites} sites: take numbers "
-                    f"from {-most} to {most}",
-                )
-
-
 HEAVIEST = 1.0
 """Bare mass, in lattice units, above which Compton wavelengths are shorter than the lattice spacing."""
 CLOVER = Usual(0.0, 3.0, "it is 1 at tree level, and about 2 at most")
 CLOVER_SHIFT = 0.2
 """Part of the critical mass of common ensembles that each unit of csw takes off, at least."""
-
-
-class WallNoiseSection(FileSection):
-    """The noise of walls."""
-
-    seed: Seed
-    """Of the noise."""
-    vectors: int = Field(default=1, ge=1)
-    """Noise vectors per time."""
 
 
 class StoutSection(FileSection):
@@ -86,6 +41,11 @@ class StoutSection(FileSection):
     def stable(self) -> float:
         """The largest rho that damps all waves: those of momentum p by 1 - rho p^2, p^2 up to 16 or 12."""
         return 1 / 6 if self.spatial else 1 / 8
+
+    def doubts(self) -> Iterator[Problem]:
+        """A weight that roughens."""
+        if self.rho > self.stable:
+            yield (), f"rho = {self.rho} amplifies short waves: take at most {self.stable:.4g}"
 
 
 class QuarkSection(FileSection):
@@ -170,6 +130,28 @@ class QuarkSection(FileSection):
             return self.csw_r, self.csw_t
         return self.csw or 0.0
 
+    def doubts(self) -> Iterator[Problem]:
+        """Masses that are rarely meant."""
+        shift = 1 - CLOVER_SHIFT * (min(self.clover) if isinstance(self.clover, tuple) else self.clover)
+        if self.bare_mass < -self.hopping / 4 * shift:
+            yield (
+                (),
+                f"{self.shown_mass} lies beyond the critical mass of common ensembles (kappa 0.125 "
+                "free, about 0.17 at beta 5.7): solves may not converge, or give no pion",
+            )
+        elif self.bare_mass < 0 and (self.csw, self.csw_r) == (None, None):
+            yield (
+                (),
+                f"{self.shown_mass} without `csw`: the action has no clover term, unlike that of "
+                "common ensembles; if that is meant, write csw: 0",
+            )
+        elif self.bare_mass > HEAVIEST:
+            yield (
+                (),
+                f"{self.shown_mass} is heavier than quarks that fit on the lattice: mass {HEAVIEST:g} "
+                f"(kappa {kappa_of_mass(HEAVIEST):g}) at most",
+            )
+
 
 class QuarkSolves(FileSection):
     """Solution for propagators, `block` right-hand sides at a time."""
@@ -210,6 +192,14 @@ class LevelSection(FileSection):
     tolerance: float = Field(default=0.1, ge=0, lt=1)
     """Of GCR on the grid below in each cycle, whichever comes first."""
 
+    def doubts(self) -> Iterator[Problem]:
+        """A number of vectors that only CPUs can use."""
+        if self.vectors > MOST_ON_GPU:
+            yield (
+                ("vectors",),
+                f"{self.vectors} near-null vectors work on CPUs only: on a GPU at most {MOST_ON_GPU}",
+            )
+
 
 class MultigridSection(FileSection):
     """The hierarchy of `solver: multigrid`; levels that suit the lattice unless given."""
@@ -234,46 +224,6 @@ class QuarkParameters(WorkflowParameters):
     """Solution for propagators."""
     multigrid: MultigridSection = MultigridSection()
     """Hierarchy of `solver: multigrid`."""
-
-    @property
-    def solver_is_open(self) -> bool:
-        """True if trials choose the solver."""
-        return self.solves.solver == "auto"
-
-    def doubts(self) -> Iterator[Problem]:
-        """Masses that are rarely meant, smearing that roughens, and a setup that only CPUs can use."""
-        stout = self.quark.stout
-        if stout and stout.rho > stout.stable:
-            yield (
-                ("quark", "stout"),
-                f"rho = {stout.rho} amplifies short waves: take at most {stout.stable:.4g}",
-            )
-        clover = self.quark.clover
-        shift = 1 - CLOVER_SHIFT * (min(clover) if isinstance(clover, tuple) else clover)
-        if self.quark.bare_mass < -self.quark.hopping / 4 * shift:
-            yield (
-                ("quark",),
-                f"{self.quark.shown_mass} lies beyond the critical mass of common ensembles (kappa 0.125 "
-                "free, about 0.17 at beta 5.7): solves may not converge, or give no pion",
-            )
-        elif self.quark.bare_mass < 0 and (self.quark.csw, self.quark.csw_r) == (None, None):
-            yield (
-                ("quark",),
-                f"{self.quark.shown_mass} without `csw`: the action has no clover term, unlike that of "
-                "common ensembles; if that is meant, write csw: 0",
-            )
-        elif self.quark.bare_mass > HEAVIEST:
-            yield (
-                ("quark",),
-                f"{self.quark.shown_mass} is heavier than quarks that fit on the lattice: mass {HEAVIEST:g} "
-                f"(kappa {kappa_of_mass(HEAVIEST):g}) at most",
-            )
-        for number, level in enumerate(self.multigrid.levels or ()):
-            if level.vectors > MOST_ON_GPU:
-                yield (
-                    ("multigrid", "levels", number, "vectors"),
-                    f"{level.vectors} near-null vectors work on CPUs only: on a GPU at most {MOST_ON_GPU}",
-                )
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Levels of multigrid that do not fit the lattice, where multigrid may solve."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,21 +40,15 @@ STAGGERED_MASS = Usual(
 NAIK_EPSILON = Usual(-1.0, 0.5, "it is about -0.7 m^2: 0 for light quarks, -0.36 for charm at m = 0.8")
 
 
-def unusual(section: FileSection, location: Location = ()) -> Iterator[Problem]:
-    """Numbers outside the usual range that their key declares, in a section and the sections within it."""
+def unusual(section: FileSection) -> Iterator[Problem]:
+    """Numbers of a section outside the usual range that their key declares."""
     for name, field in type(section).model_fields.items():
-        value, here = getattr(section, name), (*location, name)
+        value = getattr(section, name)
         if isinstance(value, int | float):
             for usual in (each for each in field.metadata if isinstance(each, Usual)):
                 if not usual.least <= value <= usual.most:
                     span = f"{usual.least:g} to {usual.most:g}"
-                    yield here, f"{value:g} is outside the usual {span}: {usual.why}"
-        items = (
-            value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple) else ()
-        )
-        for key, each in ((None, value), *items):
-            if isinstance(each, FileSection):
-                yield from unusual(each, here if key is None else (*here, key))
+                    yield (name,), f"{value:g} is outside the usual {span}: {usual.why}"
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -179,28 +173,14 @@ class WorkflowParameters(FileSection):
 
     def check(self, file: ParameterFile) -> None:
         """Raise InputError for sections that do not fit each other, or a lattice that is generated."""
-        problems = [*self.contradictions(), *self._misplaced(), *self._unexpanded()]
+        contradictions = self.gathered(lambda section: section.contradictions())
+        problems = [*contradictions, *self._misplaced(), *self._unexpanded()]
         if self.cluster:
             problems += [(("cluster", *location), text) for location, text in self.cluster.problems()]
         if heatbath := self.ensemble.heatbath:
             kept = heatbath.configurations - len(set(self.ensemble.exclude))
             problems += self.problems_with(heatbath.lattice, max(1, kept))
-        file.refuse(problems)
-
-    def contradictions(self) -> Iterable[Problem]:
-        """Problems that no single value shows: sections that do not fit each other."""
-        return ()
-
-    def misfits(self, lattice: Lattice) -> Iterable[Problem]:
-        """Problems with the lattice."""
-        return ()
-
-    def doubts(self) -> Iterable[Problem]:
-        """Input that is legal but rarely meant, besides `unusual` numbers.
-
-        Plan, run and report warn about it.
-        """
-        return ()
+        file.refuse(sorted(problems, key=lambda problem: file.line(problem[0])))
 
     @property
     def needs_fixed_gauge(self) -> Location | None:
@@ -209,8 +189,8 @@ class WorkflowParameters(FileSection):
 
     @property
     def solver_is_open(self) -> bool:
-        """True if trials choose the solver."""
-        return False
+        """True if trials choose the solver, that of a section `solves`."""
+        return getattr(getattr(self, "solves", None), "solver", None) == "auto"
 
     @property
     def in_rounds(self) -> bool:
@@ -219,7 +199,7 @@ class WorkflowParameters(FileSection):
 
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
         """Problems with the ensemble: its lattice, its number of configurations."""
-        yield from self.misfits(lattice)
+        yield from self.gathered(lambda section: section.misfits(lattice))
         width = self.analysis.jackknife_bin
         if configurations < 2 * width and (configurations, width) != (
             1,
