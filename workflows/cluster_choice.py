@@ -22,7 +22,7 @@ SUFFIXES = (".yaml", ".yml")
 def chosen_site(
     workflow: Path,
     cluster: str | None = None,
-    changes: Sequence[str] = (),
+    changes: Sequence[str] | None = None,
     gpus_per_worker: int | None = None,
 ) -> ClusterSection:
     """The cluster that a command uses.
@@ -37,7 +37,7 @@ def chosen_site(
         InputError: no such cluster, or every problem of its section, with its place.
     """
     source = _section_of(workflow) if cluster is None else _named(cluster)
-    for change in changes:
+    for change in changes or ():
         source = _changed(source, *_change(change), f"--set {change}")
     if gpus_per_worker:
         option = f"--gpus-per-worker {gpus_per_worker}"

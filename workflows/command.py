@@ -7,39 +7,31 @@ by the time limit, 4 the rest is in work by other drivers, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any, Literal
+from itertools import chain
+from types import ModuleType
+from typing import Annotated, Any, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from pipeline.declare.text import literal_lines
 from stages.base.errors import InputError
-from workflows.commands import (
-    bench,
-    certify,
-    check,
-    convert,
-    dashboard,
-    export,
-    gc,
-    init,
-    merge,
-    plan,
-    pull,
-    push,
-    report,
-    run,
-    schema,
-    status,
-    submit,
-    tune,
-    verify,
-)
-from workflows.commands.exits import EXIT_CODES, FailedError
+from workflows.documents import ERROR, Mistake
 from workflows.names import workflow_names
+from workflows.signatures import signature_module
+from workflows.terminal import EXIT_CODES, FailedError
+
+PANELS = {
+    "Workflows": ("init", "run", "submit", "plan", "status", "dashboard", "report", "export", "schema"),
+    "Files, stores": ("check", "convert", "verify", "gc"),
+    "Moving": ("merge", "pull", "push"),
+    "Machines": ("certify", "tune", "bench"),
+}
+"""Modules of `workflows.commands`, each with a function of its name, by their panel in `--help`."""
 
 
 def show_version(asked: bool) -> None:
@@ -53,11 +45,37 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 """Error of all mistakes in a command line, of Typer's own copy of Click where it has one."""
 
 
+class Command(TyperCommand):
+    """A subcommand by its options and help; the engine is imported when it is called."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call it."""
+        return _command(import_module(f"workflows.commands.{self.name}"), TyperCommand).invoke(ctx)
+
+
+def _command(module: ModuleType, kind: type[TyperCommand], **options: Any) -> TyperCommand:
+    """The command of a module, the function that has its name."""
+    single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    single.command(cls=kind, **options)(getattr(module, module.__name__.rpartition(".")[2]))
+    return cast(TyperCommand, typer.main.get_command(single))
+
+
 class Commands(TyperGroup):
     """The subcommands; under `--json` what ends one without a result is a document on standard output."""
 
     wants_json = False
     """Whether the command line that is at work asks for JSON."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = dict.fromkeys(chain(*PANELS.values()))  # type: ignore[assignment] # each read when asked for
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
+        """The subcommand of a name by its options and help."""
+        for panel, names in PANELS.items():
+            if cmd_name in names:
+                return _command(signature_module(cmd_name), Command, rich_help_panel=panel)
+        return None
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **options: Any) -> Any:
         """Read the options of the command itself."""
@@ -82,14 +100,11 @@ class Commands(TyperGroup):
         except FailedError as error:
             self._tell(str(error), "failed")
             raise
-        except InputError as error:
+        except (InputError, USAGE_ERROR) as error:
             self._tell(str(error), "mistake")
             raise
         except KeyboardInterrupt:
             self._tell("interrupted", "interrupted")
-            raise
-        except USAGE_ERROR as error:
-            self._tell(str(error), "mistake")
             raise
         except (typer.Exit, typer.Abort):
             raise
@@ -97,11 +112,9 @@ class Commands(TyperGroup):
             self._tell(f"{type(error).__name__}: {error}", "fault")
             raise
 
-    def _tell(self, text: str, kind: Literal["mistake", "failed", "interrupted", "fault"]) -> None:
+    def _tell(self, text: str, kind: Mistake) -> None:
         if self.wants_json:
-            from workflows.outputs.output import ErrorOutput
-
-            ErrorOutput(error=text, kind=kind, exit_code=EXIT_CODES.get(kind, 1)).print()
+            ERROR.print({"error": text, "kind": kind, "exit_code": EXIT_CODES.get(kind, 1)})
 
 
 app = typer.Typer(
@@ -127,27 +140,6 @@ def options(
     ] = False,
 ) -> None:
     """Options of the command itself."""
-
-
-PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Workflows": (
-        init.init,
-        run.run,
-        submit.submit,
-        plan.plan,
-        status.status,
-        dashboard.dashboard,
-        report.report,
-        export.export,
-        schema.schema,
-    ),
-    "Files, stores": (check.check, convert.convert, verify.verify, gc.gc),
-    "Moving": (merge.merge, pull.pull, push.push),
-    "Machines": (certify.certify, tune.tune, bench.bench),
-}
-for panel, commands in PANELS.items():
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,6 +27,8 @@ BOOTSTRAP = "bootstrap_average"
 """Stage whose samples are no jackknife's."""
 ENSEMBLE = "quarkline"
 """Name of the ensemble in files of pyerrors."""
+SAMPLED = ("gvar", "pyerrors")
+"""Kinds of files for averages alone."""
 LARGEST = 5000
 """Numbers in one covariance matrix, of 200 MB."""
 

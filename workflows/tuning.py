@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.duration import duration_text
 from pipeline.reading.report import Table, table_text
 from stages.base.errors import InputError
+from stages.lqcd.kernels.cuda.tuning.table import Finding, merge_into_table, table_path
 from workflows.shared.definition import Project
-
-if TYPE_CHECKING:
-    from stages.lqcd.kernels.cuda.tuning.tuner import Finding
 
 COLUMNS = ["kernel", "model, us", "best, us", "gain", "chosen instead"]
 
@@ -32,10 +29,6 @@ class Tuning:
     unmeasured: list[str]
     seconds: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """This tuning in JSON's types; times in seconds per call."""
-        return {**asdict(self), "file": str(self.file)}
-
 
 def tune(project: Project, progress: Progress) -> Tuning:
     """Measure every kernel that the workflow uses in all of its candidate shapes; the best go to the table.
@@ -47,8 +40,7 @@ def tune(project: Project, progress: Progress) -> Tuning:
     import cupy
 
     from stages.lqcd.kernels.cuda.tuning.choice import current_device
-    from stages.lqcd.kernels.cuda.tuning.table import merge_into_table, table_path
-    from stages.lqcd.kernels.cuda.tuning.tuner import Tuner
+    from stages.lqcd.kernels.cuda.tuning.tuner import Tuner, entry_of
 
     device, started, parts = current_device(), perf_counter(), (0, 0)
     file = table_path(device)
@@ -57,7 +49,7 @@ def tune(project: Project, progress: Progress) -> Tuning:
     with tuner.at_work():
         for parts in project.rehearse(cupy):
             progress(*parts, "")
-    merge_into_table(file, device, {finding.key: finding.entry() for finding in tuner.findings})
+    merge_into_table(file, device, {finding.key: entry_of(finding) for finding in tuner.findings})
     return Tuning(device.name, file, tuner.findings, tuner.unmeasured, perf_counter() - started)
 
 

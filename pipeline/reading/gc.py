@@ -33,13 +33,14 @@ class Garbage:
     kept: int
     nbytes: int
     removed: bool
+    """False where `--dry-run` only asked."""
     checkpoints: int = 0
     others: tuple[str, ...] = ()
-    """Workflows that were run into the store, are not among those given, and lose chunks."""
+    """Workflows that were run into the store, were not given, and lose chunks."""
     losses: dict[str, int] = field(default_factory=dict)
     """Chunks and checkpoints that each past plan loses, by its file and day."""
     foreign: tuple[str, ...] = ()
-    """Files and folders in the store that are none of its own: they are left alone."""
+    """Files in the store that are none of its own; they are left alone."""
 
     def __str__(self) -> str:
         verb = "removed" if self.removed else "would be removed"

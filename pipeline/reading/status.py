@@ -73,9 +73,9 @@ class Status:
     checkpoints: tuple[tuple[str, int], ...] = ()
     """Stage and bytes of each chunk in flight whose state is kept."""
     left_jobs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Runs whose driver is gone, with the batch jobs that they may have left in the queue."""
+    """Runs whose driver is gone, with batch jobs that may be queued still."""
     energy: tuple[StageEnergy, ...] = ()
-    """Of all runs whose logs are kept."""
+    """Joules by stage over all runs whose logs are kept."""
 
     def __str__(self) -> str:
         driven = f"driven by {self.driver}" if self.driver else "not driven by any run"

@@ -42,9 +42,10 @@ class Verification:
     checked: int
     damaged: tuple[Damage, ...]
     removed: bool
+    """Whether damaged chunks were taken away."""
     unreadable: tuple[Damage, ...] = ()
     unsealed: int = 0
-    """Chunks of format 1, whose record has neither its key nor a digest of its own."""
+    """Chunks of format 1, whose record has no digest of its own."""
 
     def __str__(self) -> str:
         ended = f"{len(self.damaged)} damaged{' and removed' if self.removed and self.damaged else ''}"

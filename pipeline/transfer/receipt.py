@@ -27,15 +27,15 @@ class Receipt:
     """Chunks that were there already."""
     brought: int = 0
     linked: int = 0
-    """Those of them that take no room: another name of the same files."""
+    """Those of them that are hard links."""
     nbytes: int = 0
     """Bytes of all that were brought."""
     damaged: list[str] = field(default_factory=list)
-    """Chunks that are not what was written, and were left where they are."""
+    """Sentences on chunks that are not what was written, and were left where they are."""
     conflicts: list[str] = field(default_factory=list)
-    """Chunks that stores have with different numbers: that of the store named first was taken."""
+    """Sentences on chunks that stores hold with different numbers."""
     notes: list[str] = field(default_factory=list)
-    """What became of plans, histories and ledgers."""
+    """Sentences on plans, histories and ledgers."""
     stages: Counter[str] = field(default_factory=Counter)
     """Chunks that were brought, by stage."""
 

@@ -29,7 +29,7 @@ from pipeline.worker.events import ChunkState, Event, EventKind
 from pipeline.worker.sources import sources_of
 from pipeline.worker.task import execute
 from pipeline.worker.work import RunContext
-from workflows.commands.display import RunDisplay
+from workflows.display import RunDisplay
 
 
 def events(chunks: int) -> list[Event]:
@@ -131,7 +131,7 @@ LOWERED = {
     "pipeline.store.lease": {"BEAT": 0.02, "STALE": 0.2},
     "pipeline.store.claims": {"KNOWN": 0.0},
     "pipeline.store.files": {"SETTLED": 0.0},
-    "workflows.commands.display": {"MINUTE": 0.0, "TOLD": 1},
+    "workflows.display": {"MINUTE": 0.0, "TOLD": 1},
 }
 """Thresholds of size and time that a long run passes in its driver."""
 

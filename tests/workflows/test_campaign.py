@@ -405,7 +405,7 @@ def test_joules_of_a_job_are_those_of_its_logs(campaign: Campaign) -> None:
             log(Event.of({**about, "event": "done", "key": key, "joules": joules}))
     outcomes = [Outcome(run, "w", {"n": Counter()} if run == "first" else {}) for run in ("first", "none")]
     carried = SimpleNamespace(rounds=SimpleNamespace(outcomes=outcomes))
-    assert job.Work(campaign, None, 0, carried=carried).joules() == 5.0  # type: ignore[arg-type]
+    assert job.Work(campaign, None, 0, computed=carried).joules() == 5.0  # type: ignore[arg-type]
     assert job.Work(campaign, None, 0).joules() is None
 
 
@@ -458,7 +458,7 @@ def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
         rounds.append(compute)
         return SimpleNamespace(exit_code=0, rounds=SimpleNamespace(outcomes=[Outcome("run", "g2", {})]))
 
-    monkeypatch.setattr("workflows.commands.run.carry_out", carried)
+    monkeypatch.setattr("workflows.campaign.work.carry_out", carried)
     (submitted,) = campaigns(Store(tmp_path / "g2-store"))
     assert work_of(submitted).carry_out(60.0) == (0, "all done")
     assert [compute.check for compute in rounds] == [share]

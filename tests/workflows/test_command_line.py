@@ -10,6 +10,7 @@ import pytest
 from tiny_project import CommandLine
 
 from workflows.catalogue import load_project
+from workflows.command import PANELS
 from workflows.commands.options import seconds
 
 ROOT = Path(__file__).parents[2]
@@ -44,15 +45,41 @@ def test_each_command_explains_itself(quarkline: CommandLine, command: str) -> N
     assert f"Example: quarkline {command}" in answer.out
 
 
-def test_help_loads_nothing_heavy() -> None:
+HEAVY = (
+    "numba",
+    "dask",
+    "matplotlib",
+    "zarr",
+    "numpy",
+    "cupy",
+    "pipeline.store.store",
+    "workflows.catalogue",
+)
+
+
+@pytest.mark.parametrize("command", [[], *([name] for names in PANELS.values() for name in names)])
+def test_help_loads_nothing_heavy(command: list[str]) -> None:
     program = (
-        "import sys; from workflows.command import main; main(['--help']); "
-        "print([name for name in ('numba', 'dask', 'matplotlib', 'zarr', 'numpy') if name in sys.modules])"
+        f"import sys; from workflows.command import main; main([*{command}, '--help']); "
+        f"print([name for name in {HEAVY} if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_what_help_leaves_out_is_there_for_whoever_imports_it() -> None:
+    program = (
+        "from workflows.command import main; main(['run', '--help']); main(['plan', '--what']); "
+        "from pipeline import Store, plan; from workflows import catalogue, computing; "
+        "from workflows.commands.run import carry_out; "
+        "print(Store, plan, catalogue.load_project, computing.carry_out is carry_out)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Blank" not in (last := done.stdout.splitlines()[-1]) and last.endswith("True")
 
 
 @pytest.mark.parametrize("arguments", [["rnu"], ["run"], ["plan", "--what"], ["check"]])

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.running.run_state import RunState, time_left
 from pipeline.worker.events import Event
-from workflows.commands.display import RunDisplay
+from workflows.display import RunDisplay
 
 PLACE = {"stage": "current_loops", "coordinates": {}, "time": 0.0}
 EVENTS: list[dict[str, Any]] = [
@@ -79,7 +79,7 @@ def test_a_line_a_minute_where_there_is_no_terminal(
 ) -> None:
     """Time left is that of the last chunks of each node, or of earlier runs, without compilation."""
     clock = [0.0]
-    monkeypatch.setattr("workflows.commands.display.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("workflows.display.time.monotonic", lambda: clock[0])
     iterations = {"done": 2, "total": 4, "iterations": 7}
     with RunDisplay() as display:
         display({**PLACE, "event": "run-started", "missing": {"a": 4, "b": 1}, "seconds": {"b": 80.0}})
@@ -106,7 +106,7 @@ def test_nothing_is_said_of_time_that_nothing_tells(
 ) -> None:
     """Of most chunks that are left: those of a node none of which has ended."""
     clock = [0.0]
-    monkeypatch.setattr("workflows.commands.display.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("workflows.display.time.monotonic", lambda: clock[0])
     with RunDisplay() as display:
         display({**PLACE, "event": "run-started", "missing": {"a": 2, "b": 9}})
         display({"event": "started", "node": "a", "key": "k", **PLACE})

@@ -28,7 +28,7 @@ from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.lattice.formats import read_gauge, write_ildg, write_milc, write_nersc
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
-from workflows.commands.report import _warnings
+from workflows.publishing import _warnings
 from workflows.shared.ensemble_doubts import TWO_GROUPS, parted
 from workflows.shared.report_sections import equal_fields, several_ensembles
 

@@ -16,7 +16,7 @@ from stages.loops.loop_figures import convergence_figure, plaquette_figure
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.commands.display import RunDisplay
+from workflows.display import RunDisplay
 
 HOSTILE = [
     r"$\frac{bad$ $x$.ildg",

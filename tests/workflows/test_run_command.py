@@ -260,7 +260,7 @@ def test_a_chunk_that_is_damaged_again_and_again_ends_the_run(
         store.record("ensemble_average", key)
         raise AssertionError
 
-    monkeypatch.setattr("workflows.commands.report.publish", damage)
+    monkeypatch.setattr("workflows.computing.publish", damage)
     answer = quarkline("run", project, "--cluster", cluster)
     assert answer.code == 2 and f"chunk ensemble_average/{key[:12]}" in answer.err, answer
     assert len(list(project.parent.glob("store/.damaged/*/*.zarr.zip-????????"))) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ pytest.importorskip("cupy", reason="the tuner lives with the CUDA kernels")
 
 import cupy
 
-from stages.lqcd.kernels.cuda.tuning.tuner import Finding
+from stages.lqcd.kernels.cuda.tuning.table import Finding
+from workflows.commands.tune import DOCUMENT
 from workflows.tuning import Tuning, tuning_text
 
 MODEL = {"groups": 32, "blocks": 1056}
@@ -53,7 +53,7 @@ def test_the_table_shows_gains_first_and_says_where_it_went() -> None:
 
 
 def test_json_holds_the_same() -> None:
-    content = json.loads(json.dumps(TUNING.as_dict()))
+    content = DOCUMENT.content(TUNING)
     assert content["file"] == "cache/t.json" and content["device"] == "NVIDIA H200"
     assert content["findings"][1]["shape"] == {"groups": 8, "blocks": 1056}
     assert content["findings"][1]["seconds"] == 1.5e-5

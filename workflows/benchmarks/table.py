@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
-
 from workflows.benchmarks.speed import Bench, Speed
 
 COLUMNS = {
@@ -71,13 +67,3 @@ def _seconds(value: float) -> str:
         if value < 1e3 * unit:
             return f"{value / unit:.4g} {name}"
     return f"{value:.4g} s"
-
-
-def as_json(bench: Bench, speeds: Sequence[Speed]) -> dict[str, Any]:
-    """A table as a dictionary: machine, backend, copy_bandwidth in GB/s, and `Speed`'s fields per line."""
-    return {
-        "machine": bench.machine.name,
-        "backend": bench.machine.backend,
-        "copy_bandwidth": bench.copy_bandwidth,
-        "lines": [asdict(speed) for speed in speeds],
-    }

@@ -27,7 +27,7 @@ from workflows.campaign.growth import as_submitted, grown
 from workflows.campaign.script import BEGAN
 from workflows.campaign.successor import Successor
 from workflows.campaign.work import MISTAKE, Work, fault_text, work_of
-from workflows.commands.options import tell
+from workflows.terminal import tell
 
 CLOSING = 0.05
 """Share of a walltime that is kept for its end."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from pipeline.batch import KINDS, State
 from pipeline.store.ledger import Ledger, LedgerEvent
@@ -12,9 +14,24 @@ from stages.base.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import FILE, Campaign, campaigns, label_of, place_of, read_campaign
 from workflows.campaign.script import write_script
-from workflows.outputs.campaigns import SubmitOutput
 
 STOPPED = "stopped by `quarkline submit --stop`"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Jobs that were submitted, or cancelled."""
+
+    text: str
+    """For people; the job's script for a dry run."""
+    store: Path
+    campaign: str | None = None
+    """Name of the campaign, and of its jobs; null where nothing was submitted."""
+    jobs: list[str] = field(default_factory=list)
+    """Ids in the batch system."""
+    missing: int | None = None
+    """Chunks that are to be computed."""
+    warnings: list[str] = field(default_factory=list)
 
 
 def begin(campaign: Campaign) -> list[str]:
@@ -132,7 +149,7 @@ def refuse_second(store: Store) -> None:
             )
 
 
-def stop_all(store: Store) -> SubmitOutput:
+def stop_all(store: Store) -> Submission:
     """Cancel all jobs of the store's campaigns; what is in work is given up, what is committed stays.
 
     Raises:
@@ -152,6 +169,4 @@ def stop_all(store: Store) -> SubmitOutput:
             )
         cancelled += jobs
     text = f"cancelled jobs {', '.join(cancelled)}" if cancelled else "no job was queued or running"
-    return SubmitOutput(
-        text=f"{text}; what is committed stays in {store.path}", store=store.path, jobs=cancelled
-    )
+    return Submission(f"{text}; what is committed stays in {store.path}", store.path, jobs=cancelled)

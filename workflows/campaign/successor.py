@@ -11,7 +11,7 @@ from stages.base.errors import InputError
 from workflows.campaign.accounts import Accounts
 from workflows.campaign.definition import Campaign
 from workflows.campaign.script import write_script
-from workflows.commands.options import tell
+from workflows.terminal import tell
 
 AGAIN = 30.0
 """Seconds between two attempts to submit it, doubled after each."""

@@ -7,12 +7,15 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.plan import Plan
 from pipeline.reading.verification import with_sound_chunks
 from pipeline.running.clusters import Cluster
+from pipeline.running.clusters.cuda import Cuda
+from pipeline.running.clusters.hosts import Hosts
+from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import state_of
 from pipeline.running.failures import Failure
 from pipeline.running.outcome import COMPLETE, ELSEWHERE, STOPPED
@@ -22,11 +25,9 @@ from pipeline.worker.sources import code_of
 from stages.base.errors import InputError
 from workflows.campaign.definition import Campaign
 from workflows.catalogue import load_project
+from workflows.computing import Computed, Computing, carry_out
 from workflows.rounds import Rounds
-
-if TYPE_CHECKING:
-    from workflows.commands.run import Carried
-    from workflows.shared.definition import Project
+from workflows.shared.definition import Project
 
 MISTAKE = 2
 """Exit code of a job whose workflow file, or code, cannot be used."""
@@ -34,7 +35,7 @@ MISTAKE = 2
 
 @dataclass
 class Work:
-    """The work of one job; `carried`: what came of it."""
+    """The work of one job; `computed`: what came of it."""
 
     campaign: Campaign
     project: Project | None
@@ -46,7 +47,7 @@ class Work:
     """Stages whose version is not that of what the store holds, with both."""
     fault: str = ""
     """Why nothing can be computed."""
-    carried: Carried | None = None
+    computed: Computed | None = None
 
     COMPLETE: ClassVar[int] = COMPLETE
     FINAL: ClassVar[tuple[int, ...]] = (COMPLETE, ELSEWHERE)
@@ -54,38 +55,36 @@ class Work:
 
     def carry_out(self, seconds: float) -> tuple[int, str]:
         """Compute for this time at most; returns the exit code and why it ended."""
-        from workflows.commands.run import Round, carry_out
-
         if self.project is None:
             return MISTAKE, self.fault
         campaign = self.campaign
         store = Store(campaign.store)
         cluster, end = cluster_of(campaign), monotonic() + seconds
         where = (self.project, campaign.workflow, campaign.store, store, cluster, end)
-        self.carried = carry_out(Round(*where, share=True, check=campaign.check))
-        last = self.carried.rounds.outcomes[-1]
+        self.computed = carry_out(Computing(*where, share=True, check=campaign.check))
+        last = self.computed.rounds.outcomes[-1]
         failures = f"{len(last.failures)} failures, first: {last.failures[0]}" if last.failures else ""
-        return self.carried.exit_code, last.stopped or failures or "all done"
+        return self.computed.exit_code, last.stopped or failures or "all done"
 
     @property
     def failures(self) -> tuple[Failure, ...]:
         """Chunks that failed, in the last round."""
-        return self.carried.rounds.outcomes[-1].failures if self.carried else ()
+        return self.computed.rounds.outcomes[-1].failures if self.computed else ()
 
     @property
     def out_of_time(self) -> bool:
         """True if the time was too short for the work."""
-        return self.carried is not None and self.carried.exit_code == STOPPED
+        return self.computed is not None and self.computed.exit_code == STOPPED
 
     @property
     def commits(self) -> int:
         """Chunks that this job committed."""
-        outcomes = self.carried.rounds.outcomes if self.carried else ()
+        outcomes = self.computed.rounds.outcomes if self.computed else ()
         return sum(outcome.count(ChunkState.DONE) for outcome in outcomes)
 
     def joules(self) -> float | None:
         """Joules of the chunks that this job committed, as far as they were measured; None where none was."""
-        outcomes, store = self.carried.rounds.outcomes if self.carried else (), Store(self.campaign.store)
+        outcomes, store = self.computed.rounds.outcomes if self.computed else (), Store(self.campaign.store)
         try:
             states = [state_of(store, outcome.run) for outcome in outcomes if outcome.states]
         except OSError:  # the log is away
@@ -129,10 +128,6 @@ def _new_versions(store: Store, plan: Plan) -> str:
 
 def cluster_of(campaign: Campaign) -> Cluster:
     """The workers of a job: the processors or GPUs of its nodes."""
-    from pipeline.running.clusters.cuda import Cuda
-    from pipeline.running.clusters.hosts import Hosts
-    from pipeline.running.clusters.local import Local
-
     site = campaign.site.settled()
     if campaign.nodes > 1:
         job = site.job(campaign.name, os.devnull, campaign.nodes)

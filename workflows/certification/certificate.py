@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
@@ -53,22 +53,24 @@ KINDS: dict[str, Callable[[Device, Path | None], Iterator[Check]]] = {
 
 @dataclass(frozen=True)
 class Certification:
-    """All checks of a machine; `id` and `file` of the certificate, None where a check failed."""
+    """All checks of a machine, and the certificate where none failed."""
 
     subject: Subject
     full: bool
     date: str
     checks: tuple[Check, ...]
     seconds: float
+    certified: bool = field(init=False, default=False)
+    """Whether no check failed."""
     id: str | None = None
+    """The certificate's, null where a check failed."""
     file: Path | None = None
     withdrawn: tuple[str, ...] = ()
-    """Earlier certificates of the same machine, device and code, taken back because a check failed."""
+    """Earlier certificates of the same machine, device and code that are taken back."""
 
-    @property
-    def certified(self) -> bool:
-        """True if no check failed."""
-        return all(check.status is not Status.FAILED for check in self.checks)
+    def __post_init__(self) -> None:
+        certified = all(check.status is not Status.FAILED for check in self.checks)
+        object.__setattr__(self, "certified", certified)
 
     def content(self) -> dict[str, Any]:
         """The certificate's text but its id."""
@@ -106,7 +108,7 @@ def certify(
     date = datetime.now(UTC).isoformat(timespec="seconds")
     made = Certification(subject(backend), full, date, tuple(checks), perf_counter() - began)
     if not made.certified:
-        return Certification(**{**vars(made), "withdrawn": tuple(_withdraw(made.subject))})
+        return replace(made, withdrawn=tuple(_withdraw(made.subject)))
     content = made.content()
     identity = certificate_id(content)
     written = {"id": identity, **content}
@@ -114,7 +116,7 @@ def certify(
     if store:
         store.create()
         _write(store.inside(FOLDER), identity, written)
-    return Certification(**{**vars(made), "id": identity, "file": file})
+    return replace(made, id=identity, file=file)
 
 
 def all_checks(device: Device, data: Path | None) -> Iterator[Check]:

@@ -7,6 +7,17 @@ from typing import Annotated, Literal
 
 import typer
 
+from workflows.benchmarks import table
+from workflows.benchmarks.families import bench_of, speeds
+from workflows.benchmarks.speed import Speed
+from workflows.documents import Document
+
+DOCUMENT = Document(
+    "bench",
+    {"machine": str, "backend": str, "copy_bandwidth": float, "lines": list[Speed]},
+    about="Speeds, beside the machine's own copy bandwidth in GB/s.",
+)
+
 FAMILIES = ("dslash", "normal", "wilson", "blas", "solver", "links", "end-to-end")
 PRECISIONS = ("half", "single", "double")
 
@@ -50,9 +61,6 @@ def bench(
 
     Example: quarkline bench --backend cuda --json > gpu.json
     """
-    from workflows.benchmarks import table
-    from workflows.benchmarks.families import bench_of, speeds
-
     families, precisions = _chosen("--only", only, FAMILIES), _chosen("--precision", precision, PRECISIONS)
     asked = bench_of(backend, lattice, _widths(rhs), precisions)
     typer.echo(table.heading(asked), err=json)
@@ -61,9 +69,9 @@ def bench(
         lines.append(speed)
         typer.echo(table.row(speed), err=json)
     if json:
-        from workflows.outputs.machines import BenchOutput
-
-        BenchOutput(**table.as_json(asked, lines)).print()
+        machine = asked.machine
+        measured = {"copy_bandwidth": asked.copy_bandwidth, "lines": lines}
+        DOCUMENT.print({"machine": machine.name, "backend": machine.backend, **measured})
 
 
 def _chosen(option: str, text: str, known: Sequence[str]) -> list[str]:

@@ -6,8 +6,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 
-from workflows.commands.options import JsonOption, say
+from pipeline import Store
+from workflows.certification.certificate import Certification, certification_text
+from workflows.certification.certificate import certify as check_all
+from workflows.certification.references import reference_folder
+from workflows.commands.options import JsonOption
+from workflows.documents import Document
+from workflows.terminal import say
+
+DOCUMENT = Document("certify", Certification)
 
 
 def certify(
@@ -44,13 +53,6 @@ def certify(
 
     Example: quarkline certify --backend cuda --full --store g2-store
     """
-    from rich.console import Console
-
-    from pipeline import Store
-    from workflows.certification.certificate import certification_text
-    from workflows.certification.certificate import certify as check_all
-    from workflows.certification.references import reference_folder
-
     folder, target = reference_folder(data), Store(store) if store else None
     with Console(stderr=True, quiet=json).status("checking") as shown:
         made = check_all(
@@ -61,9 +63,7 @@ def certify(
             announce=lambda check: shown.update(f"checking; {check.name}: {check.status}"),
         )
     if json:
-        from workflows.outputs.machines import CertifyOutput
-
-        CertifyOutput(**vars(made), certified=made.certified).print()
+        DOCUMENT.print(made)
     else:
         say(certification_text(made))
     raise typer.Exit(0 if made.certified else 1)

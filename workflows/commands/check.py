@@ -3,15 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import track
 
-from workflows.commands.options import say
+from stages.base.errors import InputError
+from stages.lqcd.lattice.formats import CheckReport, check_gauge
+from workflows.documents import Document
+from workflows.terminal import say
 
-if TYPE_CHECKING:
-    from stages.lqcd.lattice.formats import CheckReport
+
+@dataclass(frozen=True)
+class HeldCheck:
+    """One thing that was verified about a file."""
+
+    name: str
+    expected: str | float | None
+    found: str | float | None
+    ok: bool
+    digits: int | None = None
+    """Of a number printed in a header that holds: how many digits after the point agree."""
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A gauge configuration as far as it could be read."""
+
+    path: Path
+    ok: bool
+    error: str | None
+    format: str | None = None
+    lattice: list[int] | None = None
+    precision: int | None = None
+    plaquette: dict[str, float | None] | None = None
+    link_trace: float | None = None
+    unitarity_deviation: float | None = None
+    determinant_deviation: float | None = None
+    checks: list[HeldCheck] = field(default_factory=list)
+    metadata: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+DOCUMENT = Document("check", {"files": list[CheckedFile]}, about="One entry per file, in the order given.")
 
 
 def check(
@@ -33,7 +70,11 @@ def check(
         if error:
             errors[path] = error
     if json:
-        _print_json(files, reports, errors)
+        known = {report.path: report.as_dict() for report in reports}
+        listed = [
+            {**known.get(path, {"path": path, "ok": False}), "error": errors.get(path)} for path in files
+        ]
+        DOCUMENT.print({"files": listed})
     else:
         for report in reports:
             say(_text(report))
@@ -45,9 +86,6 @@ def check(
 
 def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
     """The contents of a file as far as it can be read, and the fault that was found."""
-    from stages.base.errors import InputError
-    from stages.lqcd.lattice.formats import check_gauge
-
     try:
         report = check_gauge(path)
     except InputError as error:
@@ -60,21 +98,8 @@ def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
 
 
 def _progress(files: Sequence[Path], *, quiet: bool) -> Iterable[Path]:
-    from rich.console import Console
-    from rich.progress import track
-
     console = Console(stderr=True)
     return track(files, "checking", console=console, transient=True, disable=quiet or not console.is_terminal)
-
-
-def _print_json(files: Sequence[Path], reports: Sequence[CheckReport], errors: dict[Path, str]) -> None:
-    from workflows.outputs.files import CheckedFile, CheckOutput
-
-    known = {report.path: report.as_dict() for report in reports}
-    listed = [
-        CheckedFile(**known.get(path, {"path": path, "ok": False}), error=errors.get(path)) for path in files
-    ]
-    CheckOutput(files=listed).print()
 
 
 def _ten_digits(value: float) -> str:

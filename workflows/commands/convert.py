@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from workflows.commands.options import JsonOption, say
+from stages.lqcd.lattice.formats import GaugeField
+from stages.lqcd.lattice.formats.conversion import convert_gauge
+from workflows.commands.options import JsonOption
+from workflows.documents import Document
+from workflows.terminal import say
 
-if TYPE_CHECKING:
-    from stages.lqcd.lattice.formats import GaugeField
-    from workflows.outputs.files import GaugeFile
+
+@dataclass(frozen=True)
+class GaugeFile:
+    """A gauge configuration in a file."""
+
+    path: Path
+    format: str
+    lattice: list[int]
+    precision: int
+    plaquette: float
+    link_trace: float
+
+
+DOCUMENT = Document(
+    "convert",
+    {"source": GaugeFile, "target": GaugeFile, "rounding": float},
+    about="A field in its old file and in its new one; `rounding` is the largest change of a number.",
+)
 
 
 def convert(
@@ -39,14 +59,10 @@ def convert(
 
     Example: quarkline convert --format milc --overwrite conf.0100.lime lat.0100
     """
-    from stages.lqcd.lattice.formats.conversion import convert_gauge
-
     done = convert_gauge(source, target, format=format, precision=precision, overwrite=overwrite)
     if json:
-        from workflows.outputs.files import ConvertOutput
-
         files = {"source": _facts(source, done.source), "target": _facts(target, done.target)}
-        ConvertOutput(**files, rounding=done.rounding).print()
+        DOCUMENT.print({**files, "rounding": done.rounding})
         return
     say(_text(source, done.source))
     say(_text(target, done.target))
@@ -55,8 +71,6 @@ def convert(
 
 
 def _facts(path: Path, field: GaugeField) -> GaugeFile:
-    from workflows.outputs.files import GaugeFile
-
     return GaugeFile(
         path=path,
         format=field.format,

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption, say
+from pipeline.reading.dashboard.door import Door
+from pipeline.reading.dashboard.watcher import Dashboard
+from workflows.catalogue import dashboard_additions
+from workflows.commands.options import JsonOption, Target
 from workflows.commands.options import port as port_of
-from workflows.commands.target import Target
+from workflows.documents import Document
+from workflows.stores import open_store
+from workflows.terminal import say
 
-if TYPE_CHECKING:
-    from pipeline.reading.dashboard.door import Door
+DOCUMENT = Document(
+    "dashboard",
+    {
+        "store": Path,
+        "link": str,
+        "port": Annotated[int, "On 127.0.0.1."],
+        "tunnel": Annotated[str, "A command line for another machine."],
+    },
+    about="The pages of a store, served until the command is interrupted; the link holds a secret.",
+)
 
 
 def dashboard(
@@ -37,18 +51,12 @@ def dashboard(
 
     Example: quarkline dashboard my.yaml --port 8799
     """
-    from pipeline.reading.dashboard.watcher import Dashboard
-    from workflows.catalogue import dashboard_additions
-    from workflows.commands.target import open_store
-
     store = open_store(target)
 
     def tell(served: Door) -> None:
         tunnel = f"ssh -L {served.port}:127.0.0.1:{served.port} {socket.gethostname()}"
         if json:
-            from workflows.outputs.campaigns import DashboardOutput
-
-            DashboardOutput(store=store.path, link=served.link, port=served.port, tunnel=tunnel).print()
+            DOCUMENT.print({"store": store.path, "link": served.link, "port": served.port, "tunnel": tunnel})
         else:
             say(f"dashboard: {served.link}\nfrom elsewhere: {tunnel}, then open this link there")
             say("Ctrl-C ends it")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from workflows.commands.options import JsonOption, StoreOption, WorkflowFile, say
-from workflows.commands.target import store_of
-
-if TYPE_CHECKING:
-    from pipeline import Store
-    from workflows.outputs.campaigns import NotWritten
+from pipeline import InputError, Store
+from pipeline.reading.result import IncompleteError
+from workflows.commands.options import JsonOption, StoreOption, WorkflowFile
+from workflows.documents import Document
+from workflows.exports import SAMPLED, SUFFIX, WRITERS
+from workflows.publishing import results_of, sound_chunks, writing_into
+from workflows.stores import project_and_store
+from workflows.terminal import say
 
 
 class Kind(StrEnum):
-    """Kinds of files."""
+    """Kinds of files, keys of `workflows.exports.WRITERS`."""
 
     ZARR = "zarr"
     HDF5 = "hdf5"
@@ -27,10 +30,28 @@ class Kind(StrEnum):
     PYERRORS = "pyerrors"
 
 
-SAMPLED = (Kind.GVAR, Kind.PYERRORS)
-"""Kinds of files for averages alone."""
 AVERAGE = "average"
-"""Result that these are written of unless others are named."""
+"""Result that files for averages are written of unless others are named."""
+
+
+@dataclass(frozen=True)
+class NotWritten:
+    """A file that could not be written, and why."""
+
+    file: Path
+    reason: str
+
+
+DOCUMENT = Document(
+    "export",
+    {
+        "files": list[Path],
+        "not_written": list[NotWritten],
+        "partial": Annotated[str, "Configurations that they are of; empty for all."],
+        "missing": Annotated[int, "Chunks that are not computed yet."],
+    },
+    about="The files that were written.",
+)
 
 
 def export(
@@ -66,11 +87,7 @@ def export(
 
     Example: quarkline export my.yaml --to gvar --to csv --result average
     """
-    from workflows.catalogue import load_project
-    from workflows.commands.report import results_of, sound_chunks
-
-    project = load_project(workflow)
-    results = store_of(project, workflow, store)
+    project, results = project_and_store(workflow, store)
     with sound_chunks(results, workflow):
         part = results_of(project, results, workflow)
     kinds, averages = _kinds(to, format), result or [AVERAGE]
@@ -84,17 +101,13 @@ def export(
         written, missed = _write(names, folder, part.project.workflow.name, results, json)
     missing = len(part.whole.missing)
     if json:
-        from workflows.outputs.campaigns import ExportOutput
-
         mark = part.mark(results)
-        ExportOutput(files=written, not_written=missed, partial=mark, missing=missing).print()
+        DOCUMENT.print({"files": written, "not_written": missed, "partial": mark, "missing": missing})
     raise typer.Exit(int(missing > 0))
 
 
 def _kinds(to: list[Kind] | None, format: str) -> list[Kind]:
     """Kinds of files by either option."""
-    from pipeline import InputError
-
     if to and format != "both":
         raise InputError(f"--format {format} beside --to: name all kinds by --to")
     return to or ([Kind.ZARR, Kind.HDF5] if format == "both" else [Kind(format)])
@@ -104,11 +117,6 @@ def _write(
     names: list[tuple[str, Kind]], folder: Path, workflow: str, store: Store, quiet: bool
 ) -> tuple[list[Path], list[NotWritten]]:
     """Write a file of each result and kind, and say so; files written, and those of incomplete results."""
-    from pipeline.reading.result import IncompleteError
-    from workflows.commands.report import writing_into
-    from workflows.exports import SUFFIX, WRITERS
-    from workflows.outputs.campaigns import NotWritten
-
     written, missed = [], []
     with writing_into(folder):
         for name, kind in names:
@@ -116,7 +124,7 @@ def _write(
             try:
                 written.append(WRITERS[kind](store, name, target, workflow=workflow))
             except IncompleteError as error:
-                missed.append(NotWritten(file=target, reason=str(error)))
+                missed.append(NotWritten(target, str(error)))
                 say(f"not written: {target}: {error}", err=True)
             else:
                 say(str(written[-1]), err=quiet)

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption, StoreOption, say
+from pipeline import InputError, Store, collect_garbage
+from pipeline.reading.gc import BACKENDS, Garbage
+from workflows.catalogue import load_project
+from workflows.commands.options import JsonOption, StoreOption
+from workflows.documents import Document
+from workflows.rounds import Rounds
+from workflows.terminal import say
+
+DOCUMENT = Document(
+    "gc",
+    Garbage,
+    about="Chunks (stage and key) that no workflow reaches, and the bytes that they take.",
+)
 
 
 def gc(
@@ -26,11 +38,6 @@ def gc(
 
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
-    from pipeline import InputError, Store, collect_garbage
-    from pipeline.reading.gc import BACKENDS, Garbage
-    from workflows.catalogue import load_project
-    from workflows.rounds import Rounds
-
     projects = [load_project(path) for path in workflows]
     folders = {store or project.store for project in projects}
     if len(folders) > 1:
@@ -56,8 +63,6 @@ def gc(
     agree = {} if yes else {"agree": ask}
     garbage = collect_garbage(results, reached, dry_run=dry_run, **agree)
     if json:
-        from workflows.outputs.files import GcOutput
-
-        GcOutput(**vars(garbage)).print()
+        DOCUMENT.print(garbage)
     else:
         say(str(garbage))

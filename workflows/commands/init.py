@@ -7,8 +7,13 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption, say
+from stages.base.errors import InputError
+from workflows.commands.options import JsonOption
+from workflows.documents import Document
 from workflows.starters import cluster_files, starter, starter_names
+from workflows.terminal import say
+
+DOCUMENT = Document("init", {"file": Path}, about="The parameter file that was written.")
 
 
 def init(
@@ -40,8 +45,6 @@ def init(
 
     Example: quarkline init slurm_gpu site.yaml
     """
-    from stages.base.errors import InputError
-
     cluster = cluster_files().get(name)
     path = file or Path(cluster.name if cluster else f"{name}.yaml")
     text = starter(name, path, files or ())
@@ -54,9 +57,7 @@ def init(
         remedy = "" if path.parent.is_dir() else f": make the folder {path.parent} first"
         raise InputError(f"cannot write {path}: {error.strerror or error}{remedy}") from None
     if json:
-        from workflows.outputs.campaigns import InitOutput
-
-        InitOutput(file=path).print()
+        DOCUMENT.print({"file": path})
         return
     if cluster:
         use = f"bash {path} WORKFLOW" if path.suffix == ".sh" else f"quarkline run WORKFLOW --cluster {path}"

@@ -7,14 +7,15 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.moving import (
-    ResultsOption,
-    StageOption,
-    bar,
-    selection,
-    show,
-)
+from pipeline import Store
+from pipeline.transfer.receipt import Receipt
+from pipeline.transfer.transfer import Terms, receive
+from workflows.commands.moving import ResultsOption, StageOption, selection, show
 from workflows.commands.options import JsonOption
+from workflows.display import progress_bar
+from workflows.documents import Document
+
+DOCUMENT = Document("merge", Receipt, about="Several stores brought into one.")
 
 
 def merge(
@@ -51,10 +52,8 @@ def merge(
 
     Example: quarkline merge laptop-store cluster-store --into g2-store
     """
-    from pipeline import Store
-    from pipeline.transfer.transfer import Terms, receive
-
     sources = [Store.existing(path) for path in stores]
     wanted = selection(stage, results)
-    with bar("merging", quiet=json) as listener:
-        show(receive(sources, Store(into), Terms(wanted, keep_first, not copy), listener), "merge", json=json)
+    with progress_bar("merging", quiet=json, of_bytes=True) as listener:
+        receipt = receive(sources, Store(into), Terms(wanted, keep_first, not copy), listener)
+    show(receipt, DOCUMENT, json=json)

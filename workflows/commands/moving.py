@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from workflows.commands.options import say
-
-if TYPE_CHECKING:
-    from pipeline.planning.manifest import Manifest
-    from pipeline.transfer.bucket import RemoteStore
-    from pipeline.transfer.offer import Selection
-    from pipeline.transfer.receipt import Receipt
+from pipeline.planning.manifest import Manifest
+from pipeline.store.object_store import url_in
+from pipeline.transfer.bucket import Bucket, RemoteStore
+from pipeline.transfer.host import Host, remote_folder
+from pipeline.transfer.offer import Selection
+from pipeline.transfer.receipt import Receipt
+from workflows.catalogue import definition_of
+from workflows.documents import Document
+from workflows.names import workflow_names
+from workflows.terminal import say
 
 StageOption = Annotated[
     list[str] | None,
@@ -45,16 +48,11 @@ ResultsOption = Annotated[
 
 def selection(stage: Sequence[str] | None, results: bool) -> Selection:
     """The chunks that options ask for."""
-    from pipeline.transfer.offer import Selection
-
     return Selection(tuple(stage or ()), results_of if results else None)
 
 
 def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:
     """Names of the nodes that installed workflows call their results, of those that stores have."""
-    from workflows.catalogue import definition_of
-    from workflows.names import workflow_names
-
     installed = workflow_names()
     return tuple(
         name
@@ -68,10 +66,6 @@ def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:
 @contextmanager
 def reached(text: str, ssh: str) -> Iterator[RemoteStore | None]:
     """The place that a text names on another machine or on object storage; None for a folder here."""
-    from pipeline.store.object_store import url_in
-    from pipeline.transfer.bucket import Bucket
-    from pipeline.transfer.host import Host, remote_folder
-
     if url := url_in(text):
         yield Bucket(url)
     elif folder := remote_folder(text):
@@ -81,26 +75,10 @@ def reached(text: str, ssh: str) -> Iterator[RemoteStore | None]:
         yield None
 
 
-@contextmanager
-def bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar over bytes; yields what moves it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def show(receipt: Receipt, command: str, *, json: bool) -> None:
+def show(receipt: Receipt, document: Document, *, json: bool) -> None:
     """Print what a transfer did; ends with exit code 1 where it left something behind."""
     if json:
-        from workflows.outputs.catalogue import OUTPUTS
-
-        OUTPUTS[command](**vars(receipt)).print()
+        document.print(receipt)
     else:
         say(str(receipt))
     raise typer.Exit(int(not receipt.is_whole))

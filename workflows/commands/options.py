@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from pipeline.declare.duration import seconds as duration
-from pipeline.declare.text import literal_lines
 
 
 def fraction(text: str) -> float:
@@ -45,6 +41,9 @@ def count_option(help: str, default: str, *names: str, metavar: str = "N") -> An
 
 
 WorkflowFile = Annotated[Path, typer.Argument(metavar="WORKFLOW", help="The workflow's YAML file.")]
+Target = Annotated[
+    Path, typer.Argument(metavar="STORE", help="A store's folder, s3://bucket/folder, or a workflow file.")
+]
 StoreOption = Annotated[
     Path | None,
     typer.Option("--store", metavar="FOLDER", help="Where results are kept, instead of the file's `store`."),
@@ -115,20 +114,6 @@ def time_limit(text: str) -> float:
     if not (limit := seconds(text)):
         raise typer.BadParameter(f"{text!r} leaves no time: give at least 1s, or no limit")
     return limit
-
-
-def say(text: str, *, err: bool = False) -> None:
-    """Write lines to the terminal, with names of files and configurations as they are."""
-    typer.echo(literal_lines(text), err=err)
-
-
-def tell(text: str, *, err: bool = False) -> None:
-    """Write lines as far as that can be done: a terminal that is lost or a full disk ends no run."""
-    try:
-        say(text, err=err)
-    except OSError:
-        with suppress(OSError, ValueError):  # what is in the stream's buffer would fail again at its end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), (sys.stderr if err else sys.stdout).fileno())
 
 
 TimeLimitOption = Annotated[

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from pipeline import InputError, Plan, Store, explain
+from pipeline.running.clusters import Cluster
+from pipeline.running.clusters.choose import cluster_of
+from pipeline.running.footprint import device_terms
+from pipeline.running.gpu_shares import Advice, check_gpus_per_worker, gpus_advice
+from pipeline.running.shortage import Shortage, device_projection, shortage
+from workflows.cluster_choice import chosen_site
 from workflows.commands.options import (
     ClusterOption,
     GpusPerWorkerOption,
@@ -16,18 +23,13 @@ from workflows.commands.options import (
     StoreOption,
     WorkflowFile,
     count_option,
-    say,
 )
-from workflows.commands.target import remarks, store_of
-
-if TYPE_CHECKING:
-    from pipeline import Plan, Store
-    from pipeline.running.clusters import Cluster
-    from pipeline.running.gpu_shares import Advice
-    from pipeline.running.shortage import Shortage
-    from workflows.commands.forecast import Wish
-    from workflows.outputs.campaigns import PlanOutput
-    from workflows.shared.definition import Project
+from workflows.documents import Document
+from workflows.forecasting import ForecastOutput, Wish, compute_pilot, show
+from workflows.rounds import Rounds
+from workflows.shared.definition import Project
+from workflows.stores import project_and_store, remarks
+from workflows.terminal import say
 
 ForecastOption = Annotated[
     bool, typer.Option("--forecast", help="What the run would take, with uncertainty, and alternatives.")
@@ -51,6 +53,70 @@ WorkersOption = Annotated[
 PerNodeOption = Annotated[
     int | None, count_option("Workers on a node, for node-hours.", "all, or the GPUs of this machine")
 ]
+
+
+@dataclass(frozen=True)
+class MissingChunk:
+    """A chunk that is to be computed, and why."""
+
+    node: str
+    stage: str
+    key: str
+    coordinates: dict[str, list[Any]]
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class DeviceTerm:
+    """A part of what a GPU holds in a plan's largest task.
+
+    node: that it is of; empty for what is kept of other tasks.
+    """
+
+    node: str
+    term: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class GpusPerWorker:
+    """GPUs that each worker owns: as asked for, the least on which all fits, and the fastest by a model.
+
+    Both are null where the GPUs are not known, or there is one.
+    """
+
+    asked: int
+    least: int | None
+    fastest: int | None
+
+
+@dataclass(frozen=True)
+class PlanOutput:
+    """Work that a run would do; memory and bytes of what is missing, seconds where earlier chunks tell."""
+
+    store: Path
+    workflow: str
+    backend: str
+    chunks: int
+    missing: list[MissingChunk]
+    memory_bytes: int | None
+    stored_bytes: int | None
+    seconds: float | None
+    device_memory_bytes: int | None
+    device_terms: list[DeviceTerm]
+    """What these bytes are made of, the largest first."""
+    gpus_per_worker: GpusPerWorker
+    rounds: list[str]
+    warning: str | None
+    """What the cluster is short of."""
+    remedies: list[dict[str, Any]]
+    """Values by key of the parameter file, with each of which the plan fits; null: the key is left out."""
+    warnings: list[str]
+
+
+DOCUMENT = Document("plan", PlanOutput)
+FORECAST = Document("forecast", ForecastOutput)
 
 
 def plan(
@@ -84,39 +150,28 @@ def plan(
 
     Example: quarkline plan big.yaml --forecast --pilot --cluster cuda
     """
-    from pipeline import InputError
-    from pipeline.running.clusters.choose import cluster_of
-    from workflows.catalogue import load_project
-    from workflows.cluster_choice import chosen_site
-
-    project = load_project(workflow)
-    results = store_of(project, workflow, store)
-    chosen = cluster_of(chosen_site(workflow, cluster, changes or (), gpus_per_worker))
+    project, results = project_and_store(workflow, store)
+    chosen = cluster_of(chosen_site(workflow, cluster, changes, gpus_per_worker))
     if pilot and not forecast:
         raise InputError("--pilot is for forecasts: give --forecast, too")
     if forecast:
-        from workflows.commands.forecast import Wish
-
         wish = Wish(chosen, workers, workers_per_node, tuple(learn_from or ()))
         _forecast(project, results, wish, pilot=pilot, json=json)
         return
     prospect = _prospect(project, results, chosen)
     warnings = [*project.warnings, *remarks(prospect.plan, project, workflow, store)]
     if json:
-        _output(prospect, results, warnings).print()
+        DOCUMENT.print(_output(prospect, results, warnings))
     else:
         say(_text(prospect, warnings))
 
 
 def _forecast(project: Project, store: Store, wish: Wish, *, pilot: bool, json: bool) -> None:
     """Forecast the round that the store is in; with a pilot, the one that it is in after that."""
-    from workflows.commands.forecast import compute_pilot, show
-    from workflows.rounds import Rounds
-
     last = Rounds(project, store, wish.cluster.backend)
     if pilot and compute_pilot(last.plan, store, wish, quiet=json):
         last = Rounds(project, store, wish.cluster.backend)
-    show(last.plan, last.project, store, wish, json)
+    show(last.plan, last.project, store, wish, FORECAST if json else None)
 
 
 @dataclass(frozen=True)
@@ -134,10 +189,6 @@ class Prospect:
 
 def _prospect(project: Project, store: Store, cluster: Cluster) -> Prospect:
     """Raises InputError where a lattice is too short for a worker's GPUs."""
-    from pipeline.running.gpu_shares import check_gpus_per_worker, gpus_advice
-    from pipeline.running.shortage import shortage
-    from workflows.rounds import Rounds
-
     rounds = Rounds(project, store, cluster.backend)
     planned, steps = rounds.plan, [step.text for step in rounds.steps]
     check_gpus_per_worker(planned, cluster)
@@ -146,9 +197,6 @@ def _prospect(project: Project, store: Store, cluster: Cluster) -> Prospect:
 
 def _text(prospect: Prospect, warnings: list[str]) -> str:
     """Lines for people: what the rounds found, what is missing and why, what GPUs hold, and warnings."""
-    from pipeline import explain
-    from pipeline.running.shortage import device_projection
-
     short, advice = prospect.shortage, prospect.advice
     devices = [device_projection(prospect.plan, prospect.cluster), advice.text if advice else ""]
     warned = [f"warning: {warning}" for warning in (*([short.text] if short else []), *warnings)]
@@ -157,17 +205,32 @@ def _text(prospect: Prospect, warnings: list[str]) -> str:
 
 def _output(prospect: Prospect, store: Store, warnings: list[str]) -> PlanOutput:
     """The same for programs."""
-    from pipeline.running.footprint import device_terms
-    from workflows.outputs.campaigns import DeviceTerm, GpusPerWorker, PlanOutput
-
     cluster, short, advice = prospect.cluster, prospect.shortage, prospect.advice
     on_devices = cluster.devices or cluster.backend == "cuda"
     terms = device_terms(prospect.plan, cluster.devices, cluster.gpus_per_worker) if on_devices else []
+    plan = prospect.plan
+    missing = [
+        MissingChunk(
+            node=chunk.node.name,
+            stage=chunk.node.stage.name,
+            key=chunk.key,
+            coordinates={dim: list(values) for dim, values in chunk.coordinates.items()},
+            reason=plan.reasons[chunk.key].kind,
+            detail=plan.reasons[chunk.key].detail,
+        )
+        for chunk in plan.missing
+    ]
     return PlanOutput(
         store=store.path,
-        **as_dict(prospect.plan),
+        workflow=plan.workflow,
+        backend=plan.backend,
+        chunks=len(plan.chunks),
+        missing=missing,
+        memory_bytes=plan.memory,
+        stored_bytes=plan.stored,
+        seconds=plan.seconds,
         device_memory_bytes=sum(term.nbytes for term in terms) if on_devices else None,
-        device_terms=[DeviceTerm(node=t.node, term=t.name, bytes=t.nbytes) for t in terms],
+        device_terms=[DeviceTerm(term.node, term.name, term.nbytes) for term in terms],
         gpus_per_worker=GpusPerWorker(
             asked=cluster.gpus_per_worker,
             least=advice.least if advice else None,
@@ -178,26 +241,3 @@ def _output(prospect: Prospect, store: Store, warnings: list[str]) -> PlanOutput
         remedies=[dict(each) for each in short.remedies] if short else [],
         warnings=warnings,
     )
-
-
-def as_dict(plan: Plan) -> dict[str, Any]:
-    """A plan in JSON's types."""
-    return {
-        "workflow": plan.workflow,
-        "backend": plan.backend,
-        "chunks": len(plan.chunks),
-        "missing": [
-            {
-                "node": chunk.node.name,
-                "stage": chunk.node.stage.name,
-                "key": chunk.key,
-                "coordinates": {dim: list(values) for dim, values in chunk.coordinates.items()},
-                "reason": plan.reasons[chunk.key].kind,
-                "detail": plan.reasons[chunk.key].detail,
-            }
-            for chunk in plan.missing
-        ],
-        "memory_bytes": plan.memory,
-        "stored_bytes": plan.stored,
-        "seconds": plan.seconds,
-    }

@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.moving import (
-    ResultsOption,
-    SshOption,
-    StageOption,
-    bar,
-    reached,
-    selection,
-    show,
-)
+from pipeline import Store
+from pipeline.transfer.receipt import Receipt
+from pipeline.transfer.transfer import Terms, receive
+from pipeline.transfer.transfer import pull as bring
+from workflows.commands.moving import ResultsOption, SshOption, StageOption, reached, selection, show
 from workflows.commands.options import JsonOption
+from workflows.display import progress_bar
+from workflows.documents import Document
+
+DOCUMENT = Document("pull", Receipt, about="A store brought from elsewhere.")
 
 
 def pull(
@@ -44,14 +44,10 @@ def pull(
 
     Example: quarkline pull s3://lattice/g2-store g2-store
     """
-    from pipeline import Store
-    from pipeline.transfer.transfer import Terms, receive
-    from pipeline.transfer.transfer import pull as bring
-
     wanted, target = selection(stage, results), Store(store)
-    with reached(source, ssh) as elsewhere, bar("bringing", quiet=json) as listener:
+    with reached(source, ssh) as elsewhere, progress_bar("bringing", quiet=json, of_bytes=True) as listener:
         if elsewhere is None:
             receipt = receive([Store.existing(source)], target, Terms(wanted, links=False), listener)
         else:
             receipt = bring(elsewhere, target, wanted, listener)
-    show(receipt, "pull", json=json)
+    show(receipt, DOCUMENT, json=json)

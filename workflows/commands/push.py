@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.moving import (
-    ResultsOption,
-    SshOption,
-    StageOption,
-    bar,
-    reached,
-    selection,
-    show,
-)
+from pipeline import Store
+from pipeline.transfer.push import push as send
+from pipeline.transfer.receipt import Receipt
+from pipeline.transfer.transfer import Terms, receive
+from workflows.commands.moving import ResultsOption, SshOption, StageOption, reached, selection, show
 from workflows.commands.options import JsonOption
+from workflows.display import progress_bar
+from workflows.documents import Document
+
+DOCUMENT = Document("push", Receipt, about="A store sent elsewhere.")
 
 
 def push(
@@ -44,14 +44,10 @@ def push(
 
     Example: quarkline push g2-store s3://lattice/g2-store --results
     """
-    from pipeline import Store
-    from pipeline.transfer.push import push as send
-    from pipeline.transfer.transfer import Terms, receive
-
     wanted, source = selection(stage, results), Store.existing(store)
-    with reached(target, ssh) as elsewhere, bar("sending", quiet=json) as listener:
+    with reached(target, ssh) as elsewhere, progress_bar("sending", quiet=json, of_bytes=True) as listener:
         if elsewhere is None:
             receipt = receive([source], Store(target), Terms(wanted, links=False), listener)
         else:
             receipt = send(source, elsewhere, wanted, listener)
-    show(receipt, "push", json=json)
+    show(receipt, DOCUMENT, json=json)

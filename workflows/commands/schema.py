@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from json import dumps
+from pkgutil import iter_modules
 from typing import Annotated, Any
 
 import typer
 
+from stages.base.errors import InputError, suggestion
+from workflows import commands
+from workflows.catalogue import definition_of
+from workflows.documents import ERROR, Document
 from workflows.names import workflow_names
+
+DOCUMENT = Document(
+    "schema",
+    {"of": str, "content": dict[str, Any]},
+    about="A JSON schema: of a workflow's parameter file, or of a command's JSON.",
+)
 
 
 def schema(
@@ -38,33 +51,32 @@ def schema(
 
     Example: quarkline schema --output run
     """
-    from json import dumps
-
     if (name is None) == (output is None):
         raise typer.BadParameter("name a workflow, or a command by --output", param_hint="'WORKFLOW'")
     content = _of_workflow(name) if name else _of_output(str(output))
     if json:
-        from workflows.outputs.campaigns import SchemaOutput
-
-        SchemaOutput(of=name or content["title"], content=content).print()
+        DOCUMENT.print({"of": name or content["title"], "content": content})
     else:
         typer.echo(dumps(content, indent=2, ensure_ascii=False))
 
 
 def _of_workflow(name: str) -> dict[str, Any]:
-    from workflows.catalogue import definition_of
-
     content = definition_of(name).schema.model_json_schema()
     content["properties"]["workflow"] = {**content["properties"]["workflow"], "const": name}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **content}
 
 
-def _of_output(command: str) -> dict[str, Any]:
-    from stages.base.errors import InputError, suggestion
-    from workflows.outputs.catalogue import OUTPUTS
+def documents() -> dict[str, Document]:
+    """What commands print under `--json`, by the command's name."""
+    modules = [import_module(f"{commands.__name__}.{each.name}") for each in iter_modules(commands.__path__)]
+    found = [each for module in modules for each in vars(module).values() if isinstance(each, Document)]
+    return {each.command: each for each in (*found, ERROR)}
 
-    if command not in OUTPUTS:
+
+def _of_output(command: str) -> dict[str, Any]:
+    known = documents()
+    if command not in known:
         raise InputError(
-            f"no command that prints JSON is named {command!r}{suggestion(command, OUTPUTS, mark='`')}"
+            f"no command that prints JSON is named {command!r}{suggestion(command, known, mark='`')}"
         )
-    return OUTPUTS[command].json_schema()
+    return known[command].json_schema()

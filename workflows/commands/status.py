@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption, say
-from workflows.commands.target import Target
+from pipeline import Store
+from pipeline import status as find_status
+from pipeline.reading.handover import Handover, handover
+from pipeline.reading.handover_page import write_handover
+from pipeline.reading.status import Status
+from workflows.campaign.queue import campaign_lines
+from workflows.catalogue import status_lines
+from workflows.commands.options import JsonOption, Target
+from workflows.display import progress_bar
+from workflows.documents import Document
+from workflows.stores import open_store
+from workflows.terminal import say
 
-if TYPE_CHECKING:
-    from pipeline import Store
+CAMPAIGNS = "State of the last campaign of each workflow: its jobs, its cost, why it submits no further ones."
+
+DOCUMENT = Document(
+    "status",
+    Status,
+    {"targets": list[str], "campaigns": Annotated[list[str], CAMPAIGNS]},
+    about="The state of a store.",
+)
+HANDOVER = Document(
+    "handover",
+    {"page": Path},
+    Handover,
+    about="Facts that `quarkline status --handover` writes on its page.",
+)
 
 
 def status(
     target: Target,
-    handover: Annotated[
+    page: Annotated[
         Path | None,
         typer.Option(
+            "--handover",
             metavar="FILE",
             help="Write a page for who takes the store over: what ran, what is missing and why, what it "
             "cost, the commands and parameter files to go on with.",
@@ -36,44 +59,25 @@ def status(
 
     Example: quarkline status g2-store --handover handover.html
     """
-    from pipeline import status as find_status
-    from workflows.catalogue import status_lines
-    from workflows.commands.target import open_store
-
     store = open_store(target)
-    if handover is not None:
-        _hand_over(store, status_lines(store), handover, json)
+    if page is not None:
+        _hand_over(store, page, json)
         return
-    from workflows.campaign.queue import campaign_lines
-
     state, targets = find_status(store), status_lines(store)
     lacking = {node.workflow for node in state.nodes if node.stored < node.chunks}
     campaigns = campaign_lines(store, {node.workflow for node in state.nodes} - lacking)
     if json:
-        from workflows.outputs.campaigns import StatusOutput
-
-        StatusOutput(**vars(state), targets=targets, campaigns=campaigns).print()
+        DOCUMENT.print(state, {"targets": targets, "campaigns": campaigns})
     else:
         say("\n".join([str(state), *campaigns, *targets]))
 
 
-def _hand_over(store: Store, targets: list[str], page: Path, json: bool) -> None:
+def _hand_over(store: Store, page: Path, json: bool) -> None:
     """Write the page, and print where it is or what it holds."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from pipeline.reading.handover import handover
-    from pipeline.reading.handover_page import write_handover
-
-    with Progress(console=Console(stderr=True), transient=True, disable=json) as progress:
-        task = progress.add_task("reading", total=None)
-        facts = handover(
-            store, targets, lambda done, total: progress.update(task, completed=done, total=total)
-        )
+    with progress_bar("reading", quiet=json) as listener:
+        facts = handover(store, status_lines(store), listener)
     written = write_handover(facts, page)
     if json:
-        from workflows.outputs.moving import HandoverOutput
-
-        HandoverOutput(page=written, **vars(facts)).print()
+        HANDOVER.print({"page": written}, facts)
     else:
         say(f"hand-over: {written}")

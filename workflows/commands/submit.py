@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from pipeline import InputError, Store, explain
+from pipeline.batch import KINDS
+from pipeline.running.clusters.section import ClusterSection
+from workflows.campaign.definition import Budget, Campaign, label_of
+from workflows.campaign.queue import Submission, begin, refuse_second, stop_all
+from workflows.campaign.script import script
+from workflows.cluster_choice import chosen_site
 from workflows.commands.options import (
     CheckOption,
     GpusPerWorkerOption,
@@ -17,16 +23,14 @@ from workflows.commands.options import (
     StoreOption,
     WorkflowFile,
     count_option,
-    say,
 )
-from workflows.commands.target import remarks, store_of
+from workflows.documents import Document
+from workflows.rounds import Rounds
+from workflows.shared.definition import Project
+from workflows.stores import project_and_store, remarks
+from workflows.terminal import say
 
-if TYPE_CHECKING:
-    from pipeline import Store
-    from pipeline.running.clusters.section import ClusterSection
-    from workflows.campaign.definition import Budget, Campaign
-    from workflows.outputs.campaigns import SubmitOutput
-    from workflows.shared.definition import Project
+DOCUMENT = Document("submit", Submission)
 
 
 def positive(text: str) -> float:
@@ -97,71 +101,54 @@ def submit(
 
     Example: quarkline submit my.yaml --stop
     """
-    from workflows.campaign.queue import stop_all
-    from workflows.catalogue import load_project
-
-    project = load_project(workflow)
-    results = store_of(project, workflow, store)
+    project, results = project_and_store(workflow, store)
     if stop:
-        output = stop_all(results)
+        submission = stop_all(results)
     else:
-        from workflows.campaign.definition import Budget
-        from workflows.cluster_choice import chosen_site
-
-        site = chosen_site(workflow, cluster, changes or (), gpus_per_worker)
-        budget = Budget(node_hours, joules)
-        campaign = _campaign(project, workflow, results, site, nodes or 1, chains or 1, budget)
-        output = _submitted(project, workflow, store, replace(campaign, check=check), dry_run)
+        site = chosen_site(workflow, cluster, changes, gpus_per_worker)
+        campaign = Campaign(
+            name=f"{label_of(project.workflow.name)}-{secrets.token_hex(3)}",
+            workflow=workflow.absolute(),
+            store=results.path,
+            folder=Path.cwd(),
+            site=site,
+            nodes=nodes or 1,
+            chains=chains or 1,
+            walltime=_walltime(site, workflow),
+            budget=Budget(node_hours, joules),
+            check=check,
+        )
+        submission = _submitted(project, workflow, store, campaign, dry_run)
     if json:
-        output.print()
+        DOCUMENT.print(submission)
     else:
-        say(output.text)
+        say(submission.text)
 
 
-def _campaign(
-    project: Project,
-    workflow: Path,
-    results: Store,
-    site: ClusterSection,
-    nodes: int,
-    chains: int,
-    budget: Budget,
-) -> Campaign:
-    from pipeline import InputError
-    from pipeline.batch import KINDS
-    from workflows.campaign.definition import Campaign, label_of
-
+def _walltime(site: ClusterSection, workflow: Path) -> int:
+    """Seconds of a job. Raises InputError where a cluster has no jobs."""
     if site.kind not in KINDS:
         raise InputError(
             f"kind {site.kind} is no batch system: write `cluster: {{kind: slurm}}` or another of "
             f"{', '.join(KINDS)} into {workflow}, or name a file by --cluster; `quarkline run` needs none"
         )
-    settled = site.settled()
-    if settled.walltime is None:
+    walltime = site.settled().walltime
+    if walltime is None:
         raise InputError("a job must know its walltime: write `walltime` in the `cluster` section")
-    name = f"{label_of(project.workflow.name)}-{secrets.token_hex(3)}"
-    return Campaign(
-        name, workflow.absolute(), results.path, Path.cwd(), site, nodes, chains, settled.walltime, budget
-    )
+    return walltime
 
 
 def _submitted(
     project: Project, workflow: Path, wanted: Path | None, campaign: Campaign, dry_run: bool
-) -> SubmitOutput:
-    from pipeline import Store, explain
-    from workflows.campaign.queue import begin, refuse_second
-    from workflows.campaign.script import script
-    from workflows.outputs.campaigns import SubmitOutput
-    from workflows.rounds import Rounds
-
+) -> Submission:
     store = Store(campaign.store)
     planned = Rounds(project, store, campaign.site.backend).plan
     warnings = [*project.warnings, *remarks(planned, project, workflow, wanted)]
     facts: dict[str, Any] = {"store": store.path, "missing": len(planned.missing), "warnings": warnings}
     if not planned.missing:
-        return SubmitOutput(text=f"nothing is missing in {store.path}: `quarkline report` shows it", **facts)
+        return Submission(text=f"nothing is missing in {store.path}: `quarkline report` shows it", **facts)
     if dry_run:
-        return SubmitOutput(text=script(campaign), **facts)
+        return Submission(text=script(campaign), **facts)
     store.create()
     refuse_second(store)
     jobs = begin(campaign)
@@ -174,4 +161,4 @@ def _submitted(
             f"watch: quarkline status {store.path}; stop: quarkline submit {workflow} --stop",
         ]
     )
-    return SubmitOutput(text=text, campaign=campaign.name, jobs=jobs, **facts)
+    return Submission(text=text, campaign=campaign.name, jobs=jobs, **facts)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from workflows.commands.options import JsonOption, WorkflowFile, say
+from workflows.catalogue import load_project
+from workflows.commands.options import JsonOption, WorkflowFile
+from workflows.display import TuningDisplay
+from workflows.documents import Document
+from workflows.terminal import say
+from workflows.tuning import Tuning, tuning_text
+from workflows.tuning import tune as measure
+
+DOCUMENT = Document("tune", Tuning, about="Measured launch shapes, and the table that they were written to.")
 
 
 def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
@@ -15,17 +23,10 @@ def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
 
     Example: quarkline tune workflows/g2_disconnected.yaml
     """
-    from workflows.catalogue import load_project
-    from workflows.commands.display import TuningDisplay
-    from workflows.tuning import tune as measure
-    from workflows.tuning import tuning_text
-
     project = load_project(workflow)
     with TuningDisplay(quiet=json) as display:
         tuning = measure(project, display)
     if json:
-        from workflows.outputs.machines import TuneOutput
-
-        TuneOutput(**tuning.as_dict()).print()
+        DOCUMENT.print(tuning)
     else:
         say(tuning_text(tuning))

@@ -6,8 +6,15 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption, say
-from workflows.commands.target import Target
+from pipeline import verify as reread
+from pipeline.reading.verification import Verification
+from workflows.commands.options import JsonOption, Target
+from workflows.display import progress_bar
+from workflows.documents import Document
+from workflows.stores import open_store
+from workflows.terminal import say
+
+DOCUMENT = Document("verify", Verification, about="Findings of rereading a store.")
 
 
 def verify(
@@ -23,24 +30,10 @@ def verify(
 
     Example: quarkline verify g2-store
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from pipeline import verify as reread
-    from workflows.commands.target import open_store
-
-    store = open_store(target)
-    with Progress(console=Console(stderr=True), transient=True, disable=json) as progress:
-        task = progress.add_task("reading", total=None)
-        verification = reread(
-            store,
-            remove=remove,
-            listener=lambda done, total: progress.update(task, completed=done, total=total),
-        )
+    with progress_bar("reading", quiet=json) as listener:
+        verification = reread(open_store(target), remove=remove, listener=listener)
     if json:
-        from workflows.outputs.files import VerifyOutput
-
-        VerifyOutput(**vars(verification)).print()
+        DOCUMENT.print(verification)
     else:
         say(str(verification))
     if verification.damaged or verification.unreadable:

@@ -32,6 +32,21 @@ class DeviceKind:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """Result of measuring one problem: shapes, and seconds per call."""
+
+    problem: str
+    key: str
+    model: dict[str, Any]
+    model_seconds: float
+    shape: dict[str, Any]
+    seconds: float
+    candidates: int
+    rejected: tuple[str, ...]
+    """Candidates that do not start here, or whose results differ from the model's by more than rounding."""
+
+
+@dataclass(frozen=True)
 class Entry:
     """Measurement of a problem: the best shape, its seconds and those of the model's first candidate.
 

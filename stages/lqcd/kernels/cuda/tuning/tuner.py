@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from functools import partial, wraps
 from typing import Any
@@ -21,7 +21,7 @@ from stages.lqcd.kernels.cuda.tuning.choice import (
     plain_shape,
 )
 from stages.lqcd.kernels.cuda.tuning.operands import agree, arrays_in, distinct, is_single, restore
-from stages.lqcd.kernels.cuda.tuning.table import Entry
+from stages.lqcd.kernels.cuda.tuning.table import Entry, Finding
 from stages.lqcd.kernels.cuda.tuning.timing import Work, fastest_times
 from stages.lqcd.kernels.dispatch import around_kernels
 
@@ -31,25 +31,11 @@ MARGIN = 0.98
 Announce = Callable[[ShapeProblem], None]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Result of measuring one problem: shapes as in JSON, seconds per call of the kernel's wrapper."""
-
-    problem: str
-    key: str
-    model: dict[str, Any]
-    model_seconds: float
-    shape: dict[str, Any]
-    seconds: float
-    candidates: int
-    rejected: tuple[str, ...]
-    """Candidates that do not start here, or whose results differ from the model's by more than rounding."""
-
-    def entry(self) -> Entry:
-        """This finding as an entry of the table."""
-        driver = str(cupy.cuda.runtime.driverGetVersion())
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return Entry(self.shape, self.seconds, self.model_seconds, now, driver, cupy.__version__)
+def entry_of(finding: Finding) -> Entry:
+    """A finding as an entry of the table."""
+    driver = str(cupy.cuda.runtime.driverGetVersion())
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Entry(finding.shape, finding.seconds, finding.model_seconds, now, driver, cupy.__version__)
 
 
 class Tuner:

@@ -1,4 +1,4 @@
-"""The argument of the subcommands that look at a store: its folder, or a workflow file that names it."""
+"""The store that a command works on: named itself, or by a workflow file."""
 
 from __future__ import annotations
 
@@ -6,43 +6,33 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-if TYPE_CHECKING:
-    from pipeline import Plan, Store
-    from workflows.shared.definition import Project
-
-Target = Annotated[
-    Path, typer.Argument(metavar="STORE", help="A store's folder, s3://bucket/folder, or a workflow file.")
-]
+from pipeline import InputError, Plan, Store, plan
+from pipeline.reading.gc import BACKENDS
+from pipeline.store.object_store import store_at, url_in
+from workflows.catalogue import load_project
+from workflows.shared.definition import Project
 
 
 def open_store(target: Path) -> Store:
     """The store in a folder, at a URL, or that of a workflow file."""
-    from pipeline import Store
-    from pipeline.store.object_store import store_at, url_in
-    from workflows.catalogue import load_project
-
     if url_in(target):
         return store_at(target)
     is_file = target.is_file() or target.suffix in (".yaml", ".yml")
     return Store(load_project(target).store if is_file else target)
 
 
-def store_of(project: Project, file: Path, chosen: Path | None) -> Store:
-    """The store of a workflow file's results, or the one that an option chose instead.
+def project_and_store(file: Path, chosen: Path | None) -> tuple[Project, Store]:
+    """The workflow in a file, and the store of its results, or the one that an option chose instead.
 
     Raises:
-        InputError: the file's store is relative and has nothing of what the file asks for, while the one seen
-            from a folder above this one, or above the file, has.
+        InputError: a mistake in the file; or its store is relative and has nothing of what the file asks for,
+            while the one seen from a folder above this one, or above the file, has.
     """
-    from pipeline import InputError, Store
-
+    project = load_project(file)
     store = Store(chosen or project.store)
     if chosen or project.store.is_absolute():
-        return store
+        return project, store
     for folder in dict.fromkeys([*Path.cwd().parents, *file.resolve().parents]):
         other = folder / project.store
         if other.resolve() != store.path.resolve() and _has_results(project, other):
@@ -52,13 +42,14 @@ def store_of(project: Project, file: Path, chosen: Path | None) -> Store:
                 f"the store {str(project.store)!r} would be {store.path}, but results of this file are in "
                 f"{other}: run it in {folder}, or say which one by --store FOLDER"
             )
-    return store
+    return project, store
 
 
 def remarks(planned: Plan, project: Project, file: Path, chosen: Path | None) -> list[str]:
     """A warning where the file's store is new, while one beside it has results that are planned.
 
-    Folders above are `store_of`'s to refuse; one beside this one, or the file's, may well have its own store.
+    Folders above are refused by `project_and_store`; one beside this one, or the file's, may well have its
+    own store.
     """
     if chosen or project.store.is_absolute() or len(planned.missing) < len(planned.chunks):
         return []
@@ -81,8 +72,6 @@ def _beside(*folders: Path) -> Iterator[Path]:
 
 def _holds(folder: Path, planned: Plan) -> bool:
     """True if a folder is a store with some node's first chunk."""
-    from pipeline import InputError, Store
-
     firsts = {chunk.node.name: chunk for chunk in reversed(planned.chunks)}.values()
     try:
         if not os.path.isdir(folder):
@@ -95,9 +84,6 @@ def _holds(folder: Path, planned: Plan) -> bool:
 
 def _has_results(project: Project, folder: Path) -> bool:
     """True if a folder is a store with chunks that a project asks for."""
-    from pipeline import InputError, Store, plan
-    from pipeline.reading.gc import BACKENDS
-
     try:
         store = Store(folder)
         if not store.exists():

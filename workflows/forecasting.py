@@ -5,18 +5,83 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from dask.system import CPU_COUNT
+
+from pipeline import Plan, Store, plan, run
 from pipeline.declare.text import counted
-from workflows.commands.options import say
+from pipeline.planning.plan import pilot
+from pipeline.reading.forecast.estimate import Estimate
+from pipeline.reading.forecast.forecast import Forecast, NodeForecast, Setting, forecast, run_overheads
+from pipeline.reading.forecast.kept import keep
+from pipeline.reading.forecast.model import Model
+from pipeline.reading.forecast.page import sections, totals
+from pipeline.reading.forecast.samples import Machine, samples
+from pipeline.reading.report import table_text, write_report
+from pipeline.running.clusters import Cluster, Demand
+from pipeline.running.clusters.local import Local, default_workers
+from pipeline.running.graph import plan_tasks, widest_level
+from pipeline.store.provenance import processor
+from workflows.display import RunDisplay
+from workflows.documents import Document
+from workflows.publishing import writing_into
+from workflows.shared.definition import Project
+from workflows.terminal import say
 
-if TYPE_CHECKING:
-    from pipeline import Plan, Store
-    from pipeline.reading.forecast.forecast import Forecast, Setting
-    from pipeline.reading.forecast.model import Model
-    from pipeline.reading.forecast.samples import Machine
-    from pipeline.running.clusters import Cluster
-    from workflows.shared.definition import Project
+
+@dataclass(frozen=True)
+class RunCost:
+    """Cost of a whole run: seconds, bytes, joules; null where nothing was ever measured."""
+
+    label: str
+    workers: int
+    nodes: int
+    """Nodes of the machine that are taken."""
+    node_hours: Estimate
+    wall_seconds: Estimate
+    work_seconds: Estimate
+    memory: Estimate
+    device_memory: Estimate | None
+    stored: Estimate
+    files: int
+    joules: Estimate | None
+    joules_unknown: tuple[str, ...]
+    """Nodes of the workflow whose energy nothing measured."""
+
+    @classmethod
+    def of(cls, label: str, forecast: Forecast) -> RunCost:
+        """The cost by a forecast."""
+        return cls(
+            label=label,
+            workers=forecast.setting.workers,
+            nodes=forecast.setting.nodes,
+            node_hours=forecast.node_hours,
+            wall_seconds=forecast.wall,
+            work_seconds=forecast.work,
+            memory=forecast.memory,
+            device_memory=forecast.device_memory,
+            stored=forecast.stored,
+            files=forecast.files,
+            joules=forecast.joules,
+            joules_unknown=forecast.unmeasured,
+        )
+
+
+@dataclass(frozen=True)
+class ForecastOutput:
+    """Cost of a run, by node and in all, and of its alternatives."""
+
+    workflow: str
+    records: int
+    """Records of earlier chunks that it was learned from."""
+    total: RunCost
+    nodes: tuple[NodeForecast, ...]
+    workers: list[RunCost]
+    """The same with other numbers of workers."""
+    alternatives: list[RunCost]
+    unknown: list[str]
+    """Nodes of which there are no records on their machine: their times are expectations."""
+    page: Path
 
 
 @dataclass(frozen=True)
@@ -44,12 +109,6 @@ def compute_pilot(planned: Plan, store: Store, wish: Wish, *, quiet: bool) -> bo
 
     Chunks that fail are told, and the forecast does without them.
     """
-    from pipeline import run
-    from pipeline.planning.plan import pilot
-    from pipeline.reading.forecast.model import Model
-    from pipeline.reading.forecast.samples import samples
-    from workflows.commands.display import RunDisplay
-
     model = Model(samples(wish.stores(store)))
     setting = wish.setting(planned, model)
     first = pilot(planned, _known(planned, model, setting), setting.workers)
@@ -69,8 +128,6 @@ def compute_pilot(planned: Plan, store: Store, wish: Wish, *, quiet: bool) -> bo
 
 def _with_workers(cluster: Cluster, workers: int) -> Cluster:
     """The cluster with the workers of the forecast: a processor's share its threads."""
-    from pipeline.running.clusters.local import Local
-
     return replace(cluster, workers=workers) if isinstance(cluster, Local) else cluster
 
 
@@ -84,17 +141,8 @@ def _known(planned: Plan, model: Model, setting: Setting) -> set[str]:
     }
 
 
-def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) -> None:
-    """Print the forecast of a plan's missing chunks, and write its page beside the report."""
-    from pipeline.planning.plan import pilot
-    from pipeline.reading.forecast.forecast import forecast, run_overheads
-    from pipeline.reading.forecast.kept import keep
-    from pipeline.reading.forecast.model import Model
-    from pipeline.reading.forecast.page import sections, totals
-    from pipeline.reading.forecast.samples import samples
-    from pipeline.reading.report import table_text, write_report
-    from workflows.commands.report import writing_into
-
+def show(planned: Plan, project: Project, store: Store, wish: Wish, document: Document | None) -> None:
+    """Write the page of a forecast of a plan's missing chunks, and print it, as a document or text."""
     stores = wish.stores(store)
     model, around = Model(samples(stores)), run_overheads(stores, planned.backend)
     setting = wish.setting(planned, model)
@@ -108,10 +156,12 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) 
     with writing_into(project.report / "forecast") as folder:
         head = f"{planned.workflow}: {len(planned.missing)} chunks to compute"
         page = write_report(folder, f"Forecast: {project.title}", head, shown)
-    if json:
-        from workflows.outputs.forecasts import forecast_output
-
-        forecast_output(main, team, others, page, unknown).print()
+    if document:
+        workers = [RunCost.of(f"{each.setting.workers} workers", each) for each in team]
+        alternatives = [RunCost.of(label, each) for label, each in others]
+        total, records = RunCost.of("as planned", main), main.samples
+        facts = (main.workflow, records, total, main.nodes, workers, alternatives, unknown, page)
+        document.print(ForecastOutput(*facts))
         return
     width = max(len(name) for name, _ in totals(main))
     say("\n".join(f"{name:<{width}}  {value}" for name, value in totals(main)))
@@ -127,9 +177,6 @@ def _alternatives(
     planned: Plan, project: Project, store: Store, model: Model, setting: Setting, wish: Wish
 ) -> Iterator[tuple[str, Forecast]]:
     """The same on other machines that there are records of, on a GPU in any case, and the file's variants."""
-    from pipeline import plan
-    from pipeline.reading.forecast.forecast import Setting, forecast, run_overheads
-
     stores, backend = wish.stores(store), planned.backend
     around = run_overheads(stores, backend)
     for machine in model.machines():
@@ -147,12 +194,7 @@ def setting_of(
     plan: Plan, model: Model, cluster: Cluster, workers: int | None, per_node: int | None
 ) -> Setting:
     """Workers as asked for, or as a run would start; machines as known from records, or as this one is."""
-    from dask.system import CPU_COUNT
-
     from pipeline.reading.forecast.forecast import Setting
-    from pipeline.running.clusters import Demand
-    from pipeline.running.clusters.local import Local, default_workers
-    from pipeline.running.graph import plan_tasks, widest_level
 
     local = isinstance(cluster, Local)
     demand = Demand(widest_level(plan_tasks(plan)), plan.memory)
@@ -171,9 +213,6 @@ def setting_of(
 
 def _processor(model: Model, threads: int | None) -> Machine:
     """This machine's processor with so many threads a worker; that of records where workers are elsewhere."""
-    from pipeline.reading.forecast.samples import Machine
-    from pipeline.store.provenance import processor
-
     known = [machine for machine in model.machines() if machine.backend == "cpu"]
     if threads is None and known:
         return known[0]
@@ -182,8 +221,6 @@ def _processor(model: Model, threads: int | None) -> Machine:
 
 def _gpu(model: Model, per_worker: int = 1) -> Machine:
     """The GPUs of a worker: of a kind that there are records of, of as many to a worker if there are."""
-    from pipeline.reading.forecast.samples import Machine
-
     known = [machine for machine in model.machines() if machine.backend == "cuda"]
     alike = [machine for machine in known if machine.gpus == per_worker]
     return (alike or known or [Machine("cuda", "GPU without records")])[0]._replace(number=per_worker)

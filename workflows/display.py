@@ -1,16 +1,25 @@
-"""Progress on the terminal: of a run, drawn from the engine's events, and of measuring kernels."""
+"""Progress on the terminal: of a run, drawn from the engine's events, of measuring kernels, of reading."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, literal, literal_lines
@@ -205,6 +214,18 @@ class TuningDisplay:
 
     def __call__(self, done: int, total: int, kernel: str) -> None:
         self.bar.update(self._task, completed=done, total=total or None, kernel=escape(literal(kernel)))
+
+
+@contextmanager
+def progress_bar(what: str, *, quiet: bool, of_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A bar of what is done, of bytes or other things; yields what moves it."""
+    own: tuple[ProgressColumn, ...] = (DownloadColumn(),) if of_bytes else ()
+    columns = (TextColumn("{task.description}"), BarColumn(), *own, TimeRemainingColumn())
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _note(event: Event) -> str:

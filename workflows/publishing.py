@@ -1,0 +1,100 @@
+"""Results as people get them: a report of all, or of the configurations that are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline import InputError, Store, run
+from pipeline.declare.text import counted
+from pipeline.reading.account import account, accounts, summary
+from pipeline.reading.forecast.kept import reconciled
+from pipeline.reading.gc import BACKENDS
+from pipeline.reading.report import Section, Table, write_report
+from pipeline.reading.result import IncompleteError
+from pipeline.reading.verification import set_aside
+from pipeline.running.clusters.local import Local
+from pipeline.store.errors import DamagedChunkError
+from workflows.partial import Part, complete_part
+from workflows.rounds import Rounds
+from workflows.shared.definition import FILE, Project
+from workflows.shared.ensemble_doubts import TWO_GROUPS
+from workflows.terminal import FailedError, say
+
+
+@contextmanager
+def sound_chunks(store: Store, file: Path) -> Iterator[None]:
+    """Move chunks aside that are found damaged while the block reads them.
+
+    Raises:
+        InputError: there are some; names them and the command that computes them again.
+    """
+    try:
+        yield
+    except DamagedChunkError as error:
+        first, *others = set_aside(store, error)
+        more = f", and {len(others)} more of that stage" if others else ""
+        raise InputError(f"{first}{more}: `quarkline run {file}` computes what is damaged again") from error
+
+
+def results_of(project: Project, store: Store, file: Path) -> Part:
+    """Results of a project, of its last round where it has several: all, or of complete configurations.
+
+    The store's results get the names that this file, as it is now, gives them.
+
+    Raises:
+        FailedError: there are none.
+    """
+    best = min((Rounds(project, store, backend) for backend in BACKENDS), key=_left)
+    part = complete_part(best.project, best.plan, store)
+    missing = f"{counted(len(best.plan.missing), 'chunk')} missing in {store.path}: quarkline run {file}"
+    if part is None:
+        raise FailedError(missing)
+    run(part.plan, store, cluster=Local(workers=1, backend=best.plan.backend))
+    if best.plan.missing:
+        until = f"; until then: {mark}" if (mark := part.mark(store)) else ""
+        say(f"warning: {missing} computes them{until}", err=True)
+    return part
+
+
+def _left(rounds: Rounds) -> tuple[bool, int, int]:
+    """Order of backends: complete ones, then those in later rounds, then those with less to do."""
+    missing = len(rounds.plan.missing)
+    return missing > 0, -len(rounds.projects), missing
+
+
+def publish(part: Part, store: Store) -> Path:
+    """Writes the workflow's own sections and the engine's account; returns the page."""
+    project = part.project
+    name = project.workflow.name
+    try:
+        texts = project.texts(store)
+    except IncompleteError:  # of the average, which could not be made
+        texts = {}
+    about = {name: value for name, value in project.workflow.about.items() if name not in ("title", FILE)}
+    told = reconciled(store, name, accounts(store, name))
+    own = project.sections(store)
+    sections = [*_warnings(project, own), *part.sections(), *own, *told, *account(store, name)]
+    with writing_into(project.report) as folder:
+        return write_report(
+            folder, project.title, summary(store, name), sections, texts, part.mark(store), about
+        )
+
+
+def _warnings(project: Project, sections: Sequence[Section]) -> list[Section]:
+    """The plan's warnings, without that on plaquettes where one of the sections has it, by measured ones."""
+    measured = any(TWO_GROUPS in section.text for section in sections)
+    rows = [[warning] for warning in project.warnings if not (measured and TWO_GROUPS in warning)]
+    text = "Input that is legal but rarely meant. Plan and run show the same warnings."
+    return [Section("Warnings", text, [Table(["warning"], rows)])] if rows else []
+
+
+@contextmanager
+def writing_into(folder: Path) -> Iterator[Path]:
+    """Make the folder; what the file system refuses is a mistake of the user's."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder.absolute()
+    except OSError as error:
+        raise InputError(f"cannot write into {folder.absolute()}: {error.strerror or error}") from error
