@@ -15,7 +15,7 @@ Keys = Mapping[str, Any]
 
 
 class Document:
-    """What a command prints: the fields of dataclasses and keys of its own, one after the other.
+    """JSON that a command prints: the fields of dataclasses and keys of its own, one after the other.
 
     A key that is removed or altered needs a new version. Numbers that are not finite are null.
 
@@ -71,7 +71,7 @@ class Document:
         typer.echo(json.dumps(self.content(*values), indent=2))
 
     def adapters(self) -> list[pydantic.TypeAdapter[Any]]:
-        """Of lists with one value, whose settings hold for dataclasses in them."""
+        """Types of lists with one value of each part, whose settings hold for dataclasses in them."""
         settings = pydantic.ConfigDict(
             extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
         )

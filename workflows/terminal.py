@@ -1,4 +1,4 @@
-"""What a command gives to its terminal: lines, and an exit code."""
+"""Lines that a command writes to its terminal, and its exit codes."""
 
 from __future__ import annotations
 

@@ -142,7 +142,9 @@ def _output(computed: Computed) -> RunOutput:
     return RunOutput(
         run=outcome.run,
         workflow=outcome.workflow,
-        states={node: {**counts} for node, counts in outcome.states.items()},
+        states={
+            node: {str(state): n for state, n in counts.items()} for node, counts in outcome.states.items()
+        },
         failures=[str(failure) for failure in outcome.failures],
         stopped=outcome.stopped,
         seconds=sum(each.seconds for each in computed.rounds.outcomes),

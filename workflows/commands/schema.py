@@ -67,7 +67,7 @@ def _of_workflow(name: str) -> dict[str, Any]:
 
 
 def documents() -> dict[str, Document]:
-    """What commands print under `--json`, by the command's name."""
+    """All that commands print under `--json`, by the command's name."""
     modules = [import_module(f"{commands.__name__}.{each.name}") for each in iter_modules(commands.__path__)]
     found = [each for module in modules for each in vars(module).values() if isinstance(each, Document)]
     return {each.command: each for each in (*found, ERROR)}
