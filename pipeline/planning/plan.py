@@ -23,7 +23,7 @@ from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Economies, Source, Workflow
 from pipeline.store.files import FileDigests, FileVersion
-from pipeline.store.record import Facts
+from pipeline.store.record import Facts, Record
 from pipeline.store.store import Gaps, Store
 from stages.base.errors import InputError
 
@@ -223,8 +223,8 @@ def _measured(
 
 def _seconds(store: Store, stage: str, key: str) -> float | None:
     try:
-        return float(store.record(stage, key)["seconds"])
-    except (InputError, KeyError, TypeError, ValueError):
+        return Record.of(store.record(stage, key)).seconds or None
+    except InputError:
         return None
 
 

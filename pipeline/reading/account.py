@@ -13,14 +13,12 @@ from pipeline.declare.coordinates import describe
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, figure_text
 from pipeline.planning.manifest import Manifest
-from pipeline.reading.checked import checks_section
 from pipeline.reading.energy import energy_text
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.provenance import code_text
+from pipeline.store.record import Record
 from pipeline.store.store import Store
 from stages.base.errors import InputError
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -35,17 +33,17 @@ class NodeAccount:
     @property
     def seconds(self) -> float:
         """Seconds of work, summed over the chunks."""
-        return sum(record["seconds"] for record in self.records)
+        return sum(record.seconds for record in self.records)
 
     @property
     def joules(self) -> float | None:
         """Energy that devices drew for the chunks; None unless every record has it."""
-        drawn = [record["joules"] for record in self.records if record.get("joules") is not None]
+        drawn = [record.joules for record in self.records if record.joules is not None]
         return sum(drawn) if len(drawn) == len(self.records) else None
 
     def statistics(self, name: str) -> list[Any]:
         """A statistic that the stage recorded, chunk by chunk; chunks without it are left out."""
-        values = (record["statistics"].get(name) for record in self.records)
+        values = (record.statistics.get(name) for record in self.records)
         return [value for value in values if value is not None]
 
 
@@ -61,9 +59,9 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     for name, node in _manifest(store, workflow).nodes.items():
         keys = tuple(node.chunks.in_order())
         if not node.content["transient"] and store.keys(node.content["stage"]).issuperset(keys):
-            records = tuple(store.record(node.content["stage"], key) for key in keys)
+            records = tuple(Record.of(store.record(node.content["stage"], key)) for key in keys)
             nodes.append(NodeAccount(name, node.content["stage"], keys, records))
-    return sorted(nodes, key=lambda node: min(record["finished"] for record in node.records))
+    return sorted(nodes, key=lambda node: min(record.finished for record in node.records))
 
 
 def summary(store: Store, workflow: str) -> str:
@@ -71,16 +69,16 @@ def summary(store: Store, workflow: str) -> str:
     nodes = accounts(store, workflow)
     records = [record for node in nodes for record in node.records]
     work = duration_text(sum(node.seconds for node in nodes))
-    finished = max(record["finished"] for record in records)[:16].replace("T", " ")
-    codes = ", ".join(_distinct(code_text(record) for record in records))
+    finished = max(record.finished for record in records)[:16].replace("T", " ")
+    codes = ", ".join(_distinct(code_text(record.code) for record in records))
     return f"{counted(len(records), 'chunk')}, {work} of work, finished {finished} UTC, quarkline {codes}"
 
 
 def account(store: Store, workflow: str) -> list[Section]:
     """The closing sections of a report: time, checks, provenance."""
     nodes = accounts(store, workflow)
-    checked = checks_section({node.name: node.records for node in nodes})
-    return [time_section(nodes), checked, provenance_section(nodes, _manifest(store, workflow), store)]
+    provenance = provenance_section(nodes, _manifest(store, workflow), store)
+    return [time_section(nodes), checks_section(nodes), provenance]
 
 
 def _manifest(store: Store, workflow: str) -> Manifest:
@@ -131,6 +129,37 @@ def _time_plot(nodes: Sequence[NodeAccount]) -> Plot:
     return plot
 
 
+def checks_section(nodes: Sequence[NodeAccount]) -> Section:
+    """Checks of each node's chunks; records of earlier versions have none."""
+    rows = []
+    for node in nodes:
+        checks = [record.checks for record in node.records if record.checks]
+        seconds = sum(check["seconds"] for check in checks)
+        rows.append(
+            [
+                node.name,
+                len(node.records),
+                sum(check["repeated"] for check in checks),
+                f"{sum(check['bytes'] for check in checks) / 1e6:.1f}",
+                f"{seconds:.3f}",
+                f"{100 * seconds / (node.seconds or 1.0):.2f} %",
+            ]
+        )
+    repeated = sum(row[2] for row in rows)
+    second = "No chunk was drawn to be computed a second time."
+    if repeated:
+        second = (
+            f"A part of {repeated} of the chunks was computed a second time by other code; their records say "
+            "what."
+        )
+    text = (
+        f"Checksums of what workers held were compared before each commit. {second} A chunk that disagreed "
+        "is not among the results: it was computed again."
+    )
+    columns = ["node", "chunks", "repeated in part", "checksums, MB", "seconds", "share of its time"]
+    return Section("Checks against silent errors", text, [Table(columns, rows)])
+
+
 def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: Store) -> Section:
     """Stage, version, code and parameters of each node; keys of every chunk; digests of input files.
 
@@ -142,9 +171,9 @@ def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: 
             [
                 node.name,
                 node.stage,
-                *(", ".join(_distinct(record[name] for record in node.records)) for name in _ORIGIN),
+                *(", ".join(_distinct(getattr(record, name) for record in node.records)) for name in _ORIGIN),
                 ", ".join(_distinct(map(_certificate, node.records))),
-                ", ".join(_distinct(map(code_text, node.records))),
+                ", ".join(_distinct(code_text(record.code) for record in node.records)),
             ]
             for node in nodes
         ],
@@ -154,7 +183,7 @@ def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: 
     )
     keys = "\n".join(line for node in nodes for line in _key_lines(node))
     files = "\n".join(_file_lines(manifest))
-    why = _distinct(r["uncertified"] for n in nodes for r in n.records if r.get("uncertified"))
+    why = _distinct(r.uncertified for n in nodes for r in n.records if r.uncertified)
     folded = [
         Details("Parameters of each node", parameters),
         Details(
@@ -172,7 +201,7 @@ _ORIGIN = ("version", "backend", "device")
 
 def _key_lines(node: NodeAccount) -> Iterator[str]:
     for key, record in zip(node.keys, node.records, strict=True):
-        yield f"{node.name} {describe(record['coordinates'])}  {node.stage}/{key}".replace("  ", " ")
+        yield f"{node.name} {describe(record.coordinates)}  {node.stage}/{key}".replace("  ", " ")
 
 
 def _file_lines(manifest: Manifest) -> Iterator[str]:
@@ -183,7 +212,7 @@ def _file_lines(manifest: Manifest) -> Iterator[str]:
 
 
 def _certificate(record: Record) -> str:
-    return (record.get("certificate") or "none")[:12]
+    return (record.certificate or "none")[:12]
 
 
 def _distinct(values: Iterable[Any]) -> list[str]:

@@ -19,11 +19,12 @@ from pipeline.reading.status import RunStatus, run_status
 from pipeline.running.event_log import runs, state_of
 from pipeline.running.failures import Share
 from pipeline.store.checkpoint import checkpoints
-from pipeline.store.ledger import ORIGIN, Ledger, LedgerEvent, jobs_of
+from pipeline.store.ledger import Ledger, LedgerEvent, LedgerState
 from pipeline.store.lock import current_drivers
 from pipeline.store.object_store import store_at
 from pipeline.store.plain_files import text_of
 from pipeline.store.provenance import code_text
+from pipeline.store.record import Record
 from pipeline.store.store import Store
 from stages.base.errors import InputError
 
@@ -153,7 +154,7 @@ def handover(
         InputError: there is no store.
     """
     store = store_at(store)
-    known = manifests(store)
+    known, ledger = manifests(store), Ledger(store).state()
     existing = {stage: store.keys(stage) for stage in store.stages()}
     records, damaged = _records(store, known, existing, listener)
     return Handover(
@@ -165,18 +166,18 @@ def handover(
         runs=tuple(run_status(store, run) for run in reversed(runs(store))),
         codes=dict(Counter(_code(record) for record in records.values()).most_common()),
         devices=dict(Counter(_device(record) for record in records.values()).most_common()),
-        jobs=tuple(_jobs(store)),
+        jobs=tuple(_jobs(ledger)),
         campaigns={
             path.parent.name: path.read_text(encoding="utf-8")
             for path in sorted((store.path / ".campaigns").glob("*/*.json"))
         },
-        stops=tuple(_stops(store)),
+        stops=tuple(_stops(ledger)),
         damaged=(*damaged, *_set_aside(store)),
         in_flight=tuple(folder.parent.name for folder in checkpoints(store.checkpoints)),
     )
 
 
-Records = dict[tuple[str, str], dict[str, Any]]
+Records = dict[tuple[str, str], Record]
 
 
 def _records(
@@ -194,9 +195,9 @@ def _records(
         if key in existing.get(stage, ())
     }
 
-    def read(chunk: tuple[str, str]) -> dict[str, Any] | str:
+    def read(chunk: tuple[str, str]) -> Record | str:
         try:
-            return store.record(*chunk)
+            return Record.of(store.record(*chunk))
         except InputError as error:
             return str(error)
 
@@ -243,8 +244,7 @@ def _workflow(
 def _cost(name: str, node: NodeRecord, records: Records) -> NodeCost:
     stage = node.content["stage"]
     held = [records[stage, key] for key in node.chunks.in_order() if (stage, key) in records]
-    seconds = sum(float(record.get("seconds", 0.0)) for record in held)
-    joules = _total(record.get("joules") for record in held)
+    seconds, joules = sum(record.seconds for record in held), _total(record.joules for record in held)
     return NodeCost(name, stage, len(held), len(node.chunks), seconds, joules)
 
 
@@ -279,21 +279,20 @@ def _missing(
         yield Missing(name, share.chunks, where, reason)
 
 
-def _jobs(store: Store) -> Iterator[JobCost]:
+def _jobs(ledger: LedgerState) -> Iterator[JobCost]:
     """Jobs that began, in order; those of other stores have an end alone."""
     silent = {"killed": "killed, or put back into the queue", LedgerEvent.BEGAN: "at work, or killed"}
-    for job in jobs_of(Ledger(store).entries()):
+    for job in ledger.jobs:
         if job.state != LedgerEvent.SUBMITTED:
             spent = (job.seconds, job.node_seconds, job.joules, job.commits)
-            reason = silent.get(job.state, job.reason or "")
+            reason = silent.get(job.state, job.reason)
             yield JobCost(job.job, *spent, reason, job.origin, charged=job.charged(time.time()))
 
 
-def _stops(store: Store) -> Iterator[str]:
-    for entry in Ledger(store).entries():
-        if entry["event"] == LedgerEvent.STOPPED and ORIGIN not in entry:
-            chain = "" if entry.get("chain") is None else f", chain {entry['chain']}"
-            yield f"{entry.get('campaign', 'campaign')}{chain}: {entry.get('reason', '?')}"
+def _stops(ledger: LedgerState) -> Iterator[str]:
+    for stop in ledger.stops:
+        chain = "" if stop.chain is None else f", chain {stop.chain}"
+        yield f"{stop.campaign or 'campaign'}{chain}: {stop.reason or '?'}"
 
 
 def _set_aside(store: Store) -> Iterator[str]:
@@ -301,9 +300,9 @@ def _set_aside(store: Store) -> Iterator[str]:
         yield f"set aside: {Path(path.parent.name, path.name[:12])}, moved to {path}"
 
 
-def _code(record: Mapping[str, Any]) -> str:
-    return f"quarkline {code_text(record)}, Python {record.get('code', {}).get('python', '?')}"
+def _code(record: Record) -> str:
+    return f"quarkline {code_text(record.code)}, Python {record.code.get('python', '?')}"
 
 
-def _device(record: Mapping[str, Any]) -> str:
-    return f"{record.get('host', '?')}: {record.get('device', '?')}"
+def _device(record: Record) -> str:
+    return f"{record.host or '?'}: {record.device or '?'}"

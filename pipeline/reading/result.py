@@ -15,6 +15,7 @@ from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.manifest import PART, NodeRecord, find_node
 from pipeline.store.object_store import store_at
+from pipeline.store.record import Record
 from pipeline.store.store import Store
 from pipeline.store.stored_array import StoredArray
 from stages.base.errors import InputError
@@ -89,7 +90,7 @@ def result_to_export(store: Store, name: str | Node, workflow: str | None = None
     manifest, label = find_node(store, data.attrs["node"], workflow)
     node = manifest.nodes[label]
     records = (store.record(node.content["stage"], key) for key in node.chunks.in_order())
-    named = dict.fromkeys(record.get("certificate") or "none" for record in records)
+    named = dict.fromkeys(Record.of(record).certificate or "none" for record in records)
     return data.assign_attrs(certificate=", ".join(named))
 
 

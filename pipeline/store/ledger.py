@@ -19,6 +19,7 @@ from typing import Any
 
 from pipeline.store.plain_files import json_lines
 from pipeline.store.store import Store
+from pipeline.store.typed import field_types, known_and_other
 from stages.base.errors import InputError
 
 FORMAT = 1
@@ -28,20 +29,85 @@ ORIGIN = "from"
 
 
 class LedgerEvent(StrEnum):
-    """Kinds of entries, with what they hold beside the time (seconds since 1970)."""
+    """Kinds of entries."""
 
     SUBMITTED = "submitted"
-    """job (id), chain, name, after (id of the job that it waits for, or null), nodes, walltime (seconds),
-    memory (bytes of a node, or null)."""
     BEGAN = "began"
-    """job, chain, host, nodes, walltime, missing (chunks of the plan that are not committed; null: nobody can
-    tell), code (digests of its packages, by name), upgrade (what of it the job before did not have)."""
     ENDED = "ended"
-    """job, chain, seconds, node_seconds, joules (null: nothing measures it), commits, missing, reason."""
     BUDGET = "budget"
-    """node_hours and joules that the campaign may take; null: no limit."""
     STOPPED = "stopped"
-    """reason: why the campaign submits no further jobs; chain, or null for all."""
+    """The campaign submits no further jobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerEntry:
+    """An entry of a ledger; None, or empty, is what it does not say, or nobody can tell."""
+
+    event: str
+    """`LedgerEvent`, or one of another version."""
+    time: float | None = None
+    """Seconds since 1970."""
+    campaign: str = ""
+    job: str = ""
+    """Id in the batch system."""
+    origin: str = ""
+    """The store that it was brought from; '' for one of this store."""
+    chain: int | str | None = None
+    """Of a stop, None is all chains."""
+    after: str | None = None
+    """Job that this one waits for."""
+    name: str = ""
+    host: str = ""
+    nodes: int | None = None
+    walltime: float | None = None
+    """Seconds."""
+    memory: float | None = None
+    """Bytes of a node."""
+    missing: int | None = None
+    """Chunks of the plan that are not committed, at this time."""
+    code: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the packages of a job, by name."""
+    upgrade: str = ""
+    """Packages of other code than the last job's before it, with both digests."""
+    seconds: float | None = None
+    node_seconds: float | None = None
+    joules: float | None = None
+    """Energy of a job, or that a campaign may take; None: nothing measures it, or no limit."""
+    commits: int | None = None
+    reason: str = ""
+    node_hours: float | None = None
+    """Node-hours that a campaign may take; None: no limit."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """What this version does not know, or is of no use."""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> LedgerEntry:
+        """The entry that a line of the file is."""
+        usable = {name: value for name, value in content.items() if not _is_odd(value)}
+        known, more = known_and_other(usable, _TYPES)
+        names = {name: str(content.get(name, "")) for name in ("event", "job", "campaign")}
+        return cls(**{**known, **names}, origin=str(content.get(ORIGIN, "")), more=more)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What is written of it."""
+        own = {name: getattr(self, name) for name in ("time", "campaign", *_WRITTEN[self.event])}
+        return {"format": FORMAT, "event": str(self.event), **own}
+
+
+_TYPES = field_types(LedgerEntry, "origin", "more")
+_WRITTEN: dict[str, tuple[str, ...]] = {
+    LedgerEvent.SUBMITTED: ("job", "chain", "after", "name", "nodes", "walltime", "memory"),
+    LedgerEvent.BEGAN: ("job", "chain", "host", "nodes", "walltime", "missing", "code", "upgrade"),
+    LedgerEvent.ENDED: ("job", "chain", "seconds", "node_seconds", "joules", "commits", "missing", "reason"),
+    LedgerEvent.BUDGET: ("node_hours", "joules"),
+    LedgerEvent.STOPPED: ("chain", "reason"),
+}
+"""What entries hold beside time and campaign."""
+
+
+def _is_odd(value: object) -> bool:
+    """True for what is no figure that counts: in JSON of Python also NaN and infinity are numbers."""
+    return isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value))
 
 
 @dataclass(frozen=True)
@@ -56,12 +122,8 @@ class Ledger:
         return self.store.inside(".ledger.jsonl")
 
     def add(self, event: LedgerEvent, **facts: Any) -> None:
-        """Append an entry, durably.
-
-        Raises:
-            StoreError: it cannot be written.
-        """
-        self.bring({"format": FORMAT, "time": time.time(), "event": event, **facts})
+        """Append an entry, durably. Raises StoreError where it cannot be written."""
+        self.bring(LedgerEntry(event=event, time=time.time(), **facts).as_dict())
 
     def bring(self, entry: Mapping[str, Any]) -> None:
         """Append an entry of another ledger as it is, durably. Raises StoreError."""
@@ -78,8 +140,8 @@ class Ledger:
             finally:
                 os.close(handle)
 
-    def entries(self) -> Iterator[dict[str, Any]]:
-        """All entries that are whole. Raises InputError where the file cannot be read."""
+    def contents(self) -> Iterator[dict[str, Any]]:
+        """All entries that are whole, as they are. Raises InputError where the file cannot be read."""
         try:
             yield from (entry for entry in json_lines(self.path) if "event" in entry)
         except FileNotFoundError:
@@ -89,44 +151,29 @@ class Ledger:
                 f"the ledger {self.path} cannot be read ({error}): mend it, or move it away"
             ) from error
 
+    def entries(self) -> Iterator[LedgerEntry]:
+        """The same, as what this version knows. Raises InputError as above."""
+        return map(LedgerEntry.of, self.contents())
 
-@dataclass(frozen=True)
-class Job:
+    def state(self) -> LedgerState:
+        """Jobs, budgets and stops by all entries. Raises InputError as above."""
+        return LedgerState.of(self.entries())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job(LedgerEntry):
     """A job by its entries: from its submission to its end, or from one of several beginnings to the next.
 
-    A job that is put back into the queue begins again. Times are seconds since 1970; what no entry says is
-    None.
+    A job that is put back into the queue begins again. Times are seconds since 1970.
     """
 
-    job: str
-    """Id in the batch system."""
-    campaign: str = ""
-    origin: str = ""
-    """Store whose ledger it stood in first; '' for this one."""
-    chain: int | str = ""
-    after: str | None = None
-    """Job that it waited for."""
-    nodes: int = 1
-    walltime: float | None = None
-    memory: float | None = None
     submitted: float | None = None
     began: float | None = None
     ended: float | None = None
     until: float | None = None
     """Time at which it was over for certain, without an entry: it began again, or its successor began."""
-    missing: int | None = None
-    """Chunks when it began."""
     left: int | None = None
-    """Chunks that were missing when it ended."""
-    seconds: float | None = None
-    node_seconds: float | None = None
-    joules: float | None = None
-    commits: int | None = None
-    reason: str | None = None
-    code: Mapping[str, str] = field(default_factory=dict)
-    """Digests of its packages, by name."""
-    upgrade: str = ""
-    """Packages of other code than the last job's before it, with both digests."""
+    """Chunks that were missing when it ended; `missing` are those when it began."""
 
     @property
     def state(self) -> str:
@@ -145,70 +192,103 @@ class Job:
             return 0.0
         walltime = float("inf") if self.walltime is None else self.began + self.walltime
         until = float("inf") if self.until is None else self.until
-        return self.nodes * max(0.0, min(now, walltime, until) - self.began)
+        return (self.nodes or 1) * max(0.0, min(now, walltime, until) - self.began)
 
 
-_NUMBERS = ("nodes", "walltime", "memory", "missing", "seconds", "node_seconds", "joules", "commits")
-_OF_JOBS = (LedgerEvent.SUBMITTED, LedgerEvent.BEGAN, LedgerEvent.ENDED)
-_TEXTS = ("chain", "after", "reason", "upgrade")
+@dataclass(frozen=True)
+class LedgerState:
+    """The ledger of a store: its jobs and those of merged stores, its own budgets and stops.
 
-
-def jobs_of(entries: Iterable[Mapping[str, Any]], campaign: str | None = None) -> list[Job]:
-    """Jobs of a ledger, in the order in which they began, or were submitted where they have not begun.
-
-    Args:
-        entries: oldest first.
-        campaign: only its jobs; by default all, those of merged stores among them.
+    jobs: in the order in which they began, or were submitted where they have not begun. budgets: the last of
+    each campaign by name, oldest first. stops: as they were written.
     """
+
+    jobs: tuple[Job, ...] = ()
+    budgets: Mapping[str, LedgerEntry] = field(default_factory=dict)
+    stops: tuple[LedgerEntry, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Iterable[LedgerEntry]) -> LedgerState:
+        """The state by entries, oldest first."""
+        entries = list(entries)
+        own = [entry for entry in entries if not entry.origin]
+        budgets: dict[str, LedgerEntry] = {}
+        for entry in own:
+            if entry.event == LedgerEvent.BUDGET:
+                budgets.pop(entry.campaign, None)
+                budgets[entry.campaign] = entry
+        stops = (entry for entry in own if entry.event == LedgerEvent.STOPPED and "chain" not in entry.more)
+        return cls(tuple(_jobs(entries)), budgets, tuple(stops))
+
+    @property
+    def last_budget(self) -> LedgerEntry | None:
+        """Budget of the campaign that was submitted last."""
+        return next(reversed([*self.budgets.values()]), None)
+
+    def of_campaign(self, campaign: str | None = None) -> LedgerState:
+        """The part of one campaign of this store; None: of all, without merged stores."""
+        names = {campaign} if campaign else {"", *(each.campaign for each in (*self.jobs, *self.stops))}
+        return LedgerState(
+            tuple(job for job in self.jobs if not job.origin and job.campaign in names),
+            {name: budget for name, budget in self.budgets.items() if name in names},
+            tuple(stop for stop in self.stops if stop.campaign in names),
+        )
+
+    def node_seconds(self, now: float) -> float:
+        """Cost of the jobs that began."""
+        return sum(job.charged(now) for job in self.jobs)
+
+    @property
+    def joules(self) -> float | None:
+        """Energy of the jobs, as far as that was measured; None where nothing was."""
+        measured = [job.joules for job in self.jobs if job.joules is not None]
+        return sum(measured) if measured else None
+
+
+_OF_JOBS = (LedgerEvent.SUBMITTED, LedgerEvent.BEGAN, LedgerEvent.ENDED)
+_FACTS = (
+    "chain", "after", "nodes", "walltime", "memory", "missing", "code", "upgrade", "seconds", "node_seconds",
+    "joules", "commits", "reason",
+)  # fmt: skip
+_OF_SUBMISSION = ("job", "campaign", "origin", "chain", "after", "nodes", "walltime", "memory", "submitted")
+
+
+def _jobs(entries: Iterable[LedgerEntry]) -> Iterable[Job]:
     jobs: dict[int, Job] = {}
     latest: dict[tuple[str, str, str], int] = {}
     for number, entry in enumerate(entries):
-        who, whose, origin = (str(entry.get(part, "")) for part in ("job", "campaign", ORIGIN))
-        wanted = campaign is None or (whose, origin) == (campaign, "")
-        if not (wanted and who and entry["event"] in _OF_JOBS):
+        if not entry.job or entry.event not in _OF_JOBS:
             continue
-        name = who, whose, origin
-        before, moment = jobs.get(latest.get(name, -1)), _number(entry.get("time"))
-        job = _with_facts(before or Job(who, whose, origin), entry)
-        if entry["event"] == LedgerEvent.BEGAN:
+        name = entry.job, entry.campaign, entry.origin
+        before = jobs.get(latest.get(name, -1))
+        new = Job(event=entry.event, job=entry.job, campaign=entry.campaign, origin=entry.origin)
+        job = _with_facts(before or new, entry)
+        if entry.event == LedgerEvent.BEGAN:
             if before and before.began is None:
                 del jobs[latest[name]]
             elif before:
-                jobs[latest[name]] = _over(before, moment)
-            waited = latest.get((str(job.after), whose, origin), -1)
+                jobs[latest[name]] = _over(before, entry.time)
+            waited = latest.get((str(job.after), entry.campaign, entry.origin), -1)
             if waited in jobs:
-                jobs[waited] = _over(jobs[waited], moment)
+                jobs[waited] = _over(jobs[waited], entry.time)
             latest[name] = number
-            job = replace(_with_facts(_submission(job), entry), began=moment)
-        elif entry["event"] == LedgerEvent.ENDED:
-            job = replace(job, ended=moment)
-        elif entry["event"] == LedgerEvent.SUBMITTED:
-            job = replace(job, submitted=moment)
+            submission = Job(event=entry.event, **{each: getattr(job, each) for each in _OF_SUBMISSION})
+            job = replace(_with_facts(submission, entry), began=entry.time)
+        elif entry.event == LedgerEvent.ENDED:
+            job = replace(job, ended=entry.time)
+        else:
+            job = replace(job, submitted=entry.time)
         jobs[latest.setdefault(name, number)] = job
-    return list(jobs.values())
+    return jobs.values()
 
 
-def _with_facts(job: Job, entry: Mapping[str, Any]) -> Job:
-    numbers: dict[str, Any] = {name: _number(entry.get(name)) for name in _NUMBERS}
-    if entry["event"] == LedgerEvent.ENDED:
-        numbers["left"] = numbers.pop("missing")
-    texts = {name: entry[name] for name in _TEXTS if isinstance(entry.get(name), (int, str))}
-    code = {"code": entry["code"]} if isinstance(entry.get("code"), dict) else {}
-    known = {name: value for name, value in numbers.items() if value is not None}
-    return replace(job, **known, **texts, **code)
-
-
-def _submission(job: Job) -> Job:
-    """A job as it was submitted, whatever became of it."""
-    kept = ("job", "campaign", "origin", "chain", "after", "nodes", "walltime", "memory", "submitted")
-    return Job(**{name: getattr(job, name) for name in kept})
+def _with_facts(job: Job, entry: LedgerEntry) -> Job:
+    facts = {name: value for name in _FACTS if (value := getattr(entry, name)) not in (None, "", {})}
+    if entry.event == LedgerEvent.ENDED and "missing" in facts:
+        facts["left"] = facts.pop("missing")
+    return replace(job, **facts)
 
 
 def _over(job: Job, moment: float | None) -> Job:
+    """A job that does not compute any more, if that is not known already."""
     return replace(job, until=moment) if job.ended is None and job.until is None else job
-
-
-def _number(value: object) -> float | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-        return None
-    return value

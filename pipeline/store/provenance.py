@@ -66,9 +66,8 @@ def _git(folder: Path, *words: str) -> str | None:
     return done.stdout.strip()
 
 
-def code_text(record: Facts) -> str:
+def code_text(code: Facts) -> str:
     """Version and commit of the code of a record; where that has no commit, a digest of its sources."""
-    code = record.get("code", {})
     sources = f"sources {code['sources'][:8]}" if code.get("sources") else ""
     which = code.get("commit") or sources
     return f"{code.get('quarkline', '?')} ({which})" if which else str(code.get("quarkline", "?"))

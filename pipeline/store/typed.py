@@ -12,6 +12,7 @@ Types = Mapping[str, tuple[type, ...]]
 _TYPES: Types = {
     "str": (str,),
     "str | None": (str, NoneType),
+    "int | str | None": (int, str, NoneType),
     "bool": (bool,),
     "int": (int,),
     "int | None": (int, NoneType),

@@ -110,9 +110,9 @@ def _bring_run(source: Store, target: Store, run: str) -> bool:
 def _bring_ledger(source: Store, target: Store, origin: str) -> int:
     """Append what ended jobs cost; who else submits, and with what budget, is the target's own affair."""
     ledger = Ledger(target)
-    held = {_identity(entry) for entry in ledger.entries()}
+    held = {_identity(entry) for entry in ledger.contents()}
     added = 0
-    for entry in Ledger(source).entries():
+    for entry in Ledger(source).contents():
         if entry["event"] == LedgerEvent.ENDED and _identity(entry) not in held:
             ledger.bring({ORIGIN: origin, **entry})
             added += 1

@@ -56,17 +56,18 @@ def tried_blocks(node: Node) -> tuple[list[str], int, int]:
     return list(precisions), tried[0].block, max(each.block for each in tried)
 
 
-def costs(trials: SolverTrials, record: Mapping[str, Any], eigensolve: float) -> dict[str, float]:
-    """Seconds per configuration of each candidate that converged, by the record of trials.
+def costs(
+    trials: SolverTrials, candidates: Sequence[str], statistics: Mapping[str, Any], eigensolve: float
+) -> dict[str, float]:
+    """Seconds per configuration of each candidate that converged, by the statistics of trials.
 
     eigensolve: seconds that come on top of deflated ones.
     """
-    statistics = record["statistics"]
     planned = np.array(list(statistics["planned"].values()))
     seconds = trials.setup_seconds + np.nansum(trials.seconds_per_rhs * planned, axis=1)
     return {
         name: float(cost) + eigensolve * Candidate.parse(name).deflated
-        for name, cost in zip(record["parameters"]["candidates"], seconds, strict=True)
+        for name, cost in zip(candidates, seconds, strict=True)
         if statistics["how"].get(name) == CONVERGED
     }
 

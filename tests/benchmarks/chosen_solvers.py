@@ -127,7 +127,7 @@ def costs_of(case: Case) -> dict[str, float]:
         sample=NoiseSample(case.vectors, 1),
         **parameters,
     )
-    return costs(trials, {"statistics": tried.statistics, "parameters": parameters}, 0.0)
+    return costs(trials, parameters["candidates"], tried.statistics, 0.0)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,13 @@ import toy_stages as toys
 from executions import Executions
 
 from pipeline import InputError, Place, Store, Workflow, open_result, plan, run
-from pipeline.reading.checked import checks_section
+from pipeline.reading.account import NodeAccount, checks_section
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import EventLog, read_events
 from pipeline.running.quarantine import CheckCounts, Quarantine
 from pipeline.running.stopping import StopRequest
+from pipeline.store.record import Record
 from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksum
 from pipeline.worker.events import Event, chunk_identity
 from stages.base.errors import DisagreementError
@@ -130,10 +132,11 @@ def test_the_line_on_checks(repeated: int, said: str) -> None:
 
 
 def test_the_report_says_what_was_drawn() -> None:
-    record = {"seconds": 1.0, "checks": {"repeated": False, "bytes": 8, "seconds": 0.1}}
-    again = {**record, "checks": {**record["checks"], "repeated": True}}
-    assert "No chunk was drawn to be computed a second time." in checks_section({"loops": [record]}).text
-    assert "A part of 1 of the chunks was computed" in checks_section({"loops": [record, again]}).text
+    record = Record(seconds=1.0, checks={"repeated": False, "bytes": 8, "seconds": 0.1})
+    again = replace(record, checks={**record.checks, "repeated": True})
+    once, twice = (NodeAccount("loops", "loops", (), records) for records in ((record,), (record, again)))
+    assert "No chunk was drawn to be computed a second time." in checks_section([once]).text
+    assert "A part of 1 of the chunks was computed" in checks_section([twice]).text
 
 
 def test_no_fraction_is_said_and_computes_nothing_twice(store: Store, cluster: Address) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +26,7 @@ from pipeline.reading.dashboard.facts.runs import RunLog, Runs
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
+from pipeline.store.record import Record
 from pipeline.worker.events import Event
 from workflows.shared.dashboard import COLUMNS
 from workflows.shared.dashboard.histories import Histories
@@ -114,10 +116,10 @@ def test_what_nothing_measured_is_none_and_not_zero(store: Store, compute: Compu
 
 def test_the_speed_of_a_transient_solve_is_that_of_the_chunk_made_of_it() -> None:
     figures = NodeFigures("mesons")
-    record = {"finished": "2026-03-05T10:00:00+00:00", "seconds": 2.0, "statistics": {}}
+    record = Record(finished="2026-03-05T10:00:00+00:00", seconds=2.0)
     sources = {"statistics": {"norm": 1.0}}
     solves = {"statistics": {"gflops": 300.0, "of_copy_bandwidth": 0.7}}
-    figures.add({**record, "transient": [sources, solves]})
+    figures.add(replace(record, transient=[sources, solves]))
     figures.add(record)
     assert figures.mean("gflops") == 300.0 and figures.mean("of_copy_bandwidth") == 0.7
     assert figures.mean("norm") == 1.0 and figures.mean("iterations") is None
@@ -239,7 +241,7 @@ def test_errors_of_samples_are_those_of_the_arrays(store: Store, compute: Comput
 def test_a_ledger_is_added_up_by_job(store: Store) -> None:
     store.create()
     ledger = Ledger(store)
-    assert account(ledger.entries()).node_hours is None
+    assert account(ledger.state()).node_hours is None
     ledger.add(LedgerEvent.BUDGET, node_hours=10.0, joules=None)
     for job, seconds in (("7", 3600.0), ("8", 1800.0)):
         ledger.add(LedgerEvent.SUBMITTED, job=job, chain="c", name="n", after=None, nodes=1, walltime=7200)
@@ -248,7 +250,7 @@ def test_a_ledger_is_added_up_by_job(store: Store) -> None:
             LedgerEvent.ENDED, job=job, chain="c", node_seconds=seconds, joules=None, commits=3, missing=2
         )
     ledger.add(LedgerEvent.SUBMITTED, job="9", chain="c", name="n", after="8", nodes=1, walltime=7200)
-    total = account(ledger.entries())
+    total = account(ledger.state())
     assert (total.node_hours, total.joules) == (1.5, None)
     assert (total.budget_node_hours, total.budget_joules) == (10.0, None)
     assert [(job.job, job.state) for job in total.jobs] == [

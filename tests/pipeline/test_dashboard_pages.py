@@ -6,6 +6,7 @@ import asyncio
 import re
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from pipeline.reading.dashboard.facts.campaign import Campaign, campaign_of
 from pipeline.reading.dashboard.pages import Follower, application, pages_with
 from pipeline.reading.dashboard.panel import Page, Panel
 from pipeline.running.clusters.local import Local
+from pipeline.store.record import Record
 from stages.base.errors import InputError
 from workflows.shared.dashboard import DASHBOARD
 from workflows.shared.dashboard.samples import Samples
@@ -78,9 +80,9 @@ def test_each_gpu_has_a_row(finished: Store) -> None:
     assert "no record is of a GPU" in text
     facts = {"device_bytes": 3 << 30, "joules": 600.0, "busy": 0.5, "nvlink_received": 8 * 10**9}
     shared = [{"gpu": "01:00", **facts, "nvlink_sent": 4 * 10**9}, {"gpu": "02:00", "device_bytes": 2 << 30}]
-    about = {"node": "n", "host": "h<1>", "finished": "2026-01-01", "coordinates": {}}
+    about = Record(node="n", host="h<1>", finished="2026-01-01", gpus=shared)
     for seconds in (2.0, 6.0):
-        campaign.records._add("s", "k", {**about, "seconds": seconds, "gpus": shared})
+        campaign.records._add("s", "k", replace(about, seconds=seconds))
     text, _ = shown("quarkline-resources", campaign)
     rows = text.partition("<h2>GPUs</h2>")[2].split("<tr>")[2:4]
     assert [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows] == [

@@ -16,6 +16,7 @@ from pipeline.reading.account import NodeAccount, time_section
 from pipeline.reading.energy import StageEnergy, energies, energy_lines
 from pipeline.reading.report import Table, table_text
 from pipeline.running.run_state import RunState
+from pipeline.store.record import Record
 from pipeline.worker.energy import (
     ProcessorShare,
     _processor_meter,
@@ -103,7 +104,7 @@ def test_records_of_the_cpu_have_its_energy_or_say_that_there_is_none(
 
 
 def account(name: str, *joules: float | None) -> NodeAccount:
-    records = tuple({"seconds": 2.0, "joules": drawn} for drawn in joules)
+    records = tuple(Record(seconds=2.0, joules=drawn) for drawn in joules)
     return NodeAccount(name, name, tuple("k" for _ in records), records)
 
 

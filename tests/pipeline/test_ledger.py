@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.ledger import Ledger, LedgerEvent, jobs_of
+from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.store import Store
 from stages.base.errors import InputError
 
@@ -20,8 +20,8 @@ def test_entries_are_appended_and_a_line_that_was_cut_off_is_skipped(tmp_path: P
         file.write('{"format": 1, "time": 3.0, "ev\n')
     ledger.add(LedgerEvent.ENDED, job="7", chain=1, joules=None)
     first, second = ledger.entries()
-    assert (first["event"], first["job"], first["format"]) == ("submitted", "7", 1)
-    assert second["joules"] is None and second["time"] >= first["time"]
+    assert (first.event, first.job, next(ledger.contents())["format"]) == ("submitted", "7", 1)
+    assert second.joules is None and second.time >= first.time  # type: ignore[operator]
 
 
 def test_an_entry_after_one_that_was_torn_is_not_lost_with_it(tmp_path: Path) -> None:
@@ -32,14 +32,14 @@ def test_an_entry_after_one_that_was_torn_is_not_lost_with_it(tmp_path: Path) ->
     ledger.path.write_bytes(b'\xff\xfe\n{"event": "began", "jo')
     ledger.add(LedgerEvent.BEGAN, job="8", chain=1)
     (entry,) = ledger.entries()
-    assert entry["job"] == "8"
+    assert entry.job == "8"
     with open(ledger.path, "ab") as file:
         file.write(
             b"\0" * 100 + b"\n" + b"[" * 100_000 + b"\n" + b'{"event": "ended", "job": "8", "seconds": NaN}'
         )
     ledger.add(LedgerEvent.ENDED, job="8", chain=1)
-    assert [entry["event"] for entry in ledger.entries()] == ["began", "ended", "ended"]
-    (job,) = jobs_of(ledger.entries())
+    assert [entry.event for entry in ledger.entries()] == ["began", "ended", "ended"]
+    (job,) = ledger.state().jobs
     assert job.seconds is None and job.state == "ended"
 
 

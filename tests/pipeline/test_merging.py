@@ -95,7 +95,7 @@ def test_histories_parameter_files_and_what_jobs_cost_come_along_and_nothing_tha
     receive(pair, target, Terms())
     assert runs(target) == [*runs(pair[0]), *runs(pair[1])]
     assert status(target).left_jobs == ()
-    entries = list(Ledger(target).entries())
+    entries = list(Ledger(target).contents())
     assert [entry["job"] for entry in entries] == ["7", "8", "9"]
     assert {entry["from"] for entry in entries[1:]} == {str(pair[1].path)}
     files = sorted((target.path / ".workflows").glob("*.yaml"))

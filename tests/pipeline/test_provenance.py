@@ -101,11 +101,9 @@ def test_no_git_no_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_record_without_a_commit_names_its_sources() -> None:
     digest = "a4a71c16" + 56 * "0"
-    assert (
-        code_text({"code": {"quarkline": "1.2", "commit": "", "sources": digest}}) == "1.2 (sources a4a71c16)"
-    )
-    assert code_text({"code": {"quarkline": "1.2", "commit": "abc", "sources": digest}}) == "1.2 (abc)"
-    assert code_text({"code": {"quarkline": "1.2", "commit": ""}}) == "1.2"
+    assert code_text({"quarkline": "1.2", "commit": "", "sources": digest}) == "1.2 (sources a4a71c16)"
+    assert code_text({"quarkline": "1.2", "commit": "abc", "sources": digest}) == "1.2 (abc)"
+    assert code_text({"quarkline": "1.2", "commit": ""}) == "1.2"
     assert code_text({}) == "?"
 
 

@@ -85,7 +85,7 @@ def test_pulled_chunks_are_those_that_were_there(there: Store, tmp_path: Path, s
     assert (receipt.brought, again.brought, again.present) == (7, 0, 7)
     assert moved[-1][0] == moved[-1][1] == receipt.nbytes
     assert tree(there.path) == before and not (here.path / arrival.ARRIVALS).exists()
-    assert runs(here) == runs(there) and [entry["job"] for entry in Ledger(here).entries()] == ["7"]
+    assert runs(here) == runs(there) and [entry.job for entry in Ledger(here).entries()] == ["7"]
     assert open_result(here, "mean")["mean"].dims == ("time",)
 
 
@@ -136,7 +136,7 @@ def test_pushed_chunks_are_there_with_plans_and_ledger_and_nothing_is_replaced(
     assert first.items() <= tree(union).items() and not (union / arrival.ARRIVALS).exists()
     assert digests(Store(union)) == expected and verify(union).damaged == ()
     assert list(open_result(union, "loops").config) == ["a", "b", "c"]
-    assert [entry["job"] for entry in Ledger(Store(union)).entries()] == ["7", "8"]
+    assert [entry.job for entry in Ledger(Store(union)).entries()] == ["7", "8"]
     assert len(runs(Store(union))) == 2
 
 

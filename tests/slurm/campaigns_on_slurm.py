@@ -77,7 +77,7 @@ class SlurmCampaign:
 
     def ledger(self, event: str = "") -> list[dict[str, Any]]:
         """Entries of a kind."""
-        return [entry for entry in Ledger(self.store).entries() if not event or entry["event"] == event]
+        return [entry for entry in Ledger(self.store).contents() if not event or entry["event"] == event]
 
     def digests(self) -> dict[str, dict[str, str]]:
         """Digests of all arrays of all chunks."""

@@ -17,7 +17,7 @@ from controlled_slurm import KILL_WAIT, ControlledSlurm
 from foreign_writers import write_milc
 
 from pipeline import verify
-from pipeline.store.ledger import jobs_of
+from pipeline.store.ledger import Ledger
 from pipeline.store.lock import current_drivers
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
@@ -229,7 +229,7 @@ def test_a_job_that_was_put_back_is_charged_until_it_begins_again(
     slurm.wait_for_state(job, "PENDING")
     while len(campaign.ledger("began")) < 2:
         time.sleep(0.5)
-    before, now = (each for each in jobs_of(campaign.ledger()) if each.job == job)
+    before, now = (each for each in Ledger(campaign.store).state().jobs if each.job == job)
     assert before.state in ("killed", "ended") and now.state == "began"
     assert before.began is not None and now.began is not None
     assert took <= before.charged(time.time() + 6000.0) <= now.began - before.began < 600.0

@@ -157,13 +157,13 @@ def test_vectors_that_fail_on_odd_sites_are_not_chosen(
         trials(at, dslash, space, **parameters)
         for space in (deflation, WithoutOddPartners(dslash, deflation.even))
     )
-    record = {"statistics": at.statistics, "parameters": parameters}
-    without = costs(good, record, 0.0)
+    tried = parameters["candidates"], at.statistics
+    without = costs(good, *tried, 0.0)
     setup = 0.75 * (min(without[name] for name in PLAIN) - min(without[name] for name in DEFLATED))
-    assert cheapest(costs(good, record, setup)) in DEFLATED
+    assert cheapest(costs(good, *tried, setup)) in DEFLATED
     on_even = [array[:, ::2].repeat(2, axis=1) for array in spoiled[1:]]
-    assert cheapest(costs(SolverTrials(spoiled.setup_seconds, *on_even), record, setup)) in DEFLATED
-    assert cheapest(costs(spoiled, record, setup)) in PLAIN
+    assert cheapest(costs(SolverTrials(spoiled.setup_seconds, *on_even), *tried, setup)) in DEFLATED
+    assert cheapest(costs(spoiled, *tried, setup)) in PLAIN
 
 
 def test_nothing_converges(dslash: StaggeredDslash) -> None:

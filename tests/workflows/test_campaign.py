@@ -28,7 +28,7 @@ from pipeline.running.failures import Failure
 from pipeline.running.outcome import Outcome
 from pipeline.running.session import DIED
 from pipeline.store.errors import StoreFullError
-from pipeline.store.ledger import Ledger, LedgerEvent
+from pipeline.store.ledger import Ledger, LedgerEvent, LedgerState
 from pipeline.worker.events import Event
 from stages.base.errors import InputError
 from workflows.campaign import definition, job, successor
@@ -103,7 +103,7 @@ def campaign(tmp_path: Path) -> Campaign:
 
 
 def accounts(campaign: Campaign) -> Accounts:
-    return Accounts.of(Ledger(Store(campaign.store)).entries(), campaign.name)
+    return Accounts.of(Ledger(Store(campaign.store)).state(), campaign.name)
 
 
 def began(campaign: Campaign, job: str, missing: int = 7, chain: int = 0) -> None:
@@ -256,15 +256,13 @@ def test_a_budget_is_shared_by_chains(campaign: Campaign) -> None:
     assert left(budget, now) == pytest.approx(HOUR / 2)
 
 
-def told(
-    campaign: Campaign, *entries: tuple[float, LedgerEvent, str, dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Entries of a ledger as they would be written at given times; all of them with the campaign's name."""
+def told(campaign: Campaign, *entries: tuple[float, LedgerEvent, str, dict[str, Any]]) -> LedgerState:
+    """A ledger with entries as they would be written at given times; all have the campaign's name."""
     ledger = Ledger(Store(campaign.store))
     for moment, event, number, facts in entries:
         common = {"campaign": campaign.name, "job": number, "chain": 0, "nodes": 2, "missing": 7}
         ledger.bring({"format": 1, "time": moment, "event": event, **common, **facts})
-    return list(ledger.entries())
+    return ledger.state()
 
 
 def test_a_killed_job_costs_its_own_walltime_and_not_beyond_what_followed_it(campaign: Campaign) -> None:
@@ -277,7 +275,7 @@ def test_a_killed_job_costs_its_own_walltime_and_not_beyond_what_followed_it(cam
         (1080.0, began, "1", {}),
         (1081.0, submitted, "2", {"after": "1", "walltime": 480}),
     )
-    cost = lambda now: Accounts.of(entries, campaign.name).node_seconds(now)  # noqa: E731
+    cost = lambda now: Accounts.of(entries, campaign.name).ledger.node_seconds(now)  # noqa: E731
     assert cost(1090.0) == 2 * (80.0 + 10.0)
     assert cost(9000.0) == 2 * (80.0 + 120.0)
     entries = told(campaign, (1100.0, began, "2", {}))  # which waited for the end of 1
@@ -308,7 +306,7 @@ def test_budget_dashboard_and_hand_over_agree_on_a_store_that_another_was_merged
     spent = Accounts.of(entries, campaign.name)
     shown = account(entries)
     page = {(job.job, job.origin): job.charged for job in handover(campaign.store).jobs}
-    assert spent.node_seconds(1e9) == 3 * HOUR and spent.joules() == shown.joules == 5.0
+    assert spent.ledger.node_seconds(1e9) == 3 * HOUR and spent.ledger.joules == shown.joules == 5.0
     assert shown.node_hours == 3.0 and shown.budget_node_hours == 10.0 and shown.stopped == ""
     assert [(job.job, job.state) for job in shown.jobs] == [("16", "began"), ("17", "ended"), ("18", "began")]
     assert page == {
@@ -335,7 +333,7 @@ def test_a_successor_follows_however_a_job_ends(
             assert list(paper.jobs) == ["1"]
         follower.take_back(everybody=False)
     assert paper.jobs == {"1": State.ENDED}
-    assert [entry["job"] for entry in ledger.entries()] == ["1"]
+    assert [entry.job for entry in ledger.entries()] == ["1"]
 
 
 def test_who_is_last_takes_all_back_that_waits(campaign: Campaign, paper: Paper) -> None:
@@ -366,7 +364,7 @@ def test_a_job_says_what_came_of_it(
     monkeypatch.setenv("QUARKLINE_JOB_BEGAN", "1000.0")
     assert job.main(campaign.place, 0, now=lambda: 1100.0) == 0
     assert given == [3600.0 - 100.0 - 120.0]
-    events = [entry["event"] for entry in Ledger(Store(campaign.store)).entries()]
+    events = [entry.event for entry in Ledger(Store(campaign.store)).entries()]
     assert events == ["began", "submitted", "ended"]
     assert paper.jobs == {"1": State.ENDED}
     stop_all(Store(campaign.store))
@@ -601,8 +599,8 @@ def test_a_job_after_an_upgrade_goes_on_if_stage_versions_agree(
     assert run_job(campaign, "3", monkeypatch) == 3
     said = "job 3 went on with other code than the jobs before it (stages a4a71c16 there, 449a2b0b here)"
     assert f"{said}, by the same versions of all stages" in lines(campaign)
-    entries = [each for each in Ledger(Store(campaign.store)).entries() if each["event"] == "began"]
-    assert [bool(each["upgrade"]) for each in entries] == [False, False, True]
+    entries = [each for each in Ledger(Store(campaign.store)).entries() if each.event == "began"]
+    assert [bool(each.upgrade) for each in entries] == [False, False, True]
     Ledger(Store(campaign.store)).add(LedgerEvent.ENDED, campaign=campaign.name, job="3", commits=1)
     work("0ld", "loops 1 -> 2")
     assert run_job(campaign, "4", monkeypatch) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,7 +53,7 @@ def speeds(bench: Bench) -> Iterator[Speed]:
         if outcome.exit_status:
             raise InputError(f"the end-to-end run failed:\n{outcome.table()}")
         nodes = accounts(store, project.workflow.name)
-    statistics = [record["statistics"] for node in nodes for record in node.records]
+    statistics = [record.statistics for node in nodes for record in node.records]
     solves = [part for part in statistics if "solve_seconds" in part]
     drawn = [node.joules for node in nodes if node.joules is not None]
     yield _line(bench, "g-2 run", outcome.seconds, sum(drawn) if drawn else None, solves)
@@ -61,7 +61,7 @@ def speeds(bench: Bench) -> Iterator[Speed]:
 
 
 def _line(
-    bench: Bench, kernel: str, seconds: float, joules: float | None, statistics: list[dict[str, Any]]
+    bench: Bench, kernel: str, seconds: float, joules: float | None, statistics: Sequence[Mapping[str, Any]]
 ) -> Speed:
     """Time and arithmetic per right-hand side solved; the operator's cost counts, in single precision."""
     rhs = sum(part["rhs"] for part in statistics)

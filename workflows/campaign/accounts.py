@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pipeline.declare.duration import duration_text
 from pipeline.store.lease import other_code
-from pipeline.store.ledger import ORIGIN, Job, LedgerEvent, jobs_of
+from pipeline.store.ledger import Job, LedgerState
 from workflows.campaign.definition import Budget
-
-Entry = Mapping[str, Any]
 
 FUTILE = 2
 """Jobs of a chain in a row that begin and bring nothing before it is given up."""
@@ -27,37 +24,33 @@ class Accounts:
     """Jobs of a campaign.
 
     Args:
-        jobs: those that began, oldest first.
+        ledger: the part of the store's that is of the campaign, with the jobs that began.
         submitted: ids of all that were submitted, with those that they wait for.
         demands: walltime and memory of each of these.
         stopped: why the campaign, or a chain of it, submits no further jobs; by chain, None for all.
     """
 
-    jobs: tuple[Job, ...]
+    ledger: LedgerState
     submitted: Mapping[str, str | None]
     demands: Mapping[str, tuple[float, float]]
     stopped: Mapping[int | None, str]
 
     @classmethod
-    def of(cls, entries: Iterable[Entry], campaign: str) -> Accounts:
-        """Accounts by the entries of a ledger."""
-        entries = list(entries)
-        stopped = {
-            entry.get("chain"): str(entry.get("reason"))
-            for entry in entries
-            if entry["event"] == LedgerEvent.STOPPED
-            and isinstance(entry.get("chain"), int | None)
-            and entry.get("campaign") == campaign
-            and ORIGIN not in entry
-        }
-        jobs = jobs_of(entries, campaign)
-        submitted = [job for job in jobs if job.submitted is not None]
+    def of(cls, ledger: LedgerState, campaign: str) -> Accounts:
+        """Accounts by the ledger of a store."""
+        own = ledger.of_campaign(campaign)
+        submitted = [job for job in own.jobs if job.submitted is not None]
         return cls(
-            tuple(job for job in jobs if job.began is not None),
+            replace(own, jobs=tuple(job for job in own.jobs if job.began is not None)),
             {job.job: job.after for job in submitted},
             {job.job: (job.walltime or 0.0, job.memory or 0.0) for job in submitted},
-            stopped,
+            {stop.chain: stop.reason for stop in own.stops if isinstance(stop.chain, int | None)},
         )
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Jobs that began, oldest first."""
+        return self.ledger.jobs
 
     def waiting(self) -> list[str]:
         """Jobs that were submitted and have not begun."""
@@ -69,22 +62,13 @@ class Accounts:
         followers = [each for each, after in self.submitted.items() if after == job]
         return followers[-1] if followers else None
 
-    def node_seconds(self, now: float) -> float:
-        """Cost of all jobs."""
-        return sum(job.charged(now) for job in self.jobs)
-
-    def joules(self) -> float | None:
-        """Energy of all jobs, as far as that was measured; None where nothing was."""
-        measured = [job.joules for job in self.jobs if job.joules is not None]
-        return sum(measured) if measured else None
-
     def seconds_left(self, budget: Budget, nodes: int, chains: int, now: float, walltime: float) -> float:
         """Seconds that each chain may take until the budget is spent, if all of them go on."""
         left = [float(walltime)]
-        spent = self.node_seconds(now)
+        spent = self.ledger.node_seconds(now)
         if budget.node_hours is not None:
             left.append((HOUR * budget.node_hours - spent) / (nodes * chains))
-        joules = self.joules()
+        joules = self.ledger.joules
         if budget.joules is not None and joules and spent:
             power = joules / spent  # of a node
             left.append((budget.joules - joules) / (power * nodes * chains))

@@ -10,8 +10,7 @@ from dask.utils import format_bytes
 from pipeline.declare.duration import duration_text
 from pipeline.running.failures import Failure
 from pipeline.running.session import DIED
-from pipeline.store.ledger import LedgerEvent
-from workflows.campaign.accounts import Entry
+from pipeline.store.ledger import LedgerEntry, LedgerEvent
 from workflows.campaign.definition import Campaign
 
 MORE_MEMORY, MORE_TIME = 1.5, 2.0
@@ -21,13 +20,14 @@ MOST = 4.0
 """Of what was written, at most: what fails with this much fails for another reason."""
 
 
-def as_submitted(campaign: Campaign, entries: Iterable[Entry], job: str) -> Campaign:
+def as_submitted(campaign: Campaign, entries: Iterable[LedgerEntry], job: str) -> Campaign:
     """The campaign with the memory and the walltime that a job of it was submitted with."""
-    own = [entry for entry in entries if entry["event"] == LedgerEvent.SUBMITTED and entry["job"] == job]
+    own = [entry for entry in entries if entry.event == LedgerEvent.SUBMITTED and entry.job == job]
     if not own:
         return campaign
-    site = campaign.site.model_copy(update={"memory": own[-1].get("memory", campaign.site.memory)})
-    return replace(campaign, site=site, walltime=own[-1]["walltime"])
+    memory = None if own[-1].memory is None else int(own[-1].memory)
+    walltime = campaign.walltime if own[-1].walltime is None else int(own[-1].walltime)
+    return replace(campaign, site=campaign.site.model_copy(update={"memory": memory}), walltime=walltime)
 
 
 def grown(

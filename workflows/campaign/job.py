@@ -45,7 +45,7 @@ def main(place: Path, chain: int, now: Callable[[], float] = time.time) -> int:
     _, job, _ = own_job()
     campaign = as_submitted(written, ledger.entries(), job)
     work = work_of(campaign)
-    accounts = Accounts.of(ledger.entries(), campaign.name)
+    accounts = Accounts.of(ledger.state(), campaign.name)
     left = accounts.seconds_left(campaign.budget, campaign.nodes, campaign.chains, now(), campaign.walltime)
     upgrade = accounts.upgrade(work.code)
     why = accounts.objection(job, chain, work.missing, left)
@@ -115,7 +115,7 @@ def _enter(ledger: Ledger, event: LedgerEvent, **facts: Any) -> None:
 
 def _stop(ledger: Ledger, campaign: Campaign, chain: int, why: str) -> int:
     """Say why a chain ends, once."""
-    accounts = Accounts.of(ledger.entries(), campaign.name)
+    accounts = Accounts.of(ledger.state(), campaign.name)
     if not accounts.stopped.keys() & {None, chain}:
         _enter(ledger, LedgerEvent.STOPPED, campaign=campaign.name, chain=chain, reason=why)
     tell(f"chain {chain} of campaign {campaign.name} ends here: {why}")

@@ -58,7 +58,7 @@ def begin(campaign: Campaign) -> list[str]:
 
 def alive(store: Store, campaign: Campaign) -> dict[str, State]:
     """Jobs of a campaign that are queued or run, or of which nothing is known."""
-    submitted = Accounts.of(Ledger(store).entries(), campaign.name).submitted
+    submitted = Accounts.of(Ledger(store).state(), campaign.name).submitted
     states = campaign.system.look(list(submitted))
     return {job: seen.state for job, seen in states.items() if seen.state != State.ENDED}
 
@@ -68,9 +68,8 @@ def campaign_lines(store: Store, complete: Collection[str]) -> list[str]:
 
     complete: workflows of which nothing is missing by their last plans, which may be older than a campaign.
     """
-    entries = list(Ledger(store).entries())
-    order = [entry.get("campaign") for entry in entries if entry["event"] == LedgerEvent.BUDGET]
-    last: dict[str, str] = {str(name).rpartition("-")[0]: str(name) for name in order if name}
+    ledger = Ledger(store).state()
+    last = {name.rpartition("-")[0]: name for name in ledger.budgets if name}
     lines = []
     for label, name in last.items():
         try:
@@ -81,13 +80,13 @@ def campaign_lines(store: Store, complete: Collection[str]) -> list[str]:
         if campaign.site.kind not in KINDS:
             lines.append(f"campaign {name}: its batch system, {campaign.site.kind}, cannot be asked any more")
             continue
-        accounts = Accounts.of(entries, name)
+        accounts = Accounts.of(ledger, name)
         plans = [store.path / ".workflows" / f"{each}.json" for each in complete if label_of(each) == label]
         since = (campaign.place / FILE).stat().st_mtime
         is_complete = any(job.left == 0 for job in accounts.jobs) or any(
             plan.stat().st_mtime > since for plan in plans
         )
-        hours, budget = accounts.node_seconds(time.time()) / 3600, campaign.budget.node_hours
+        hours, budget = accounts.ledger.node_seconds(time.time()) / 3600, campaign.budget.node_hours
         spent = f"{hours:.2f}{'' if budget is None else f' of {budget:.2f}'} node-hours"
         state = [] if is_complete else _state(store, campaign, accounts)
         lines.append(f"campaign {name}, {spent}: {'; '.join(state) or 'complete'}")
@@ -161,7 +160,7 @@ def stop_all(store: Store) -> Submission:
     ledger, cancelled = Ledger(store), list[str]()
     for campaign in found:
         jobs = list(alive(store, campaign))
-        if None not in Accounts.of(ledger.entries(), campaign.name).stopped:
+        if None not in Accounts.of(ledger.state(), campaign.name).stopped:
             ledger.add(LedgerEvent.STOPPED, campaign=campaign.name, chain=None, reason=STOPPED)
         if jobs and not campaign.system.cancel(jobs):
             raise InputError(

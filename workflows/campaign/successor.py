@@ -52,7 +52,7 @@ class Successor:
         """Cancel it; everybody: and all others of the campaign that have not begun."""
         self._ended.set()
         mine = [self._id] if self._id else []
-        accounts = Accounts.of(self._ledger.entries(), self._campaign.name)
+        accounts = Accounts.of(self._ledger.state(), self._campaign.name)
         waiting = [*dict.fromkeys([*accounts.waiting(), *mine])] if everybody else mine
         alive = [job for job, seen in self._system.look(waiting).items() if seen.state == State.ALIVE]
         if alive and not self._system.cancel(alive):

@@ -154,7 +154,7 @@ def _seconds(nodes: dict[str, NodeAccount], prefix: str) -> float:
 
 
 def _fastest(node: NodeAccount) -> float:
-    return float(min(record["seconds"] for record in node.records))
+    return min(record.seconds for record in node.records)
 
 
 def _once(nodes: dict[str, NodeAccount], parameters: G2Parameters) -> float:

@@ -16,7 +16,7 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
     for node in nodes:
         iterations = [number for block in node.statistics("iterations") for number in block]
         rhs = sum(node.statistics("rhs"))
-        tolerance = node.records[0]["parameters"]["tolerance"]
+        tolerance = node.records[0].parameters["tolerance"]
         residuals = (max(node.statistics(name)) for name in ("residual_max", "full_residual_max"))
         cost = 1000 * sum(node.statistics("solve_seconds")) / rhs
         spread = f"{min(iterations)} / {median(iterations):g} / {max(iterations)}"
@@ -28,7 +28,7 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
         for row, node in zip(rows, nodes, strict=True):
             row.append(f"{(node.joules or 0.0) / row[1]:.2g}")
     table = Table(columns, rows)
-    solves = {node.name: node.records[0]["statistics"] for node in nodes}
+    solves = {node.name: node.records[0].statistics for node in nodes}
     figure = Figure(convergence_figure(solves), "The first block of right-hand sides of each kind of solve.")
     text = (
         "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides."

@@ -9,6 +9,7 @@ from statistics import median
 from pipeline import Node, Plan, Store
 from pipeline.declare.duration import duration_text
 from pipeline.planning.chunk import Chunk
+from pipeline.store.record import Record
 from stages.loops.noise_allocation import TraceAllocation, model_of
 from stages.lqcd.analysis.allocation import UNLIMITED, Allocation, Counts, Limits, least_cost, next_counts
 from workflows.g2_disconnected.schema import G2Parameters, with_vectors
@@ -157,7 +158,7 @@ def _chunks(plan: Plan, name: str) -> list[Chunk]:
 
 
 def _seconds(store: Store, chunk: Chunk) -> float:
-    return float(store.record(chunk.node.stage.name, chunk.key)["seconds"])
+    return Record.of(store.record(chunk.node.stage.name, chunk.key)).seconds
 
 
 def _vectors(counts: Counts) -> str:

@@ -37,7 +37,7 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
     of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
     solves = [node for node in accounts(store, parameters.workflow) if node.stage in SOLVED]
-    statistics = [record["statistics"] for node in solves for record in node.records]
+    statistics = [record.statistics for node in solves for record in node.records]
     return available(
         lambda: correlator_section(result("average"), store, workflow, of),
         lambda: mass_section(result("average")),

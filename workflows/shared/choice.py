@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pipeline import Plan, Store
+from pipeline.store.record import Record
 from stages.lqcd.solvers.named import PRECISIONS
 from stages.lqcd.solvers.trial import Candidate, candidates, trial_widths
 from stages.shared.solver_trials import SolverTrials, cheapest, costs
@@ -40,12 +41,10 @@ def names_of(
     return [str(each) for each in candidates(solvers, precision, widths, deflated)]
 
 
-def costs_of(
-    record: Mapping[str, Any], arrays: Mapping[str, Any], space: Mapping[str, Any] | None
-) -> dict[str, float]:
+def costs_of(record: Record, arrays: Mapping[str, Any], space: Record | None) -> dict[str, float]:
     """Seconds per configuration of candidates, by the record of trials and that of a deflation space."""
-    eigensolve = float(space["statistics"]["eigensolve_seconds"]) if space else 0.0
-    return costs(SolverTrials(**arrays), record, eigensolve)
+    eigensolve = float(space.statistics["eigensolve_seconds"]) if space else 0.0
+    return costs(SolverTrials(**arrays), record.parameters["candidates"], record.statistics, eigensolve)
 
 
 def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Parameters]:
@@ -53,15 +52,15 @@ def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Param
     chunks = {chunk.node.stage.name: chunk for chunk in plan.chunks}
     (trials,) = (chunks[name] for name in TRIALS if name in chunks)
     name = trials.node.stage.name
-    record = store.record(name, trials.key)
-    space = store.record(SPACE, chunks[SPACE].key) if SPACE in chunks else None
+    record = Record.of(store.record(name, trials.key))
+    space = Record.of(store.record(SPACE, chunks[SPACE].key)) if SPACE in chunks else None
     cost = costs_of(record, store.load(name, trials.key), space)
     best = cheapest(cost)
     text = (
-        f"solver: {best} is the cheapest of {len(record['statistics']['how'])} tried, "
+        f"solver: {best} is the cheapest of {len(record.statistics['how'])} tried, "
         f"{cost[best]:.3g} s per configuration"
     )
-    asked, solves = Candidate.parse(record["parameters"]["candidates"][0]), _solves(parameters)
+    asked, solves = Candidate.parse(record.parameters["candidates"][0]), _solves(parameters)
     alike = {
         k: v for k, v in cost.items() if _settings(Candidate.parse(k)) == (solves.precision, asked.block)
     }

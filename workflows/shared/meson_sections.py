@@ -131,11 +131,11 @@ def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
             continue
         rows = []
         for record in node.records:
-            statistics = record["statistics"]
+            statistics = record.statistics
             tried = ", ".join(f"{attempt['rate']:.2g}" for attempt in statistics["attempts"][:-1]) or None
-            place = describe(record["coordinates"])
+            place = describe(record.coordinates)
             rows.append([place, f"{statistics['setup_seconds']:.2f}", f"{statistics['rate']:.2g}", tried])
-        grids = ", ".join(node.records[0]["statistics"]["grids"])
+        grids = ", ".join(node.records[0].statistics["grids"])
         text = (
             f"Coarse grids: {grids}. The rate is the factor by which a cycle reduces a random residual; a "
             "setup with a poor one is made again from other random vectors."
@@ -149,7 +149,7 @@ def solves_of(store: Store, workflow: str, stage: str) -> Iterator[dict[str, Any
     seen = set()
     for node in accounts(store, workflow):
         for record in node.records:
-            for each in record["transient"]:
+            for each in record.transient:
                 if each["stage"] == stage and each["key"] not in seen:
                     seen.add(each["key"])
                     yield each["statistics"]

@@ -25,20 +25,20 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
             continue
         (record,) = node.records
         spaces = [each for other in nodes if other.name == SPACE for each in other.records]
-        space = next((each for each in spaces if each["coordinates"] == record["coordinates"]), None)
+        space = next((each for each in spaces if each.coordinates == record.coordinates), None)
         data = open_result(store, node.name, workflow=workflow).load().isel(config=0)
         trials = SolverTrials(*(data[name].values for name in SolverTrials._fields))
-        cost, statistics = costs_of(record, trials._asdict(), space), record["statistics"]
+        cost, statistics = costs_of(record, trials._asdict(), space), record.statistics
         chosen, kinds = cheapest(cost), [kind for kind, rhs in statistics["planned"].items() if rhs]
         rows = []
-        for number, name in enumerate(record["parameters"]["candidates"]):
+        for number, name in enumerate(record.parameters["candidates"]):
             how = statistics["how"].get(name, "not tried: it was not near at the width before")
             if how != CONVERGED:
                 rows.append([name, None, None, None, None, reason_of(how)])
                 continue
             setup = trials.setup_seconds[number]
             if space and Candidate.parse(name).deflated:
-                setup += space["statistics"]["eigensolve_seconds"]
+                setup += space.statistics["eigensolve_seconds"]
             iterations = " / ".join(f"{n:.0f}" for n in trials.iterations[number] if np.isfinite(n))
             seconds = trials.seconds_per_rhs[number]
             per_rhs = " / ".join(f"{1000 * s:.1f}" for s in seconds if np.isfinite(s))
@@ -62,11 +62,11 @@ def spectrum_section(store: Store, workflow: str, masses: Mapping[str, float]) -
     (node,) = (node for node in accounts(store, workflow) if node.name == SPACE)
     rows = []
     for record in node.records:
-        statistics = record["statistics"]
+        statistics = record.statistics
         low, high = statistics["eigenvalue_range"]
         residuals = (f"{statistics[name]:.1e}" for name in ("residual_before_rounding", "residual_max"))
         cost = (statistics["restarts"], statistics["matvecs"], f"{statistics['eigensolve_seconds']:.1f}")
-        rows.append([describe(record["coordinates"]), f"{low:.4g}", f"{high:.4g}", *cost, *residuals])
+        rows.append([describe(record.coordinates), f"{low:.4g}", f"{high:.4g}", *cost, *residuals])
     columns = ["configuration", "lowest", "highest", "restarts", "applications", "seconds"]
     table = Table([*columns, "largest residual", "as stored"], rows)
     figure = Figure(

@@ -63,16 +63,16 @@ def reconciled(store: Store, workflow: str, nodes: Sequence[NodeAccount]) -> lis
 
 
 def _rows(store: Store, node: NodeAccount, told: Mapping[str, Any], since: str) -> list[list[object]]:
-    pairs = [(k, r) for k, r in zip(node.keys, node.records, strict=True) if r["finished"] > since]
+    pairs = [(k, r) for k, r in zip(node.keys, node.records, strict=True) if r.finished > since]
     if not pairs:
         return []
     records = [record for _, record in pairs]
-    drawn = [record["joules"] for record in records if record.get("joules") is not None]
+    drawn = [record.joules for record in records if record.joules is not None]
     measured = {
-        "seconds": fmean(record["seconds"] for record in records),
+        "seconds": fmean(record.seconds for record in records),
         "joules": fmean(drawn) if len(drawn) == len(records) else None,
-        "memory": max(record.get("host_bytes") or 0 for record in records) or None,
-        "device_memory": max(record.get("device_bytes") or 0 for record in records) or None,
+        "memory": max(record.host_bytes or 0 for record in records) or None,
+        "device_memory": max(record.device_bytes or 0 for record in records) or None,
         "stored": fmean(stored_size(store, node.stage, key)[0] for key, _ in pairs),
     }
     rows: list[list[object]] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from pipeline.reading.dashboard.facts.runs import label_of
 from pipeline.reading.dashboard.look import colours, legend_below, link, plot, table
 from pipeline.reading.dashboard.panel import Drawing
 from pipeline.reading.report import Section
+from pipeline.store.record import Record
 from pipeline.worker.events import Event, EventKind
 
 MOST = 12
@@ -58,9 +58,9 @@ class Histories(OwnFacts):
         }
         self.setups: deque[Setup] = deque(maxlen=MOST)
 
-    def add_record(self, stage: str, key: str, record: Mapping[str, Any]) -> None:
+    def add_record(self, stage: str, key: str, record: Record) -> None:
         """Take what a chunk's statistics say of its solver."""
-        statistics, label = record.get("statistics", {}), label_of(record["node"], record["coordinates"])
+        statistics, label = record.statistics, label_of(record)
         if history := statistics.get("history"):
             step = statistics.get("history_step", 1)
             points = [(step * number, float(residual)) for number, residual in enumerate(history)]
@@ -77,7 +77,7 @@ class Histories(OwnFacts):
         if not isinstance(residual, (int, float)) or not residual > 0:
             return
         known = self.reported.setdefault((run, "restarts" if "restarts" in event.more else "solves"), {})
-        points = known.setdefault(label_of(event.node, event.coordinates), [])
+        points = known.setdefault(label_of(event), [])
         place = event.more.get("restarts", event.more.get("iterations", event.done))
         if points and place <= points[-1][0]:  # another block
             points.clear()

@@ -15,7 +15,7 @@ from pipeline.reading.dashboard.facts.grid import Grid
 from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.reading.dashboard.facts.records import Records
 from pipeline.reading.dashboard.facts.runs import RunLog, Runs
-from pipeline.store.ledger import Ledger
+from pipeline.store.ledger import Ledger, LedgerState
 from pipeline.store.lock import current_drivers
 from pipeline.store.store import Store
 
@@ -46,7 +46,7 @@ class Campaign:
         self._own = {kind: kind() for kind in own}
         self.runs = Runs(store, self._own.values())
         self.records = Records(store, self._own.values())
-        self.ledger: list[dict[str, Any]] = []
+        self.ledger = LedgerState()
         self.driven: set[str] = set()
         """Runs whose drivers are at work."""
         self._written: object = None
@@ -99,7 +99,7 @@ class Campaign:
         self.records.refresh(READING)
         for own in self._own.values():
             own.refresh(self.store, self.manifests, self.chunks, READING / 2)
-        self.ledger = list(Ledger(self.store).entries())
+        self.ledger = Ledger(self.store).state()
 
     def _read_manifests(self) -> None:
         files = sorted((self.store.path / ".workflows").glob("[!.]*.json"))

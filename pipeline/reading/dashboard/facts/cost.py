@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.store.ledger import ORIGIN, Job, LedgerEvent, jobs_of
+from pipeline.store.ledger import Job, LedgerEvent, LedgerState
 
 if TYPE_CHECKING:
     from pipeline.reading.dashboard.facts.campaign import Campaign
@@ -102,22 +102,16 @@ class Account:
     stopped: str
 
 
-def account(ledger: Iterable[dict[str, Any]]) -> Account:
-    """The entries of a ledger: this store's own jobs, and what those of its last campaign cost."""
-    own = [entry for entry in ledger if ORIGIN not in entry]
-    budget: dict[str, Any] = next(
-        (entry for entry in reversed(own) if entry["event"] == LedgerEvent.BUDGET), {}
-    )
-    campaign = budget.get("campaign")
-    last = [entry for entry in own if campaign in (None, entry.get("campaign"))]
-    jobs, now = [job for job in jobs_of(last) if job.state != LedgerEvent.SUBMITTED], time.time()
-    joules = [job.joules for job in jobs if job.joules is not None]
-    stops = [str(entry.get("reason", "")) for entry in last if entry["event"] == LedgerEvent.STOPPED]
+def account(ledger: LedgerState) -> Account:
+    """This store's own jobs, and what those of its last campaign cost."""
+    budget = ledger.last_budget
+    last = ledger.of_campaign(budget.campaign if budget else None)
+    began = replace(last, jobs=tuple(job for job in last.jobs if job.state != LedgerEvent.SUBMITTED))
     return Account(
-        jobs=jobs_of(own),
-        node_hours=sum(job.charged(now) for job in jobs) / 3600 if jobs else None,
-        joules=sum(joules) if joules else None,
-        budget_node_hours=budget.get("node_hours"),
-        budget_joules=budget.get("joules"),
-        stopped=stops[-1] if stops else "",
+        jobs=list(ledger.of_campaign().jobs),
+        node_hours=began.node_seconds(time.time()) / 3600 if began.jobs else None,
+        joules=began.joules,
+        budget_node_hours=budget.node_hours if budget else None,
+        budget_joules=budget.joules if budget else None,
+        stopped=last.stops[-1].reason if last.stops else "",
     )

@@ -40,8 +40,3 @@ class GpuFigures:
 def added(sum_: Any, more: Any) -> Any:
     """A sum over what was measured; None where nothing was."""
     return sum_ if more is None else (sum_ or 0) + more
-
-
-def gpus_of_record(record: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Place and facts of each GPU of a chunk."""
-    return [(f"{record.get('host', '')} {facts['gpu']}".strip(), facts) for facts in record.get("gpus", ())]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Sequence
 
 from pipeline.planning.manifest import Manifest
+from pipeline.store.record import Record
 from pipeline.store.store import Store
 from pipeline.worker.events import Event
 
@@ -16,7 +16,7 @@ class OwnFacts:
     def clear(self) -> None:
         """Forget what chunks said, for some were removed."""
 
-    def add_record(self, stage: str, key: str, record: Mapping[str, Any]) -> None:
+    def add_record(self, stage: str, key: str, record: Record) -> None:
         """Take the record of a committed chunk into account."""
 
     def add_event(self, run: str, event: Event) -> None:

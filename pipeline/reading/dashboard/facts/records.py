@@ -9,11 +9,11 @@ from collections import ChainMap, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
-from pipeline.reading.dashboard.facts.gpus import GpuFigures, gpus_of_record
+from pipeline.reading.dashboard.facts.gpus import GpuFigures
 from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
+from pipeline.store.record import Record
 from pipeline.store.store import Store
 
 NAN = math.nan
@@ -33,17 +33,17 @@ class NodeFigures:
     statistics: dict[str, tuple[float, int]] = field(default_factory=dict)
     """Sum of each number in the statistics of stages, and how many chunks have it."""
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         """Take a record into account."""
-        self.finished.append(datetime.fromisoformat(record["finished"]).timestamp())
+        self.finished.append(datetime.fromisoformat(record.finished).timestamp())
         for values, found in (
-            (self.seconds, record.get("seconds")),
-            (self.joules, record.get("joules")),
-            (self.device_bytes, record.get("device_bytes")),
-            (self.host_bytes, record.get("host_bytes")),
+            (self.seconds, record.seconds),
+            (self.joules, record.joules),
+            (self.device_bytes, record.device_bytes),
+            (self.host_bytes, record.host_bytes),
         ):
-            values.append(found if isinstance(found, (int, float)) else NAN)
-        for name, number in _statistics(record).items():
+            values.append(NAN if found is None else found)
+        for name, number in ChainMap(*map(dict, record.all_statistics())).items():
             if isinstance(number, (int, float)):
                 total, chunks = self.statistics.get(name, (0.0, 0))
                 self.statistics[name] = total + number, chunks + 1
@@ -86,21 +86,15 @@ class Records:
         while self._unread and time.monotonic() < end:
             stage, key = self._unread.popleft()
             try:
-                self._add(stage, key, self._store.record(stage, key))
+                self._add(stage, key, Record.of(self._store.record(stage, key)))
             except (DamagedChunkError, UnreadableChunkError, KeyError, ValueError, TypeError):
                 self.unreadable += 1
 
-    def _add(self, stage: str, key: str, record: dict[str, Any]) -> None:
-        node = record["node"]
-        self.nodes.setdefault(node, NodeFigures(node)).add(record)
-        for place, facts in gpus_of_record(record):
-            self.gpus.setdefault(place, GpuFigures(place)).add(record["seconds"], facts)
+    def _add(self, stage: str, key: str, record: Record) -> None:
+        self.nodes.setdefault(record.node, NodeFigures(record.node)).add(record)
+        for facts in record.gpus:
+            place = f"{record.host} {facts['gpu']}".strip()
+            self.gpus.setdefault(place, GpuFigures(place)).add(record.seconds, facts)
         self.read += 1
         for own in self._own:
             own.add_record(stage, key, record)
-
-
-def _statistics(record: dict[str, Any]) -> dict[str, Any]:
-    """Statistics of a chunk, and those of transient results that it is made of."""
-    parts = [record, *record.get("transient", ())]
-    return dict(ChainMap(*(part.get("statistics", {}) for part in parts)))

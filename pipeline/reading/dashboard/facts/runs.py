@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.run_state import RunState
 from pipeline.store.lease import clock
 from pipeline.store.plain_files import json_object
+from pipeline.store.record import Record
 from pipeline.store.store import Store
 from pipeline.worker.events import ENDED, ChunkState, Event, EventKind
 
@@ -106,14 +106,14 @@ class RunLog:
     def _hear(self, news: WorkerNews, event: Event) -> None:
         news.last = event.time
         if event.kind == EventKind.STARTED:
-            news.at_work = label_of(event.node, event.coordinates)
+            news.at_work = label_of(event)
         elif event.kind in ENDED:
             news.chunks, news.at_work = news.chunks + 1, ""
 
 
-def label_of(node: str, coordinates: Mapping[str, Sequence[Any]]) -> str:
+def label_of(chunk: Event | Record) -> str:
     """Node and first coordinates of a chunk: `loops conf.0010 4`."""
-    return " ".join([node, *(str(values[0]) for values in coordinates.values())])
+    return " ".join([chunk.node, *(str(values[0]) for values in chunk.coordinates.values())])
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,17 @@ STEP = 10.0
 
 JOBS: Columns[Job] = {
     "job": lambda job: job.job,
-    "chain": lambda job: str(job.chain),
+    "chain": lambda job: "" if job.chain is None else str(job.chain),
     "state": lambda job: job.state,
     "submitted": lambda job: moment(job.submitted),
     "began": lambda job: "not yet" if job.began is None else moment(job.began),
     "ended": lambda job: "not yet" if job.ended is None else moment(job.ended),
-    "nodes": lambda job: job.nodes,
+    "nodes": lambda job: job.nodes or 1,
     "node-hours": lambda job: None if job.node_seconds is None else job.node_seconds / 3600,
     "joules": lambda job: job.joules,
     "commits": lambda job: job.commits,
     "missing then": lambda job: job.missing if job.left is None else job.left,
-    "reason": lambda job: job.reason or "",
+    "reason": lambda job: job.reason,
 }
 WORKERS = ("worker", "run", "chunks ended", "at work on", "last heard")
 RUNS = ("run", "workflow", "began", "took", "how it ended", "chunks")
