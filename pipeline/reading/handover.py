@@ -17,7 +17,7 @@ from pipeline.declare.coordinates import describe
 from pipeline.planning.manifest import PART, Manifest, NodeRecord, manifests
 from pipeline.reading.status import RunStatus, run_status
 from pipeline.running.event_log import runs, state_of
-from pipeline.running.failures import Share
+from pipeline.running.failures import FailedChunks
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.ledger import Ledger, LedgerEvent, LedgerState
 from pipeline.store.lock import current_drivers
@@ -268,12 +268,12 @@ def _missing(
     name: str, node: NodeRecord, existing: set[str], errors: Mapping[tuple[str, str], str]
 ) -> Iterator[Missing]:
     """Missing chunks by reason: the last failure, or that none computed them yet."""
-    shares: dict[str, Share] = {}
+    shares: dict[str, FailedChunks] = {}
     for place, key in zip(node.chunks, node.chunks.in_order(), strict=True):
         if key not in existing:
             coordinates = dict(place)
             reason = errors.get((name, describe(coordinates)), NOT_YET)
-            shares.setdefault(reason, Share()).add(coordinates)
+            shares.setdefault(reason, FailedChunks()).add(coordinates)
     for reason, share in shares.items():
         where = share.named("").strip()
         yield Missing(name, share.chunks, where, reason)

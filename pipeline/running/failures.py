@@ -29,7 +29,7 @@ class Failure:
 
 
 @dataclass
-class Share:
+class FailedChunks:
     """Failed chunks of one node: their number, and the coordinates met along each dimension."""
 
     chunks: int = 0
@@ -55,7 +55,7 @@ class FailureGroup:
     error: str
     alike: bool = True
     """Whether all errors are the first one."""
-    shares: dict[str, Share] = field(default_factory=dict)
+    shares: dict[str, FailedChunks] = field(default_factory=dict)
 
     @property
     def chunks(self) -> int:
@@ -92,7 +92,7 @@ class Failures:
         error = failure.error
         group = self.groups.setdefault(_kind(error), FailureGroup(error))
         group.alike = group.alike and error == group.error
-        group.shares.setdefault(failure.node, Share()).add(failure.coordinates)
+        group.shares.setdefault(failure.node, FailedChunks()).add(failure.coordinates)
 
     def like(self, error: str) -> int:
         """Number of failed chunks whose errors differ from this one in numbers at most."""

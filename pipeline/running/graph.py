@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain
 
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
@@ -77,26 +77,49 @@ def plan_tasks(plan: Plan) -> list[TaskPlan]:
     return tasks
 
 
+class ReadyTasks:
+    """Tasks that wait for no other one, by number, those of the highest priority first."""
+
+    def __init__(self, tasks: Sequence[TaskPlan]) -> None:
+        self._tasks = tasks
+        self._below: dict[str, list[int]] = {}
+        self._unmet: list[int] = []
+        names = {task.name for task in tasks}
+        for number, task in enumerate(tasks):
+            above = [name for name in task.after if name in names]
+            self._unmet.append(len(above))
+            for name in above:
+                self._below.setdefault(name, []).append(number)
+        self._ready: list[tuple[float, int]] = []
+        self.put(number for number in range(len(tasks)) if not self._unmet[number])
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def pop(self) -> int:
+        """Take the first."""
+        return heappop(self._ready)[1]
+
+    def put(self, numbers: Iterable[int]) -> None:
+        """Put tasks among them."""
+        for number in numbers:
+            heappush(self._ready, (-self._tasks[number].priority, number))
+
+    def end(self, number: int) -> None:
+        """Note that a task has ended, or is sent: what waited for it alone is ready."""
+        for each in self._below.pop(self._tasks[number].name, ()):
+            self._unmet[each] -= 1
+            if not self._unmet[each]:
+                self.put([each])
+
+
 def submission_order(tasks: Sequence[TaskPlan]) -> list[TaskPlan]:
     """Tasks by priority, but each after all those that it waits for: any first part can be sent alone."""
-    below: dict[str, list[int]] = {}
-    unsent = []
-    names = {task.name for task in tasks}
-    for number, task in enumerate(tasks):
-        above = [name for name in task.after if name in names]
-        unsent.append(len(above))
-        for name in above:
-            below.setdefault(name, []).append(number)
-    ready = [(-task.priority, number) for number, task in enumerate(tasks) if not unsent[number]]
-    heapify(ready)
-    ordered = []
+    ready, ordered = ReadyTasks(tasks), []
     while ready:
-        task = tasks[heappop(ready)[1]]
-        ordered.append(task)
-        for number in below.pop(task.name, ()):
-            unsent[number] -= 1
-            if not unsent[number]:
-                heappush(ready, (-tasks[number].priority, number))
+        number = ready.pop()
+        ordered.append(tasks[number])
+        ready.end(number)
     return ordered
 
 

@@ -116,16 +116,16 @@ def processor() -> str:
     return next(names, platform.machine())
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Statistics as JSON: NumPy and CuPy values become numbers and lists, what is not finite becomes text."""
     if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): as_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [as_json(item) for item in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return as_json(value.tolist())
     if isinstance(value, complex):
-        return [plain(value.real), plain(value.imag)]
+        return [as_json(value.real), as_json(value.imag)]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -13,7 +13,7 @@ from pipeline.declare.coordinates import At, Checkpoint, describe
 from pipeline.declare.node import Stage
 from pipeline.declare.signature import Input
 from pipeline.store.checkpoint import FolderCheckpoint
-from pipeline.store.provenance import plain
+from pipeline.store.provenance import as_json
 from pipeline.worker.again import InputsAgain
 from pipeline.worker.checks import Effort, Sums, forget_sums, kept_sums
 from pipeline.worker.events import EventKind, Send, rate_limited
@@ -139,7 +139,7 @@ class Evaluation:
         else:
             result, statistics = self._share(work)
         if statistics:
-            self._statistics[work.key] = {**work.identity, "statistics": plain(statistics)}
+            self._statistics[work.key] = {**work.identity, "statistics": as_json(statistics)}
         return result
 
     def _hold(self, work: Work) -> Evaluated:

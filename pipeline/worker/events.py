@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from pipeline.declare.coordinates import Coordinates, Listener
-from pipeline.store.provenance import plain
+from pipeline.store.provenance import as_json
 from pipeline.store.typed import field_types, known_and_other
 from stages.base.errors import InputError
 
@@ -212,7 +212,7 @@ def rate_limited(send: Send, chunk: Mapping[str, Any]) -> Listener:
             last = now
             with suppress(Exception):  # news of a chunk end no chunk
                 about = {**chunk, "event": EventKind.PROGRESS, "time": time.time()}
-                send(Event.of({**plain(report), **about}))
+                send(Event.of({**as_json(report), **about}))
 
     return listener
 

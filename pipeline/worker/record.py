@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pipeline.declare.parameter import flattened
 from pipeline.planning.key import canonical
-from pipeline.store.provenance import code, device, host, plain
+from pipeline.store.provenance import as_json, code, device, host
 from pipeline.store.record import Record
 from pipeline.worker.certificate import certification
 from pipeline.worker.energy import energy_meter
@@ -81,7 +81,7 @@ class Meters:
             backend=node.backend,
             device=device(node.backend),
             **certification(node.backend),
-            statistics=plain(statistics),
+            statistics=as_json(statistics),
             seconds=finished - self._began,
             finished=datetime.fromtimestamp(finished, UTC).isoformat(),
             host=host(),
@@ -129,7 +129,7 @@ def parts_of(laps: Iterable[Lap]) -> list[dict[str, Any]]:
             "first": lap.first,
             "kernels": kernels_of(lap.kernels),
             "work": [
-                [each.name, each.count, each.nbytes, each.counted, plain(each.alike)]
+                [each.name, each.count, each.nbytes, each.counted, as_json(each.alike)]
                 for each in lap.node.cost.work
             ],
         }

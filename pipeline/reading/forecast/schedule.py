@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain
 
 from pipeline.planning.chunk import Chunk
-from pipeline.running.graph import TaskPlan
+from pipeline.running.graph import ReadyTasks, TaskPlan
 
 PerNode = Callable[[str, bool], float]
 """Seconds of a node's own part of a chunk; the flag says whether its stage runs for the first time there, or
@@ -44,15 +44,7 @@ def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead
     What a task needs and its worker does not hold is made there, as a run does. overhead: seconds of a chunk
     beside its stages (reading, committing).
     """
-    below: dict[str, list[int]] = {}
-    unmet, names = [], {task.name for task in tasks}
-    for number, task in enumerate(tasks):
-        above = [name for name in task.after if name in names]
-        unmet.append(len(above))
-        for name in above:
-            below.setdefault(name, []).append(number)
-    ready = [(-task.priority, number) for number, task in enumerate(tasks) if not unmet[number]]
-    heapify(ready)
+    ready = ReadyTasks(tasks)
     team, homes = [_Worker() for _ in range(workers)], dict[str, int]()
     free = [(0.0, number) for number in range(workers)]
     ends: list[tuple[float, int]] = []
@@ -62,10 +54,7 @@ def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead
         while not ready or (ends and ends[0][0] <= now):
             ended, done = heappop(ends)
             now = max(now, ended)
-            for next_one in below.get(tasks[done].name, ()):
-                unmet[next_one] -= 1
-                if not unmet[next_one]:
-                    heappush(ready, (-tasks[next_one].priority, next_one))
+            ready.end(done)
         chosen = _choose(ready, tasks, homes, number)
         took = sum(_task_seconds(tasks[chosen], team[number], seconds, overhead))
         homes.update(dict.fromkeys(tasks[chosen].homes, number))
@@ -75,23 +64,20 @@ def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead
     return Schedule(wall, work, max(worker.nbytes for worker in team))
 
 
-def _choose(
-    ready: list[tuple[float, int]], tasks: Sequence[TaskPlan], homes: dict[str, int], worker: int
-) -> int:
+def _choose(ready: ReadyTasks, tasks: Sequence[TaskPlan], homes: dict[str, int], worker: int) -> int:
     """The first ready task that is at home here or nowhere; the very first if there is none."""
-    passed: list[tuple[float, int]] = []
+    passed: list[int] = []
     chosen = None
     while ready and chosen is None and len(passed) < LOOKED_AT:
-        entry = heappop(ready)
-        if all(homes.get(home, worker) == worker for home in tasks[entry[1]].homes):
-            chosen = entry
+        number = ready.pop()
+        if all(homes.get(home, worker) == worker for home in tasks[number].homes):
+            chosen = number
         else:
-            passed.append(entry)
+            passed.append(number)
     if chosen is None:
         chosen, *passed = passed
-    for entry in passed:
-        heappush(ready, entry)
-    return chosen[1]
+    ready.put(passed)
+    return chosen
 
 
 def _task_seconds(task: TaskPlan, worker: _Worker, seconds: PerNode, overhead: PerNode) -> Iterator[float]:
