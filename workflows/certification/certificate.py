@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from types import ModuleType
 
 from pipeline import Store
 from pipeline.declare.duration import duration_text
@@ -38,17 +38,15 @@ FORMAT = 1
 FOLDER = ".certificates"
 """Folder of a store's copies."""
 
-Announce = Callable[[Check], None]
-
-KINDS: dict[str, Callable[[Device, Path | None], Iterator[Check]]] = {
-    "noise": lambda device, data: noise_bits(device),
+KINDS: dict[str, Callable[[Device], Iterator[Check]]] = {
+    "noise": noise_bits,
     "reference data": references,
-    "free field": lambda device, data: free_field(device),
-    "symmetries": lambda device, data: symmetries(device),
-    "Ward identities": lambda device, data: ward_identities(device),
-    "work": lambda device, data: workload(device),
+    "free field": free_field,
+    "symmetries": symmetries,
+    "Ward identities": ward_identities,
+    "work": workload,
 }
-"""What is checked, in order, on a device and with a folder of reference data; kernels of all of it, too."""
+"""What is checked, in order, on a device; kernels of all of it, too."""
 
 
 @dataclass(frozen=True)
@@ -72,17 +70,6 @@ class Certification:
         certified = all(check.status is not Status.FAILED for check in self.checks)
         object.__setattr__(self, "certified", certified)
 
-    def content(self) -> dict[str, Any]:
-        """The certificate's text but its id."""
-        return {
-            "format": FORMAT,
-            "subject": asdict(self.subject),
-            "versions": code(),
-            "full": self.full,
-            "date": self.date,
-            "checks": [asdict(check) for check in self.checks],
-        }
-
 
 def certify(
     backend: str,
@@ -90,7 +77,7 @@ def certify(
     data: Path | None = None,
     store: Store | None = None,
     full: bool = False,
-    announce: Announce = lambda check: None,
+    announce: Callable[[Check], None] = lambda check: None,
 ) -> Certification:
     """Make all checks; if none fails, write a certificate to the user's cache and to `store`.
 
@@ -99,17 +86,24 @@ def certify(
     Raises:
         InputError: no GPU, `data` without reference data, or a folder that cannot be written.
     """
-    device = Device(backend, _array_module(backend), full)
+    device = Device(backend, _array_module(backend), full, data)
     began, checks = perf_counter(), []
-    for check in all_checks(device, data):
+    for check in all_checks(device):
         announce(check)
         checks.append(check)
     keep_copy_bandwidth(backend, machine_of(backend).copy_bandwidth())
-    date = datetime.now(UTC).isoformat(timespec="seconds")
-    made = Certification(subject(backend), full, date, tuple(checks), perf_counter() - began)
+    date, seconds = datetime.now(UTC).isoformat(timespec="seconds"), perf_counter() - began
+    made = Certification(subject(backend), full, date, tuple(checks), seconds)
     if not made.certified:
         return replace(made, withdrawn=tuple(_withdraw(made.subject)))
-    content = made.content()
+    content = {
+        "format": FORMAT,
+        "subject": asdict(made.subject),
+        "versions": code(),
+        "full": full,
+        "date": date,
+        "checks": [asdict(check) for check in checks],
+    }
     identity = certificate_id(content)
     written = {"id": identity, **content}
     file = _write(certificates_folder(), identity, written)
@@ -119,30 +113,29 @@ def certify(
     return replace(made, id=identity, file=file)
 
 
-def all_checks(device: Device, data: Path | None) -> Iterator[Check]:
+def all_checks(device: Device) -> Iterator[Check]:
     """Every kind of check in turn; one whose code raises has failed, and the others go on."""
     twins = Twins(device)
     for name, kind in KINDS.items():
         errors: list[Check] = []
         with twins.at_work(), caught(name, "all checks of this kind", errors):
-            yield from kind(device, data)
+            yield from kind(device)
         yield from errors
     yield from twins.checks()
 
 
 def certification_text(made: Certification) -> str:
     """Lines for people: how many checks, what was skipped, what failed, and the certificate."""
+    by_status = {status: [each for each in made.checks if each.status is status] for status in Status}
     reasons: dict[str, list[str]] = {}
-    for each in made.checks:
-        if each.status is Status.SKIPPED:
-            reasons.setdefault(each.reason, []).append(each.name)
+    for each in by_status[Status.SKIPPED]:
+        reasons.setdefault(each.reason, []).append(each.name)
     lines = [f"skipped  {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    lines += [f"FAILED   {failure_text(each)}" for each in made.checks if each.status is Status.FAILED]
-    counts = [sum(each.status is status for each in made.checks) for status in Status]
-    passed, failed, skipped = counts
+    lines += [f"FAILED   {failure_text(each)}" for each in by_status[Status.FAILED]]
+    counts = ", ".join(f"{len(checks)} {status}" for status, checks in by_status.items())
     took = duration_text(made.seconds)
     where = f"{made.subject.device}, {made.subject.backend}, on {made.subject.host}"
-    lines.append(f"{passed} passed, {failed} failed, {skipped} skipped in {took}: {where}")
+    lines.append(f"{counts} in {took}: {where}")
     if made.certified:
         lines.append(f"certificate {made.id}: {made.file}")
     else:
@@ -158,7 +151,7 @@ def failure_text(check: Check) -> str:
     return f"{check.name}: deviation {check.deviation:.2g}, limit {check.limit:.2g} ({check.compares})"
 
 
-def _array_module(backend: str) -> Any:
+def _array_module(backend: str) -> ModuleType:
     if backend == "cuda":
         try:
             import cupy
@@ -174,7 +167,7 @@ def _array_module(backend: str) -> Any:
     return array_module_of(backend)
 
 
-def _write(folder: Path, identity: str, content: dict[str, Any]) -> Path:
+def _write(folder: Path, identity: str, content: dict[str, object]) -> Path:
     """A certificate in a folder, whole or not at all."""
     path = folder / f"{identity}.json"
     try:

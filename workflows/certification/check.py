@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
+
+from stages.lqcd.kernels.dispatch import Array
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 
@@ -38,11 +41,17 @@ class Check:
 
 @dataclass(frozen=True)
 class Device:
-    """Place of the checks: a backend, the library of its arrays, and whether the long form is wanted."""
+    """Place of the checks, and what is wanted: a backend, the library of its arrays, the long form."""
 
     backend: str
     xp: ModuleType
     full: bool = False
+    data: Path | None = None
+    """Folder of external reference data."""
+
+    def array(self, values: NDArray, dtype: DTypeLike | None = None) -> Array:
+        """A host's array there, in a precision."""
+        return self.xp.asarray(values if dtype is None else values.astype(dtype))
 
     def widths(self, quick: tuple[int, ...], more: tuple[int, ...]) -> tuple[int, ...]:
         """Numbers of right-hand sides."""

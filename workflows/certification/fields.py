@@ -37,11 +37,6 @@ def _special_unitary(seed: int, shape: tuple[int, ...], size: float) -> NDArray[
     return unitary / np.linalg.det(unitary)[..., None, None] ** (1 / 3)
 
 
-def free_links(lattice: Lattice) -> NDArray[np.complex128]:
-    """Unit links ``[mu, parity, site, 3, 3]``, on the host."""
-    return np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
-
-
 def rotated(links: NDArray, g: NDArray, lattice: Lattice) -> NDArray[np.complex128]:
     """Links U_mu(x) -> g(x) U_mu(x) g(x + mu)^dag."""
     turned = np.empty_like(links)

@@ -44,7 +44,9 @@ def noise_bits(device: Device) -> Iterator[Check]:
     with kernels_of("cpu"):
         host = noise_vectors(LATTICE, EVEN, LABEL, SEED, INDICES, "gaussian", xp=np)
     about = "Gaussian noise and that of the processor's kernels; units in the last place"
-    yield measured("noise: Gaussian", about, _ulps(own, host), GAUSSIAN_ULP)
+    a, b = (np.ascontiguousarray(vectors).view(float) for vectors in (own, host))
+    ulps = np.abs(a - b) / np.spacing(np.abs(b))
+    yield measured("noise: Gaussian", about, ulps.max(), GAUSSIAN_ULP)
 
 
 def _wrong() -> float:
@@ -70,8 +72,3 @@ def _other_roots(kind: str, device: Device) -> int:
         chosen = np.stack([word >> np.uint64(32 - BITS[kind]) for word in words[:3]], axis=1)
         wrong += int((vectors[:, :, position] != roots[chosen.astype(int)]).sum())
     return wrong
-
-
-def _ulps(found: np.ndarray, expected: np.ndarray) -> float:
-    a, b = (np.ascontiguousarray(values).view(float) for values in (found, expected))
-    return float((np.abs(a - b) / np.spacing(np.abs(b))).max())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.dispatch import as_numpy
+from stages.lqcd.kernels.dispatch import Array, as_numpy
 
 CANCELLED = 100
 """Most by which an update in place may make numbers smaller and be judged by what they were before; memory
@@ -39,10 +39,10 @@ class Hosted:
     """
 
     def __init__(
-        self, arguments: Sequence[Any], named: Mapping[str, Any], packed: Callable[[Any], Any]
+        self, arguments: Sequence[object], named: Mapping[str, object], packed: Callable[[object], object]
     ) -> None:
         self._packed = packed
-        self._copies: dict[Hashable, tuple[Any, NDArray, NDArray]] = {}
+        self._copies: dict[Hashable, tuple[Array, NDArray, NDArray]] = {}
         """The array, a copy for the twin, and one of what it held before."""
         self.arguments = [self._host(value) for value in arguments]
         self.named = {name: self._host(value) for name, value in named.items()}
@@ -53,19 +53,28 @@ class Hosted:
         return [held for _, held, _ in self._copies.values()]
 
     @property
+    def precision(self) -> str:
+        """Single if anything is, by which all that follows is rounded; else double."""
+        single = (np.dtype(np.float32), np.dtype(np.complex64))
+        return "single" if any(array.dtype in single for array in self.arrays) else "double"
+
+    @property
     def widths(self) -> set[int]:
         """Numbers of right-hand sides of the fields."""
         return {a.shape[2] for a in self.arrays if a.ndim == 3 and a.shape[1] in COMPONENTS}
 
-    def pairs(self, result: Any, expected: Any) -> Iterator[tuple[NDArray, NDArray, NDArray | None]]:
-        """Arrays that the call left or returned, those of the twin, and what was there before, if known."""
-        for original, held, before in self._copies.values():
-            yield as_numpy(original), held, before
+    def differences(self, result: object, expected: object) -> list[float]:
+        """By how much each array that a call left or returned differs from the twin's."""
+        scale = max((_largest(array) for array in self.arrays if array.dtype.kind in "fc"), default=0.0)
+        left = [
+            difference(as_numpy(array), held, before, scale) for array, held, before in self._copies.values()
+        ]
         if self._copies:
-            yield from _returned(result, expected)
+            left += [difference(ours, theirs, None, scale) for ours, theirs in _returned(result, expected)]
+        return left
 
     def _host(self, value: Any) -> Any:
-        if _is_array(value):
+        if is_array(value):
             place = _place(value)
             if place not in self._copies:
                 held = np.array(as_numpy(value), order="C")
@@ -75,19 +84,14 @@ class Hosted:
             return twin
         if type(value) in (tuple, list):
             return type(value)(self._host(item) for item in value)
-        if is_dataclass(value) and not isinstance(value, type):
-            return self._host_dataclass(value)
-        if _is_foreign(value):
+        is_form = is_dataclass(value) and not isinstance(value, type)
+        parts = {each.name: getattr(value, each.name) for each in fields(value)} if is_form else {}
+        holds = any(is_array(part) or isinstance(part, dict) for part in parts.values())
+        package = type(value).__module__.removeprefix("stages.lqcd.kernels.").split(".")[0]
+        if package in ("cpu", "cuda", "reference") and (holds or not is_form):
             raise UnknownOperandError(f"an operand is {type(value).__name__}, packed before it was watched")
-        return value
-
-    def _host_dataclass(self, value: Any) -> Any:
-        """A copy with copied arrays; what has none is itself."""
-        parts = {each.name: getattr(value, each.name) for each in fields(value)}
-        if not any(_is_array(part) or isinstance(part, dict) for part in parts.values()):
+        if not holds:
             return value
-        if _is_foreign(value):
-            raise UnknownOperandError(f"an operand is {type(value).__name__}, packed before it was watched")
         twin = copy.copy(value)
         for name, part in parts.items():
             object.__setattr__(twin, name, {} if isinstance(part, dict) else self._host(part))
@@ -100,47 +104,28 @@ def _place(array: Any) -> Hashable:
     return interface["data"][0], array.shape, array.strides, str(array.dtype)
 
 
-def _is_array(value: Any) -> bool:
-    return (
-        not isinstance(value, (type, np.generic))
-        and hasattr(value, "dtype")
-        and hasattr(value, "strides")
-        and hasattr(value, "ndim")
-    )
+def is_array(value: object) -> bool:
+    """True for arrays of either library, not for scalars and types."""
+    attributes = all(hasattr(value, name) for name in ("dtype", "strides", "ndim"))
+    return attributes and not isinstance(value, (type, np.generic))
 
 
-def has_arrays(values: Iterable[Any]) -> bool:
-    """True if there are arrays among values, and in sequences among them."""
-    return any(
-        _is_array(value) or (isinstance(value, (tuple, list, ValuesView)) and has_arrays(value))
-        for value in values
-    )
+def items(value: object) -> Iterator[Any]:
+    """A value, or what is in a sequence and in sequences in it."""
+    if isinstance(value, (tuple, list, ValuesView)):
+        for item in value:
+            yield from items(item)
+    else:
+        yield value
 
 
-def _is_foreign(value: Any) -> bool:
-    """True for what one package of kernels packed in its own way."""
-    package = type(value).__module__.removeprefix("stages.lqcd.kernels.").split(".")[0]
-    return package in ("cpu", "cuda", "reference")
-
-
-def _returned(result: Any, expected: Any) -> Iterator[tuple[NDArray, NDArray, NDArray | None]]:
-    if _is_array(result) and _is_array(expected):
-        yield as_numpy(result), as_numpy(expected), None
-    elif isinstance(result, COUNTS) and isinstance(expected, COUNTS):
-        yield np.array([result]), np.array([expected]), None
-    elif isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
-        for ours, theirs in zip(result, expected, strict=True):
-            yield from _returned(ours, theirs)
-
-
-def is_single(arrays: Sequence[NDArray]) -> bool:
-    """True if anything is in single precision, by which all that follows is rounded."""
-    return any(array.dtype in (np.float32, np.complex64) for array in arrays)
-
-
-def scale_of(arrays: Sequence[NDArray]) -> float:
-    """Largest number among operands that are no integers."""
-    return max((_largest(array) for array in arrays if array.dtype.kind in "fc"), default=0.0)
+def _returned(result: object, expected: object) -> Iterator[tuple[NDArray, NDArray]]:
+    """Arrays and counts that both returned."""
+    for ours, theirs in zip(items(result), items(expected), strict=True):
+        if is_array(ours) and is_array(theirs):
+            yield as_numpy(ours), as_numpy(theirs)
+        elif isinstance(ours, COUNTS) and isinstance(theirs, COUNTS):
+            yield np.array([ours]), np.array([theirs])
 
 
 def difference(found: NDArray, expected: NDArray, before: NDArray | None, scale: float = 0.0) -> float:

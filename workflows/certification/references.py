@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
@@ -18,11 +20,11 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.eigenvectors import LaplaceSolver
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.gauge.hisq import asqtad_links, hisq_links
+from stages.lqcd.gauge.hisq import StaggeredLinks, asqtad_links, hisq_links
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
-from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
-from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.lattice.formats import check_gauge, read_field, read_gauge
+from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks, wilson_links
+from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.lattice.formats import GaugeField, check_gauge, read_field, read_gauge
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
@@ -33,7 +35,23 @@ from stages.lqcd.spectroscopy.smearing import gaussian_smeared
 from workflows.certification.check import Check, Device, caught, measured, skipped
 
 VARIABLE = "QUARKLINE_REFERENCE_DATA"
-Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Files of the reference data, a configuration first, and what another code printed of them."""
+
+    files: list[Path]
+    values: dict[str, Any]
+    device: Device
+
+    @cached_property
+    def gauge(self) -> GaugeField:
+        return read_gauge(self.files[0])
+
+    @property
+    def links(self) -> Array:
+        return self.device.array(self.gauge.links)
 
 
 def reference_folder(chosen: Path | None) -> Path | None:
@@ -50,14 +68,13 @@ def reference_folder(chosen: Path | None) -> Path | None:
     return named
 
 
-def references(device: Device, folder: Path | None) -> Iterator[Check]:
+def references(device: Device) -> Iterator[Check]:
     """Checks of all entries that are known here; `--full` for those that take longer."""
-    if folder is None:
+    if device.data is None:
         reason = f"no folder of reference data: give it by --data, or set {VARIABLE}"
         yield skipped("reference data", "numbers that MILC, Chroma and DDalphaAMG printed", reason)
         return
-    entries: list[Entry] = json.loads((folder / "expected.json").read_text())
-    for entry in entries:
+    for entry in json.loads((device.data / "expected.json").read_text()):
         about = f"{entry['what'][:100]}; {', '.join(entry['files'][:1])}"
         name, kind = f"reference: {entry['id']}", entry["check"]
         if kind not in KINDS:
@@ -67,112 +84,105 @@ def references(device: Device, folder: Path | None) -> Iterator[Check]:
         else:
             checks: list[Check] = []
             with caught(name, about, checks):
-                checks.append(measured(name, about, KINDS[kind](folder, entry, device), entry["rtol"]))
+                files = [device.data / file for file in entry["files"]]
+                found = KINDS[kind](Reference(files, entry["values"], device))
+                checks.append(measured(name, about, found, entry["rtol"]))
             yield from checks
 
 
-def _milc_plaquette(folder: Path, entry: Entry, device: Device) -> float:
-    field, values = read_gauge(folder / entry["files"][0]), entry["values"]
-    found = 3 * field.plaquette.spatial, 3 * field.plaquette.temporal, field.statistics.trace
-    return _relative(found, [values[name] for name in ("ss", "st", "linktr")])
+def _milc_plaquette(reference: Reference) -> float:
+    plaquette, trace = reference.gauge.plaquette, reference.gauge.statistics.trace
+    found = 3 * plaquette.spatial, 3 * plaquette.temporal, trace
+    return _relative(found, [reference.values[name] for name in ("ss", "st", "linktr")])
 
 
-def _plaquette(folder: Path, entry: Entry, device: Device) -> float:
-    report, values = check_gauge(folder / entry["files"][0]), entry["values"]
+def _plaquette(reference: Reference) -> float:
+    report, values = check_gauge(reference.files[0]), reference.values
     if not report.ok:
         return np.inf
-    return max(
-        _relative([report.plaquette.total], [values["w_plaq"]]),
-        _relative([report.link_trace], [values["link"]]) if "link" in values else 0.0,
-    )
+    link = _relative(report.link_trace, values["link"]) if "link" in values else 0.0
+    return max(_relative(report.plaquette.total, values["w_plaq"]), link)
 
 
-def _asqtad_links(folder: Path, entry: Entry, device: Device) -> float:
-    links = _asqtad(folder, entry, device)
-    fat, long = (read_field(folder / name).values for name in entry["files"][1:3])
+def _asqtad_links(reference: Reference) -> float:
+    links = _asqtad(reference)
+    fat, long = (read_field(file).values for file in reference.files[1:3])
+    assert links.long is not None
     return max(_norm_of_difference(links.fat, fat), _norm_of_difference(links.long, long))
 
 
-def _asqtad_solution(folder: Path, entry: Entry, device: Device) -> float:
-    operator = StaggeredOperator(StaggeredDslash(_asqtad(folder, entry, device)), entry["values"]["mass"])
-    b, x = (read_field(folder / name).values.astype(complex) for name in entry["files"][1:3])
+def _asqtad_solution(reference: Reference) -> float:
+    operator = StaggeredOperator(StaggeredDslash(_asqtad(reference)), reference.values["mass"])
+    b, x = (read_field(file).values for file in reference.files[1:3])
     solver = EvenOdd(BlockCGrQ(1e-10, inner="single"), StaggeredSchur)
-    return _norm_of_difference(solver.solve(operator, device.xp.asarray(b)).x, x)
+    return _norm_of_difference(solver.solve(operator, reference.device.array(b, complex)).x, x)
 
 
-def _asqtad(folder: Path, entry: Entry, device: Device) -> Any:
-    field = read_gauge(folder / entry["files"][0])
-    links = device.xp.asarray(field.links)
-    return asqtad_links(links, field.lattice, boundary="antiperiodic", u0=entry["values"]["u0"])
+def _asqtad(reference: Reference) -> StaggeredLinks:
+    lattice, u0 = reference.gauge.lattice, reference.values["u0"]
+    return asqtad_links(reference.links, lattice, boundary="antiperiodic", u0=u0)
 
 
-def _hisq(folder: Path, entry: Entry, device: Device) -> StaggeredDslash:
-    field, epsilon = read_gauge(folder / entry["files"][0]), entry["values"]["eps"]
-    links = device.xp.asarray(field.links)
-    made = hisq_links(links, field.lattice, boundary="antiperiodic", naik_epsilon=epsilon)
+def _hisq(reference: Reference) -> StaggeredDslash:
+    lattice, epsilon = reference.gauge.lattice, reference.values["eps"]
+    made = hisq_links(reference.links, lattice, boundary="antiperiodic", naik_epsilon=epsilon)
     return StaggeredDslash(made)
 
 
-def _hisq_eigenvalues(folder: Path, entry: Entry, device: Device) -> float:
-    expected = entry["values"]["eig"]
+def _hisq_eigenvalues(reference: Reference) -> float:
+    expected = reference.values["eig"]
     search = BlockLanczos(len(expected), 8, tolerance=1e-10)
-    found = search.solve(SquaredDslash(_hisq(folder, entry, device), EVEN), device.xp)
+    found = search.solve(SquaredDslash(_hisq(reference), EVEN), reference.device.xp)
     return _relative(np.sort(found.values[: len(expected)]), expected)
 
 
-def _hisq_pion(folder: Path, entry: Entry, device: Device) -> float:
-    operator = StaggeredOperator(_hisq(folder, entry, device), entry["values"]["mass"])
+def _hisq_pion(reference: Reference) -> float:
+    operator = StaggeredOperator(_hisq(reference), reference.values["mass"])
     b = np.zeros((*operator.shape, 3), complex)
     b[EVEN, 0] = np.eye(3)
-    x = EvenOdd(BatchedCG(1e-11), StaggeredSchur).solve(operator, device.xp.asarray(b)).x
-    times = operator.dslash.lattice.time_extent
-    by_time = (abs(as_numpy(x)) ** 2).reshape(2, times, -1).sum(axis=(0, 2))
-    return _relative(by_time, entry["values"]["corr"])
+    x = EvenOdd(BatchedCG(1e-11), StaggeredSchur).solve(operator, reference.device.array(b)).x
+    return _relative(_by_time(x, operator.dslash.lattice.time_extent), reference.values["corr"])
 
 
-def _wilson_dirichlet(folder: Path, entry: Entry, device: Device) -> float:
-    gauge = read_gauge(folder / entry["files"][0])
-    made = wilson_links(device.xp.asarray(gauge.links), gauge.lattice, boundary="dirichlet")
-    return _propagator(gauge, made, entry["values"], entry["values"]["source_t"], 2.0, 5, device)
+def _wilson_dirichlet(reference: Reference) -> float:
+    made = wilson_links(reference.links, reference.gauge.lattice, boundary="dirichlet")
+    return _propagator(reference, made, reference.values["source_t"], 2.0, 5)
 
 
-def _clover(folder: Path, entry: Entry, device: Device) -> float:
-    gauge, values = read_gauge(folder / entry["files"][0]), entry["values"]
-    links = device.xp.asarray(gauge.links)
-    smeared = stout_links(links, gauge.lattice, values["rho"], values["n"], SPATIAL_DIRECTIONS)
+def _clover(reference: Reference) -> float:
+    values, lattice = reference.values, reference.gauge.lattice
+    smeared = stout_links(reference.links, lattice, values["rho"], values["n"], SPATIAL_DIRECTIONS)
     made = wilson_links(
         smeared,
-        gauge.lattice,
+        lattice,
         boundary="antiperiodic",
         csw=(values["cR"], values["cT"]),
         anisotropy=Anisotropy(values["xi0"], values["nu"]),
     )
-    return _propagator(gauge, made, values, 0, values["width"], values["iters"], device)
+    return _propagator(reference, made, 0, values["width"], values["iters"])
 
 
-def _propagator(
-    gauge: Any, made: Any, values: dict[str, Any], time: int, width: float, steps: int, device: Device
-) -> float:
+def _propagator(reference: Reference, made: WilsonLinks, time: int, width: float, steps: int) -> float:
     """Time-slice norms of the smeared source and of all twelve columns of its propagator."""
-    lattice, M = gauge.lattice, WilsonOperator(WilsonDslash(made), mass_of_kappa(values["kappa"]))
-    point = point_source(lattice, SourcePlace(time, (0, 0, 0)), device.xp)
-    source = gaussian_smeared(point, device.xp.asarray(gauge.links), lattice, time, width, steps)
-    x = as_numpy(EvenOdd(BiCGstab(1e-13), WilsonSchur).solve(M, source).x)
-    density = (np.abs(x) ** 2).sum(axis=(2, 3)).reshape(2, lattice.time_extent, -1).sum(axis=(0, 2))
+    lattice, values = reference.gauge.lattice, reference.values
+    M = WilsonOperator(WilsonDslash(made), mass_of_kappa(values["kappa"]))
+    point = point_source(lattice, SourcePlace(time, (0, 0, 0)), reference.device.xp)
+    source = gaussian_smeared(point, reference.links, lattice, time, width, steps)
+    density = _by_time(EvenOdd(BiCGstab(1e-13), WilsonSchur).solve(M, source).x, lattice.time_extent)
     size = float((np.abs(as_numpy(source)) ** 2).sum())
-    return max(_relative(density, values["prop_corr"]), _relative([size], [values["source_corr"]]))
+    return max(_relative(density, values["prop_corr"]), _relative(size, values["source_corr"]))
 
 
-def _laplacian(folder: Path, entry: Entry, device: Device) -> float:
-    gauge, (rho, steps) = read_gauge(folder / entry["files"][0]), entry["values"]["stout"]
-    links = device.xp.asarray(gauge.links.astype(complex))
-    smeared = stout_links(links, gauge.lattice, rho, int(steps), SPATIAL_DIRECTIONS)
-    expected = np.array(entry["values"]["eig"])
-    modes = LaplaceSolver(expected.shape[1]).solve(smeared, gauge.lattice, entry["values"]["t"])
+def _laplacian(reference: Reference) -> float:
+    lattice, (rho, steps) = reference.gauge.lattice, reference.values["stout"]
+    links = reference.device.array(reference.gauge.links, complex)
+    smeared = stout_links(links, lattice, rho, int(steps), SPATIAL_DIRECTIONS)
+    expected = np.array(reference.values["eig"])
+    modes = LaplaceSolver(expected.shape[1]).solve(smeared, lattice, reference.values["t"])
     return _relative(as_numpy(modes.values), expected)
 
 
-KINDS: dict[str, Callable[[Path, Entry, Device], float]] = {
+KINDS: dict[str, Callable[[Reference], float]] = {
     "milc_plaq": _milc_plaquette,
     "wplaq": _plaquette,
     "asqtad_links": _asqtad_links,
@@ -189,11 +199,16 @@ LONG = ("hisq_eigs", "hisq_pion")
 """Kinds that the short form leaves out, and says so."""
 
 
-def _relative(found: Any, expected: Any) -> float:
+def _by_time(x: Array, times: int) -> NDArray[np.float64]:
+    """Squared norms of fields ``[parity, site, ...]`` on each time slice."""
+    return (np.abs(as_numpy(x)) ** 2).reshape(2, times, -1).sum(axis=(0, 2))
+
+
+def _relative(found: ArrayLike, expected: ArrayLike) -> float:
     """Largest deviation of a number, relative to itself."""
     return float(np.abs(np.asarray(found) / np.asarray(expected) - 1).max())
 
 
-def _norm_of_difference(found: Any, expected: NDArray) -> float:
+def _norm_of_difference(found: Array, expected: NDArray) -> float:
     """Norm of a difference relative to the norm."""
     return float(np.linalg.norm(as_numpy(found) - expected) / np.linalg.norm(expected))

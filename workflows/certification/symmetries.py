@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.hisq import hisq_links
@@ -29,53 +29,46 @@ from workflows.certification.fields import (
 LATTICE = Lattice((6, 4, 2, 4))
 """With an extent that no power of two divides, and one of two sites."""
 WIDTHS, MORE_WIDTHS = (3, 16), (1, 2, 8, 12, 24, 32, 33)
-Apply = Callable[[Array], Array]
+Turn = Callable[[Array], Array]
+Make = Callable[[NDArray, Lattice, DTypeLike, Device], LinearOperator]
 
 
 def staggered_operator(
     thin: NDArray, lattice: Lattice, dtype: DTypeLike, device: Device
 ) -> StaggeredOperator:
     """2 m + D of HISQ links."""
-    u = device.xp.asarray(thin)
-    links = hisq_links(u, lattice, boundary="antiperiodic", naik_epsilon=-0.1)
+    links = hisq_links(device.array(thin), lattice, boundary="antiperiodic", naik_epsilon=-0.1)
     return StaggeredOperator(StaggeredDslash(links, dtype), 0.07)
 
 
 def wilson_operator(thin: NDArray, lattice: Lattice, dtype: DTypeLike, device: Device) -> WilsonOperator:
     """The Wilson-clover operator M."""
-    u = device.xp.asarray(thin)
-    links = wilson_links(u, lattice, boundary="antiperiodic", csw=(0.91, 1.07))
+    links = wilson_links(device.array(thin), lattice, boundary="antiperiodic", csw=(0.91, 1.07))
     return WilsonOperator(WilsonDslash(links, dtype), 0.17)
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {"HISQ": staggered_operator, "Wilson-clover": wilson_operator}
 
 
 def symmetries(device: Device) -> Iterator[Check]:
     """Checks of both operators in both precisions, at several numbers of right-hand sides."""
     thin = rough_links(311, LATTICE)
     for dtype in (DOUBLE, SINGLE):
-        made = {name: make(thin, LATTICE, dtype, device) for name, make in OPERATORS.items()}
+        limit = rounding(dtype)
+        kinds: tuple[tuple[str, Make, str, Turn], ...] = (
+            ("HISQ", staggered_operator, "epsilon", epsilon),
+            ("Wilson-clover", wilson_operator, "gamma5", gamma5),
+        )
+        made = {name: make(thin, LATTICE, dtype, device) for name, make, *_ in kinds}
         for width in device.widths(WIDTHS, MORE_WIDTHS):
-            what, limit = f"N = {width}, {np.dtype(dtype).name}", rounding(dtype)
-            yield measured(
-                f"epsilon-hermiticity: HISQ, {what}",
-                "(y, M x) and (epsilon M epsilon y, x) on random fields",
-                _hermiticity(made["HISQ"], epsilon, width, device),
-                limit,
-            )
-            yield measured(
-                f"gamma5-hermiticity: Wilson-clover, {what}",
-                "(y, M x) and (gamma5 M gamma5 y, x) on random fields",
-                _hermiticity(made["Wilson-clover"], gamma5, width, device),
-                limit,
-            )
-        for name, make in OPERATORS.items():
+            for name, _, sign, turn in kinds:
+                yield measured(
+                    f"{sign}-hermiticity: {name}, N = {width}, {np.dtype(dtype).name}",
+                    f"(y, M x) and ({sign} M {sign} y, x) on random fields",
+                    _hermiticity(made[name], turn, width, device),
+                    limit,
+                )
+        for name, make, *_ in kinds:
             found = _covariance(make, made[name], thin, dtype, device)
             about = "M of transformed links and g M g^dag on random fields"
-            yield measured(
-                f"gauge covariance: {name}, {np.dtype(dtype).name}", about, found, 4 * rounding(dtype)
-            )
+            yield measured(f"gauge covariance: {name}, {np.dtype(dtype).name}", about, found, 4 * limit)
 
 
 def epsilon(x: Array) -> Array:
@@ -93,7 +86,7 @@ def gamma5(x: Array) -> Array:
     return turned
 
 
-def _hermiticity(M: Any, turn: Apply, width: int, device: Device) -> float:
+def _hermiticity(M: LinearOperator, turn: Turn, width: int, device: Device) -> float:
     """Largest violation, relative to the norms of the fields."""
     x, y = (random_field(seed, (*M.shape, width), M.dtype, device.xp) for seed in (51, 53))
     image = M.apply(x)
@@ -102,12 +95,12 @@ def _hermiticity(M: Any, turn: Apply, width: int, device: Device) -> float:
     return float((np.abs(left - right) / scale).max())
 
 
-def _covariance(make: Callable[..., Any], M: Any, thin: NDArray, dtype: DTypeLike, device: Device) -> float:
+def _covariance(make: Make, M: LinearOperator, thin: NDArray, dtype: DTypeLike, device: Device) -> float:
     g = rough_rotation(313, LATTICE)
     x = as_numpy(random_field(57, (*M.shape, 3), dtype, device.xp)).astype(complex)
     transformed = make(rotated(thin, g, LATTICE), LATTICE, dtype, device)
-    found = transformed.apply(device.xp.asarray(_turned(g, x).astype(dtype)))
-    image = as_numpy(M.apply(device.xp.asarray(x.astype(dtype)))).astype(complex)
+    found = transformed.apply(device.array(_turned(g, x), dtype))
+    image = as_numpy(M.apply(device.array(x, dtype))).astype(complex)
     return deviation(found, _turned(g, image))
 
 

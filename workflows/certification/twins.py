@@ -6,7 +6,7 @@ processor. Of all calls with operands of one kind (shapes, types, numbers that s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial, wraps
@@ -16,16 +16,9 @@ from pkgutil import iter_modules
 from types import FunctionType
 from typing import Any
 
-from stages.lqcd.kernels.dispatch import around_kernels, implementation_of, kernels_of
+from stages.lqcd.kernels.dispatch import Implementation, around_kernels, implementation_of, kernels_of
 from workflows.certification.check import Check, Device, measured, skipped
-from workflows.certification.operands import (
-    Hosted,
-    UnknownOperandError,
-    difference,
-    has_arrays,
-    is_single,
-    scale_of,
-)
+from workflows.certification.operands import Hosted, UnknownOperandError, is_array, items
 
 LIMITS = {"single": 2e-4, "double": 1e-10}
 """Most that rounding may change, relative to the largest element that a call wrote; sums may cancel."""
@@ -73,7 +66,7 @@ class Twins:
         """Kernels that have no twin."""
         self._refused: dict[tuple[str, str], str] = {}
         """Kernels and twins that could not repeat some of their calls, with the reason."""
-        self._packed: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._packed: dict[int, tuple[object, dict[str, object]]] = {}
         self._seen: set[Hashable] = set()
         self._called: set[str] = set()
         self._names: dict[int, str] = {}
@@ -103,13 +96,13 @@ class Twins:
             where = "by what is rehearsed" if self._device.full else "by the short form (--full)"
             yield skipped("kernel: others", about, f"not called {where}: {', '.join(left)}")
 
-    def _watched(self, implementation: Callable[..., Any]) -> Callable[..., Any]:
+    def _watched(self, implementation: Implementation) -> Implementation:
         name = self._names.get(id(implementation))
         if name is None:
             return implementation
 
         @wraps(implementation)
-        def call(*arguments: Any, **named: Any) -> Any:
+        def call(*arguments: object, **named: object) -> object:
             self._called.add(name)
             if self._busy or self._capturing():
                 return implementation(*arguments, **named)
@@ -122,8 +115,12 @@ class Twins:
         return call
 
     def _repeated(
-        self, name: str, implementation: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> Any:
+        self,
+        name: str,
+        implementation: Implementation,
+        arguments: tuple[object, ...],
+        named: dict[str, object],
+    ) -> object:
         """The result of a call, and of its twins on copies of what it was given."""
         prepared: dict[str, Hosted] = {}
         for twin in self._twins(name):
@@ -132,9 +129,9 @@ class Twins:
             except UnknownOperandError as error:
                 self._refused[name, twin] = str(error)
         result = implementation(*arguments, **named)
-        if not self._twins(name) and has_arrays((arguments, named.values(), result)):
+        if not self._twins(name) and any(map(is_array, items((arguments, named.values(), result)))):
             self._without.add(name)
-        packed: dict[str, Any] = {}
+        packed: dict[str, object] = {}
         for twin, hosted in prepared.items():
             try:
                 packed[twin] = self._compare(name, twin, hosted, result)
@@ -145,7 +142,7 @@ class Twins:
             self._keep(result, packed)
         return result
 
-    def _keep(self, result: Any, packed: dict[str, Any]) -> None:
+    def _keep(self, result: object, packed: dict[str, Any]) -> None:
         """Twins of what was packed, or of each part of it."""
         if isinstance(result, tuple):
             for place, part in enumerate(result):
@@ -153,7 +150,7 @@ class Twins:
         else:
             self._packed[id(result)] = (result, packed)
 
-    def _compare(self, name: str, twin: str, hosted: Hosted, result: Any) -> Any:
+    def _compare(self, name: str, twin: str, hosted: Hosted, result: object) -> object:
         """Run a twin, keep the largest difference; its result."""
         self._busy = True
         try:
@@ -161,14 +158,11 @@ class Twins:
                 expected = implementation_of(name, twin)(*hosted.arguments, **hosted.named)
         finally:
             self._busy = False
-        pairs = list(hosted.pairs(result, expected))
-        if pairs and not name.endswith(PACKING):
-            precision = "single" if is_single(hosted.arrays) else "double"
-            found = self._compared.setdefault((name, precision, twin), Comparison())
+        if not name.endswith(PACKING) and (differences := hosted.differences(result, expected)):
+            found = self._compared.setdefault((name, hosted.precision, twin), Comparison())
             found.calls += 1
             found.widths |= hosted.widths
-            scale = scale_of(hosted.arrays)
-            found.deviation = max([found.deviation, *(difference(*pair, scale) for pair in pairs)])
+            found.deviation = max(found.deviation, *differences)
         return expected
 
     def _twins(self, name: str) -> list[str]:
@@ -176,7 +170,7 @@ class Twins:
         own = implementation_of(name, "reference").__module__.startswith(f"{PACKAGES}reference")
         return [*(["reference"] if own else []), *(["cpu"] if self._package == "cuda" else [])]
 
-    def _twin_of(self, twin: str, value: Any) -> Any:
+    def _twin_of(self, twin: str, value: object) -> object:
         """The operand that a twin made of the same links or matrices, if `value` is one that was packed."""
         _, packed = self._packed.get(id(value), (None, {}))
         return packed.get(twin)

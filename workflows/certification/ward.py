@@ -40,39 +40,22 @@ FORWARD_T = 6
 
 def ward_identities(device: Device) -> Iterator[Check]:
     """Checks of the conserved currents that there are."""
-    yield measured(
-        "Ward identity: one-link current of naive staggered quarks",
-        "divergence of the charge by time slice and phi^dag b - c^dag psi, of solved systems",
-        _staggered(device),
-        LIMIT,
-    )
-    yield measured(
-        "Ward identity: point-split current of Wilson-clover quarks",
-        "divergence of the charge by time slice and phi^dag b - c^dag psi, of solved systems",
-        _wilson(device),
-        LIMIT,
-    )
+    about = "divergence of the charge by time slice"
+    sources = f"{about} and phi^dag b - c^dag psi, of solved systems"
+    for current, violation in (
+        ("one-link current of naive staggered quarks", _staggered),
+        ("point-split current of Wilson-clover quarks", _wilson),
+    ):
+        yield measured(f"Ward identity: {current}", sources, violation(device), LIMIT)
     yield skipped(
         "Ward identity: one-link current of HISQ quarks",
-        "divergence of the charge by time slice",
+        about,
         "one-link currents of operators with three-link hops are not conserved; quarkline has no others",
     )
 
 
-def _by_slice(x: Array, y: Array) -> NDArray[np.complex128]:
-    """conj(x) . y by right-hand side and time slice, of fields ``[parity, ...]``."""
-    parts = (as_numpy(one_link_current.slice_dots(x[p], y[p], LATTICE)) for p in (EVEN, ODD))
-    return sum(parts, np.zeros((), complex))
-
-
-def _violation(charge: NDArray, source: NDArray) -> float:
-    """Largest difference of the two sides, relative to the charge."""
-    divergence = charge - np.roll(charge, 1, axis=-1)
-    return float(np.abs(divergence - source).max() / np.abs(charge).max())
-
-
 def _staggered(device: Device) -> float:
-    links = naive_links(device.xp.asarray(rough_links(71, LATTICE)), LATTICE, boundary="antiperiodic")
+    links = naive_links(device.array(rough_links(71, LATTICE)), LATTICE, boundary="antiperiodic")
     M = StaggeredOperator(StaggeredDslash(links), 0.31)
     solve = EvenOdd(BatchedCG(TOLERANCE), StaggeredSchur).solve
     b, c = (random_field(seed, (*M.shape, WIDTH), DOUBLE, device.xp) for seed in (73, 79))
@@ -80,15 +63,19 @@ def _staggered(device: Device) -> float:
 
     def current(bra: Array, ket: Array) -> NDArray[np.float64]:
         """-Im sum_x bra(x)^dag W_t(x) ket(x + t), ``[N, t]``."""
-        start = one_link_current.one_link_current
         parts = (
-            as_numpy(start(contiguous(links.fat[:, p]), bra[p], ket[1 - p], LATTICE, p))[:, 3]
+            one_link_current.one_link_current(contiguous(links.fat[:, p]), bra[p], ket[1 - p], LATTICE, p)
             for p in (EVEN, ODD)
         )
-        return sum(parts, np.zeros(()))
+        return sum((as_numpy(part)[:, 3] for part in parts), np.zeros(()))
 
-    charge = current(psi, phi) - current(phi, psi)
-    return _violation(charge, (_by_slice(phi, b) - _by_slice(c, psi)).imag)
+    return _violation(current(psi, phi) - current(phi, psi), (_slice_dots(phi, b) - _slice_dots(c, psi)).imag)
+
+
+def _slice_dots(x: Array, y: Array) -> NDArray[np.complex128]:
+    """conj(x) . y of fields ``[parity, ...]`` by right-hand side and time slice, by the kernel."""
+    parts = (one_link_current.slice_dots(x[p], y[p], LATTICE) for p in (EVEN, ODD))
+    return sum(map(as_numpy, parts), np.zeros((), complex))
 
 
 def _wilson(device: Device) -> float:
@@ -99,24 +86,24 @@ def _wilson(device: Device) -> float:
 
     def current(bra: Array, ket: Array, sign: int) -> NDArray[np.complex128]:
         """sum_x bra(x)^dag (1 - sign gamma_t) U_t(x) ket(x + t), ``[N, t]``."""
-        total = np.zeros((), complex)
+        hop = field_like(ket)
         for parity in (EVEN, ODD):
-            hop = field_like(ket[parity])
             packed = M.dslash.packed[parity]
-            wilson_dslash.wilson_hop(packed, FORWARD_T, ket[1 - parity], hop, sign=sign)
-            total = total + _spinor_dots(bra[parity], hop)
-        return total
+            wilson_dslash.wilson_hop(packed, FORWARD_T, ket[1 - parity], hop[parity], sign=sign)
+        return _dots(bra, hop)
 
     # -(1/2) of both hops over the link (x, x + t); the one backward is the adjoint of one of M^dag
     charge = -0.5 * (current(phi, psi, 1) - current(psi, phi, -1).conj())
-    return _violation(charge, _spinor_sources(phi, b) - _spinor_sources(c, psi))
+    return _violation(charge, _dots(phi, b) - _dots(c, psi))
 
 
-def _spinor_dots(x: Array, y: Array) -> NDArray[np.complex128]:
-    """conj(x) . y of spinors on one parity by right-hand side and time slice."""
-    products = (as_numpy(x).conj() * as_numpy(y)).reshape(LATTICE.time_extent, -1, x.shape[-1])
-    return products.sum(axis=1).T
+def _dots(x: Array, y: Array) -> NDArray[np.complex128]:
+    """conj(x) . y of fields ``[parity, ...]`` by right-hand side and time slice, by NumPy."""
+    products = as_numpy(x).conj() * as_numpy(y)
+    return products.reshape(2, LATTICE.time_extent, -1, x.shape[-1]).sum(axis=(0, 2)).T
 
 
-def _spinor_sources(x: Array, y: Array) -> NDArray[np.complex128]:
-    return _spinor_dots(x[EVEN], y[EVEN]) + _spinor_dots(x[ODD], y[ODD])
+def _violation(charge: NDArray, source: NDArray) -> float:
+    """Largest difference of the two sides, relative to the charge."""
+    divergence = charge - np.roll(charge, 1, axis=-1)
+    return float(np.abs(divergence - source).max() / np.abs(charge).max())

@@ -77,7 +77,7 @@ def _noise(device: Device) -> None:
 
 
 def _smearing(device: Device) -> None:
-    links = device.xp.asarray(rough_links(61, LATTICE))
+    links = device.array(rough_links(61, LATTICE))
     stout_links(links, LATTICE, 0.1, 1)
     hyp_links(links, LATTICE, (0.75, 0.6, 0.3), 1)
     source = point_source(LATTICE, SourcePlace(0, (1, 0, 2)), device.xp)
@@ -86,7 +86,7 @@ def _smearing(device: Device) -> None:
 
 def _contractions(device: Device) -> None:
     """Distillation and mesons, of fields that need no solve."""
-    links = device.xp.asarray(rough_links(69, LATTICE))
+    links = device.array(rough_links(69, LATTICE))
     for dtype in (SINGLE, DOUBLE):
         vectors = random_field(73, (LATTICE.time_extent, 2, 16, 3, 5), dtype, device.xp)
         solutions = random_field(71, (2, LATTICE.half_volume, 12, 12), dtype, device.xp)
