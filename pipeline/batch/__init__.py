@@ -159,7 +159,7 @@ class BatchSystem(ABC):
         """Seconds of a walltime as the site's configuration has it. Raises ValueError for another form."""
         return seconds(str(walltime))
 
-    def dask_directives(self, job: JobRequest) -> dict[str, Any]:
+    def dask_directives(self, job: JobRequest) -> dict[str, list[str]]:
         """Options of dask-jobqueue with the further ones, and with those that ask for GPUs."""
         directives = [*self.gpu_directives(job), *(job.directives or ())]
         return {"job_extra_directives": directives} if directives else {}
@@ -188,10 +188,11 @@ def ask(*command: str, script: Path | None = None) -> subprocess.CompletedProces
     of_a_job = re.compile("|".join(batch_system(kind).own_variables for kind in KINDS))
     outside = {name: value for name, value in os.environ.items() if not of_a_job.match(name)}
     environment = {**outside, "LC_ALL": "C"}
-    options: dict[str, Any] = {"capture_output": True, "text": True, "env": environment}
     try:
         with open(script or os.devnull) as source:
-            return subprocess.run(command, stdin=source, timeout=ANSWER, check=False, **options)
+            return subprocess.run(
+                command, stdin=source, capture_output=True, text=True, env=environment, timeout=ANSWER
+            )
     except (OSError, subprocess.SubprocessError):
         return None
 

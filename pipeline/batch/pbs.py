@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pipeline.batch import OVER, UNSEEN, BatchSystem, JobRequest, Seen, State, ask, mebibytes, submitted
 
@@ -64,7 +63,7 @@ class Pbs(BatchSystem):
         denied = [line for line in answer.stderr.splitlines() if any(words in line for words in NOT_THERE)]
         return {job: shown.get(_number(job)) or _denial(job, denied) for job in jobs}
 
-    def dask_directives(self, job: JobRequest) -> dict[str, Any]:
+    def dask_directives(self, job: JobRequest) -> dict[str, list[str]]:
         """A selection stands instead of that of dask-jobqueue."""
         options = super().dask_directives(job)
         selects = any("select=" in directive for directive in options.get("job_extra_directives", ()))

@@ -6,16 +6,15 @@ processor. Of all calls with operands of one kind (shapes, types, numbers that s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial, wraps
-from importlib import import_module
-from importlib.util import find_spec
-from pkgutil import iter_modules
-from types import FunctionType
+from pathlib import Path
 from typing import Any
 
+from stages.lqcd.kernels import dispatch
 from stages.lqcd.kernels.dispatch import Implementation, around_kernels, implementation_of, kernels_of
 from workflows.certification.check import Check, Device, measured, skipped
 from workflows.certification.operands import Hosted, UnknownOperandError, is_array, items
@@ -39,9 +38,8 @@ PACKAGES = "stages.lqcd.kernels."
 PACKING = ".pack", ".pack_fields", ".pack_both", ".in_fields"
 """Kernels whose result is in a form of their package's own: twins keep theirs, for calls that use it."""
 
-NO_KERNELS = ("stream", "philox")
-"""A family that queues work, and a module that those of the processor repeat for their own use."""
-
+STARTED = re.compile(r'kernel\(\s*"(\w+\.\w+)"')
+"""Where a contract starts a kernel."""
 
 NO_ORACLE = "it has no oracle of its own; --backend cuda compares the GPU's with it"
 
@@ -91,8 +89,7 @@ class Twins:
             yield skipped(f"kernel: {name}", about, NO_ORACLE)
         for (name, twin), reason in sorted(self._refused.items()):
             yield skipped(f"kernel: {name}, {twin}, some of its calls", about, reason)
-        seen = {name for name, _, _ in self._compared} | self._without | {name for name, _ in self._refused}
-        if left := [name for name in kernel_names() if name not in seen | self._called]:
+        if left := [name for name in kernel_names() if name not in self._called]:
             where = "by what is rehearsed" if self._device.full else "by the short form (--full)"
             yield skipped("kernel: others", about, f"not called {where}: {', '.join(left)}")
 
@@ -183,20 +180,10 @@ class Twins:
 
 
 def kernel_names() -> list[str]:
-    """Names ``family.function`` of all kernels: functions of the contracts that the processor implements."""
-    names: list[str] = []
-    for each in iter_modules(import_module(PACKAGES[:-1]).__path__):
-        if each.ispkg or find_spec(f"{PACKAGES}cpu.{each.name}") is None or each.name in NO_KERNELS:
-            continue
-        contract, own = (import_module(f"{PACKAGES}{part}{each.name}") for part in ("", "cpu."))
-        names += [
-            f"{each.name}.{name}"
-            for name, value in vars(contract).items()
-            if isinstance(value, FunctionType)
-            and value.__module__ == contract.__name__
-            and getattr(own, name, value) is not value
-        ]
-    return names
+    """Names ``family.function`` of all kernels that contracts start, but of those that only queue work."""
+    contracts = sorted(Path(dispatch.__file__).parent.glob("*.py"))
+    names = (name for file in contracts for name in STARTED.findall(file.read_text()))
+    return [name for name in names if not name.startswith("stream.")]
 
 
 def kind_of(value: Any) -> Hashable:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from pipeline.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters import Cluster
@@ -16,7 +15,7 @@ from pipeline.running.clusters.section import NAMED, ClusterSection
 from stages.base.errors import InputError, suggestion
 
 
-def choose(name: str, **options: Any) -> Cluster:
+def choose(name: str, **options: object) -> Cluster:
     """The cluster of that name with its options; anything with `://` and any file is an existing cluster's.
 
     Raises:

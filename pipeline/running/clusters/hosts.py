@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import dask
 from distributed import Client, Scheduler
@@ -116,11 +115,13 @@ class _Host(ProcessInterface):  # type: ignore[misc]
         """Last line of a connection that ended on its own."""
 
     async def start(self) -> None:
-        pipes: dict[str, Any] = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.PIPE}
-        pipes["stderr"] = asyncio.subprocess.STDOUT
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._words, start_new_session=True, **pipes
+                *self._words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
             )
         except OSError as error:
             raise InputError(f"{self._words[0]} cannot be started: {error}") from None
@@ -156,7 +157,7 @@ class _Cluster(SpecCluster):  # type: ignore[misc]
         names: tuple[str, ...],
         files: dict[str, str],
         security: Security,
-        scheduler: dict[str, Any],
+        scheduler: dict[str, object],
     ) -> None:
         options = {"hosts": hosts, "files": files}
         listening = {"protocol": "tls", "security": security, "interface": hosts.site.interface}

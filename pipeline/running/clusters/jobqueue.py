@@ -82,7 +82,9 @@ class JobQueue(Remote):
         if demand.jobs:
             demand.jobs.clear()
 
-    def options(self, scheduler: dict[str, Any] | None = None, jobs: JobList | None = None) -> dict[str, Any]:
+    def options(
+        self, scheduler: dict[str, Any] | None = None, jobs: JobList | None = None
+    ) -> dict[str, object]:
         """Options for dask-jobqueue: what is written, and what a run needs; the rest is the site's."""
         site, system = self.site.settled(), batch_system(self.site.kind)
         configured = {key: dask.config.get(f"jobqueue.{system.kind}.{key}", None) for key in CONFIGURED}

@@ -45,16 +45,14 @@ class JobList:
 
     def ids(self) -> list[str]:
         """Ids that were written down; a line that was cut off or is no job is none."""
-        return [job for _, job in self._lines()]
+        return [match[2] for match in self._lines()]
 
     def kind(self) -> str:
         """The batch system that the jobs were submitted to."""
-        return next((kind for kind, _ in self._lines()), "slurm")
+        return next((match[1] for match in self._lines()), None) or "slurm"
 
-    def _lines(self) -> Iterator[tuple[str, str]]:
-        for line in text_of(self._path).splitlines():
-            if match := LINE.fullmatch(line):
-                yield match[1] or "slurm", match[2]
+    def _lines(self) -> Iterator[re.Match[str]]:
+        return filter(None, map(LINE.fullmatch, text_of(self._path).splitlines()))
 
     def clear(self) -> None:
         """Forget the jobs, once none of them is queued, and remove the certificates that they had."""

@@ -94,7 +94,7 @@ class Local(Cluster):
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}")
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
-        options: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
+        options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend)
         with started(LocalCluster, options, environment, demand) as client:
             yield client

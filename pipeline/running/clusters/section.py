@@ -183,7 +183,7 @@ class ClusterSection(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_empty(cls, values: Any, info: Info) -> Any:
+    def _without_empty(cls, values: object, info: Info) -> object:
         """Keys without a value are left out, and the backend is worked out."""
         if not isinstance(values, dict):
             return values
