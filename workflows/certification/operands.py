@@ -64,7 +64,7 @@ class Hosted:
         return {a.shape[2] for a in self.arrays if a.ndim == 3 and a.shape[1] in COMPONENTS}
 
     def differences(self, result: object, expected: object) -> list[float]:
-        """By how much each array that a call left or returned differs from the twin's."""
+        """Differences of the arrays that a call left or returned from those of its twin."""
         scale = max((_largest(array) for array in self.arrays if array.dtype.kind in "fc"), default=0.0)
         left = [
             difference(as_numpy(array), held, before, scale) for array, held, before in self._copies.values()
