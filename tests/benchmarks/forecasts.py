@@ -22,7 +22,7 @@ from typing import Any
 
 from pipeline import Outcome, Plan, Store, plan, run
 from pipeline.reading.energy import energies
-from pipeline.reading.forecast.forecast import Forecast, Setting, forecast, run_overheads
+from pipeline.reading.forecast.forecast import RunCost, Setting, forecast, run_overheads
 from pipeline.reading.forecast.model import Model
 from pipeline.reading.forecast.samples import samples
 from pipeline.running.clusters import Cluster
@@ -105,11 +105,11 @@ def measured(store: Store, outcome: Outcome, clock: str) -> dict[str, float | No
     }
 
 
-def expected(told: Forecast) -> dict[str, float | None]:
+def expected(told: RunCost) -> dict[str, float | None]:
     """Forecast of the same."""
     return {
-        "wall": told.wall.value,
-        "work": told.work.value,
+        "wall": told.wall_seconds.value,
+        "work": told.work_seconds.value,
         "memory": (told.device_memory or told.memory).value,
         "bytes": told.stored.value,
         "files": told.files,
@@ -129,11 +129,8 @@ def rows(
     for size in targets:
         planned, target = Case(workflow, size, folder / "forecast").plan(cluster.backend)
         per_node = cluster.devices.workers if cluster.devices else workers
-        told = expected(
-            forecast(
-                planned, model, Setting(workers, machines, per_node), run_overheads([store], cluster.backend)
-            )
-        )
+        setting, around = Setting(workers, machines, per_node), run_overheads([store], cluster.backend)
+        told = expected(forecast(planned, model, setting, around).total)
         outcome = run(planned, target, cluster=cluster, checks=checks_of())
         found = measured(target, outcome, clock)
         yield [workflow, learned, size, *(_ratio(found[name], told[name]) for name in told)]

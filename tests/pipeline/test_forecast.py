@@ -254,10 +254,13 @@ def test_forecast_learns_from_a_store_and_the_report_reconciles_it(
     (machine,) = model.machines()
     result = forecast(larger, model, Setting(2, {"cpu": machine}, 2), (3.0, 1.0))
     assert {node.node: node.chunks for node in result.nodes} == {"field": 4, "fragile": 4}
-    assert result.files == 8
-    assert result.stored.value == pytest.approx(2 * sum(each.stored for each in model.samples), rel=0.02)
-    assert result.wall.value > 4.0
-    assert result.node_hours.value == pytest.approx(result.wall.value / 3600)
+    assert result.total.files == 8
+    assert result.total.stored.value == pytest.approx(
+        2 * sum(each.stored for each in model.samples), rel=0.02
+    )
+    wall = result.total.wall_seconds.value
+    assert wall > 4.0
+    assert result.total.node_hours.value == pytest.approx(wall / 3600)
     keep(result, store)
     compute(campaign(6))
     (section,) = reconciled(store, "toys", accounts(store, "toys"))
@@ -269,10 +272,10 @@ def test_forecast_learns_from_a_store_and_the_report_reconciles_it(
 
 def test_page_says_what_nobody_measured_and_where_nothing_is_known(store: Store) -> None:
     result = forecast(plan(campaign(2), store), Model([]), Setting(1, {"cpu": HERE}, 1), (2.0, 0.5))
-    shown = dict(totals(result))
+    shown = dict(totals(result.total))
     assert shown["energy"].startswith("unknown")
     assert shown["files written"] == "4"
-    assert "No record of earlier chunks" in sections(result, [result], [])[0].text
+    assert "No record of earlier chunks" in sections(result, [result.total], [])[0].text
 
 
 def test_cost_with_work_travels_to_records(store: Store, compute: Callable[[Workflow], Outcome]) -> None:

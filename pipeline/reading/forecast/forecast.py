@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
+from operator import attrgetter
 from statistics import geometric_mean, median
 
 from pipeline.declare.node import Node
@@ -13,7 +14,7 @@ from pipeline.planning.plan import Plan
 from pipeline.reading.forecast.estimate import Estimate, added
 from pipeline.reading.forecast.memory import kernel_memory, line
 from pipeline.reading.forecast.model import Model
-from pipeline.reading.forecast.node_times import NodeTimes, transient_inputs
+from pipeline.reading.forecast.node_times import NodeTimes
 from pipeline.reading.forecast.power import joules
 from pipeline.reading.forecast.samples import Machine
 from pipeline.reading.forecast.schedule import schedule
@@ -38,11 +39,6 @@ class Setting:
     per_node: int
     """Workers on one node of the machine."""
 
-    @property
-    def nodes(self) -> int:
-        """Nodes that are taken."""
-        return -(-self.workers // self.per_node)
-
 
 @dataclass(frozen=True)
 class NodeForecast:
@@ -64,62 +60,48 @@ class NodeForecast:
 
 
 @dataclass(frozen=True)
+class RunCost:
+    """Cost of a whole run: seconds, bytes, joules; null where nothing was ever measured."""
+
+    label: str
+    workers: int
+    nodes: int
+    """Nodes of the machine that are taken."""
+    node_hours: Estimate
+    wall_seconds: Estimate
+    """From the start of the driver to its end, without waiting in a queue."""
+    work_seconds: Estimate
+    """Of all workers."""
+    memory: Estimate
+    """Bytes of a worker on the host, at its peak."""
+    device_memory: Estimate | None
+    """Those on each of its GPUs."""
+    stored: Estimate
+    files: int
+    joules: Estimate | None
+    """Of all nodes whose devices have been measured."""
+    joules_unknown: tuple[str, ...]
+    """Nodes of the workflow whose energy nothing measured."""
+
+
+@dataclass(frozen=True)
 class Forecast:
-    """Cost of a run of a plan."""
+    """Cost of a run of a plan, by node and in all."""
 
     workflow: str
-    setting: Setting
+    records: int
+    """Records of earlier chunks that it was learned from."""
+    total: RunCost
     nodes: tuple[NodeForecast, ...]
-    wall: Estimate
-    """Seconds from the start of the driver to its end, without waiting in a queue."""
-    work: Estimate
-    """Seconds of all workers."""
-    samples: int
-    """Records that it was learned from."""
-
-    @property
-    def node_hours(self) -> Estimate:
-        """Nodes times wall time."""
-        return Estimate(self.setting.nodes * self.wall.value / 3600, self.wall.sigma)
-
-    @property
-    def joules(self) -> Estimate | None:
-        """Energy of all nodes whose devices have been measured; None where that is none."""
-        known = [node.joules for node in self.nodes if node.joules]
-        return added(known) if known else None
-
-    @property
-    def unmeasured(self) -> tuple[str, ...]:
-        """Nodes whose energy nothing measured."""
-        return tuple(node.node for node in self.nodes if node.joules is None)
-
-    @property
-    def memory(self) -> Estimate:
-        """Peak bytes of a worker on the host."""
-        return max((node.memory for node in self.nodes), key=lambda e: e.value, default=Estimate(0.0))
-
-    @property
-    def device_memory(self) -> Estimate | None:
-        """Peak bytes of a worker on each of its GPUs."""
-        known = [node.device_memory for node in self.nodes if node.device_memory]
-        return max(known, key=lambda each: each.value, default=None)
-
-    @property
-    def stored(self) -> Estimate:
-        """Bytes written to the store."""
-        return added([node.stored for node in self.nodes])
-
-    @property
-    def files(self) -> int:
-        """Files written to the store."""
-        return sum(node.files for node in self.nodes)
 
 
 TICK = 1e-2
 """Seconds that anything takes at least."""
 
 
-def forecast(plan: Plan, model: Model, setting: Setting, around: tuple[float, float]) -> Forecast:
+def forecast(
+    plan: Plan, model: Model, setting: Setting, around: tuple[float, float], label: str = "as planned"
+) -> Forecast:
     """Forecast of a plan's missing chunks on some workers. around: seconds before and after all chunks."""
     times, tasks = NodeTimes(plan, model, setting.machines), plan_tasks(plan)
     workers = max(1, min(setting.workers, widest_level(tasks)))
@@ -127,9 +109,30 @@ def forecast(plan: Plan, model: Model, setting: Setting, around: tuple[float, fl
     held = {name: run.held if on.backend == plan.backend else 0 for name, on in times.machines.items()}
     rows = tuple(_node_forecast(times, name, held[name]) for name in times.counts)
     work, seconds = added([row.seconds for row in rows]), run.wall + sum(around)
-    wall = Estimate(seconds, work.sigma * run.wall / max(seconds, 1e-9))
-    used = Setting(workers, setting.machines, setting.per_node)
-    return Forecast(plan.workflow, used, rows, wall, work, len(model.samples))
+    wall, nodes = (
+        Estimate(seconds, work.sigma * run.wall / max(seconds, 1e-9)),
+        ceil(workers / setting.per_node),
+    )
+    drawn = [row.joules for row in rows if row.joules]
+    total = RunCost(
+        label=label,
+        workers=workers,
+        nodes=nodes,
+        node_hours=wall.times(Estimate(nodes / 3600)),
+        wall_seconds=wall,
+        work_seconds=work,
+        memory=_largest(row.memory for row in rows) or Estimate(0.0),
+        device_memory=_largest(row.device_memory for row in rows),
+        stored=added([row.stored for row in rows]),
+        files=sum(row.files for row in rows),
+        joules=added(drawn) if drawn else None,
+        joules_unknown=tuple(row.node for row in rows if row.joules is None),
+    )
+    return Forecast(plan.workflow, len(model.samples), total, rows)
+
+
+def _largest(estimates: Iterable[Estimate | None]) -> Estimate | None:
+    return max((each for each in estimates if each), key=attrgetter("value"), default=None)
 
 
 def _node_forecast(times: NodeTimes, name: str, held: int) -> NodeForecast:
@@ -159,17 +162,18 @@ def _host_memory(times: NodeTimes, name: str, held: int) -> Estimate:
     estimate = memory.on_host(node.stage.name, node.cost.memory)
     others = 0.0
     if machine.backend == "cpu":
-        inputs = transient_inputs(node).values()
-        own = sum(each.cost.device_memory for each in inputs if each.stage.resident)
+        own = sum(each.cost.device_memory for each in times.fused[name].values() if each.stage.resident)
         others = max(0.0, memory.kept(held) - memory.kept(own))
     return Estimate(estimate.value + others + kernel_memory(times.kernel_bytes(machine)), estimate.sigma)
 
 
 def _device_memory(times: NodeTimes, name: str, held: int) -> Estimate:
-    node, machine = times.nodes[name], times.machines[name]
-    inputs = (each for each in transient_inputs(node).values() if not each.stage.resident)
-    declared = sum(each.cost.on_each(machine.gpus).device_memory for each in (node, *inputs))
-    return times.model.memory["cuda"].on_device(node.stage.name, declared, held // machine.gpus)
+    machine, costs = (
+        times.machines[name],
+        [n.cost for n in times.fused[name].values() if not n.stage.resident],
+    )
+    declared = sum(cost.on_each(machine.gpus).device_memory for cost in costs)
+    return times.model.memory["cuda"].on_device(times.nodes[name].stage.name, declared, held // machine.gpus)
 
 
 def _files(node: Node, model: Model) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from statistics import median
 
 from pipeline.reading.forecast.samples import ChunkSample, Machine
@@ -43,17 +44,6 @@ class KernelModel:
                 add(kernels, processes.setdefault(sample.process, {}))
         return tables
 
-    @cached_property
-    def _machines(self) -> Mapping[Machine, Table]:
-        """Kernels of all stages of a machine."""
-        machines = {machine for _, machine in self._processes}
-        return {
-            each: _total(
-                t for (_, on), there in self._processes.items() if on == each for t in there.values()
-            )
-            for each in machines
-        }
-
     def needed(self, stage: str, machine: Machine, same_lattice: bool) -> Kernels:
         """Kernels that a process gets for a stage. same_lattice: as that of some record there."""
         if here := self._processes.get((stage, machine)):
@@ -68,7 +58,8 @@ class KernelModel:
 
     def _each(self, own: Table, machine: Machine, kind: str, number: float) -> Kernels:
         """So many kernels of a kind: as the stage's own records tell, or those of the machine."""
-        origin, everything = kind.removesuffix(FOR_LATTICE), self._machines.get(machine, {})
+        tables = (there.values() for (_, on), there in self._processes.items() if on == machine)
+        origin, everything = kind.removesuffix(FOR_LATTICE), _total(chain(*tables))
         known = own.get(kind) or everything.get(kind) or everything.get(origin)
         total, seconds, nbytes = known or (1, *EACH[machine.backend][origin])
         return Kernels(round(number), number * seconds / total, round(number * nbytes / total))

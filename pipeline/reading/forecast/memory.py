@@ -114,10 +114,9 @@ class Memory:
         """Bytes of a process at a chunk of a stage, without kernels and what stays for others."""
         declaring = [(x, y) for _, x, y in self.host_rows if x]
         own = [(x, y) for name, x, y in self.host_rows if name == stage]
-        least = (
-            [min(own, key=itemgetter(1))] if own else declaring
-        )  # others have what heaps did not give back
-        return line(least, declared, slope(declaring) if declared else 0.0)
+        if own:
+            own = [min(own, key=itemgetter(1))]  # others have what heaps did not give back
+        return line(own or declaring, declared, slope(declaring) if declared else 0.0)
 
     def on_device(self, stage: str, declared: int, held: float) -> Estimate:
         """Bytes of a pool for a chunk of a stage, and of results that stay, from those that are declared."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pipeline.declare.node import Node
 from pipeline.planning.plan import Plan
 from pipeline.reading.forecast.estimate import Estimate, Numbers, added
 from pipeline.reading.forecast.kernels import OUTSIDE
@@ -28,14 +27,16 @@ class NodeTimes:
     A simulated run asks for those of one node's own part of a chunk after the other (`seconds`, `overhead`).
     They are counted: behind it, `spent` are those of all missing chunks of a node.
 
-    counts: missing chunks. machines: that nodes run on.
+    counts: missing chunks. fused: nodes that a task of each computes, itself among them. machines: that they
+    run on.
     """
 
     def __init__(self, plan: Plan, model: Model, machines: Mapping[str, Machine]) -> None:
         self.model = model
         self.nodes = {chunk.node.name: chunk.node for chunk in plan.everything}
         self.counts = Counter(chunk.node.name for chunk in plan.missing)
-        self.machines = {name: machines[each] for name, each in _backends(self.nodes, plan.backend).items()}
+        self.fused = {name: {each.name: each for each in node.fused()} for name, node in self.nodes.items()}
+        self.machines = {name: machines[self._backend(name, plan.backend)] for name in self.nodes}
         self._runs: Counter[tuple[str, bool]] = Counter()
         self._estimates: dict[tuple[str, bool], Estimate] = {}
 
@@ -58,11 +59,11 @@ class NodeTimes:
         What transient inputs take is shared by the nodes that they are made for, by numbers of chunks.
         """
         parts, worked = [Estimate(self.counts[name] * self._beside(name), BESIDE)], np.zeros(2)
-        for part in (name, *transient_inputs(self.nodes[name])):
-            later, first, share = self._runs[part, False], self._runs[part, True], self._share(part, name)
+        for part, node in self.fused[name].items():
+            share = self.counts[name] / sum(n for each, n in self.counts.items() if part in self.fused[each])
+            later, first = self._runs[part, False], self._runs[part, True]
             seconds = later * self._estimate(part, False).value + first * self._estimate(part, True).value
             parts.append(Estimate(share * seconds, self._estimate(part, not later).sigma))
-            node = self.nodes[part]
             at_work = self.model.worked(node.stage.name, self.machines[part], node.cost.work)
             worked = worked + share * (later + first) * at_work
         return added(parts), worked
@@ -88,33 +89,10 @@ class NodeTimes:
     def _beside(self, name: str) -> float:
         return self.model.beside(self.nodes[name].stage.name, self.nodes[name].cost)
 
-    def _share(self, part: str, consumer: str) -> float:
-        """Share of a part that is a consumer's: all of its own, of a transient input by numbers of chunks."""
-        if part == consumer:
-            return 1.0
-        users = {name for name in self.counts if part in transient_inputs(self.nodes[name])}
-        return self.counts[consumer] / sum(self.counts[name] for name in users)
-
-
-def transient_inputs(node: Node) -> dict[str, Node]:
-    """A node's transient inputs by name, those of inputs among them."""
-    found: dict[str, Node] = {}
-    for source in node.inputs:
-        if source.stage.transient:
-            found |= {source.name: source, **transient_inputs(source)}
-    return found
-
-
-def _backends(nodes: Mapping[str, Node], cluster: str) -> dict[str, str]:
-    """Backend that each node runs on: of a transient one that asks for no device, its consumers'."""
-    consumers: dict[str, str] = {}
-    for node in nodes.values():
-        if not node.stage.transient:
-            for name in transient_inputs(node):
-                consumers[name] = max(consumers.get(name, "cpu"), node.stage.backend(cluster))
-    return {
-        name: consumers.get(name, "cpu")
-        if node.stage.transient and not node.stage.resources.device
-        else node.stage.backend(cluster)
-        for name, node in nodes.items()
-    }
+    def _backend(self, name: str, cluster: str) -> str:
+        """Backend that a node runs on: of a transient one that asks for no device, its consumers'."""
+        node = self.nodes[name]
+        if not node.stage.transient or node.stage.resources.device:
+            return node.stage.backend(cluster)
+        consumers = (each for each in self.nodes.values() if not each.stage.transient)
+        return max((n.stage.backend(cluster) for n in consumers if name in self.fused[n.name]), default="cpu")

@@ -11,7 +11,7 @@ from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.reading.energy import energy_text
 from pipeline.reading.forecast.estimate import Estimate
-from pipeline.reading.forecast.forecast import Forecast
+from pipeline.reading.forecast.forecast import Forecast, RunCost
 from pipeline.reading.report import Section, Table
 
 METHOD = (
@@ -48,41 +48,37 @@ def _percent(estimate: Estimate) -> str:
     return f" ± {100 * estimate.sigma:.0f} %" if estimate.sigma >= 0.005 else ""
 
 
-def totals(forecast: Forecast) -> list[tuple[str, str]]:
+def totals(cost: RunCost) -> list[tuple[str, str]]:
     """The numbers that a proposal asks for, by name."""
-    setting = forecast.setting
-    unmeasured = f"; without {', '.join(forecast.unmeasured)}" if forecast.unmeasured else ""
-    joules = energy(forecast.joules)
-    device = size(forecast.device_memory)
+    unmeasured = f"; without {', '.join(cost.joules_unknown)}" if cost.joules_unknown else ""
+    joules, device = energy(cost.joules), size(cost.device_memory)
     return [
-        ("workers", f"{setting.workers} on {counted(setting.nodes, 'node')}"),
-        ("node-hours", f"{forecast.node_hours.value:.3g}{_percent(forecast.node_hours)}"),
-        ("wall time", duration(forecast.wall)),
-        ("work of all workers", duration(forecast.work)),
-        ("peak memory of a worker", f"{size(forecast.memory)}"),
+        ("workers", f"{cost.workers} on {counted(cost.nodes, 'node')}"),
+        ("node-hours", f"{cost.node_hours.value:.3g}{_percent(cost.node_hours)}"),
+        ("wall time", duration(cost.wall_seconds)),
+        ("work of all workers", duration(cost.work_seconds)),
+        ("peak memory of a worker", f"{size(cost.memory)}"),
         *([("peak GPU memory of a worker", device)] if device else []),
-        ("bytes written", f"{size(forecast.stored)}"),
-        ("files written", f"{forecast.files}"),
+        ("bytes written", f"{size(cost.stored)}"),
+        ("files written", f"{cost.files}"),
         ("energy", f"{joules}{unmeasured}" if joules else "unknown: no counter of the device was ever read"),
     ]
 
 
-def sections(
-    forecast: Forecast, workers: Sequence[Forecast], others: Sequence[tuple[str, Forecast]]
-) -> list[Section]:
+def sections(forecast: Forecast, workers: Sequence[RunCost], others: Sequence[RunCost]) -> list[Section]:
     """The page: totals, nodes, numbers of workers, alternatives.
 
-    workers: the same with other numbers of workers. others: alternatives by name.
+    workers: the same with other numbers of workers. others: alternatives.
     """
-    known = f"Learned from {counted(forecast.samples, 'record')}." if forecast.samples else LITTLE
-    total = Table(["of the whole run", "forecast"], [list(row) for row in totals(forecast)])
+    known = f"Learned from {counted(forecast.records, 'record')}." if forecast.records else LITTLE
+    total = Table(["of the whole run", "forecast"], [list(row) for row in totals(forecast.total)])
+    team = _table([(str(each.workers), each) for each in workers])
+    alternatives = _table([(each.label, each) for each in (forecast.total, *others)])
     return [
         Section("What it takes", f"{METHOD} {known}", [total]),
         Section("By node of the workflow", "Work is summed over all chunks.", [_nodes(forecast)]),
-        Section(
-            "Numbers of workers", "The same work.", [_table([(str(f.setting.workers), f) for f in workers])]
-        ),
-        *([Section("Alternatives", "", [_table([("as planned", forecast), *others])])] if others else []),
+        Section("Numbers of workers", "The same work.", [team]),
+        *([Section("Alternatives", "", [alternatives])] if others else []),
     ]
 
 
@@ -105,17 +101,17 @@ def _nodes(forecast: Forecast) -> Table:
     return Table(head, rows)
 
 
-def _table(rows: Sequence[tuple[str, Forecast]]) -> Table:
+def _table(rows: Sequence[tuple[str, RunCost]]) -> Table:
     head = ["", "workers", "node-hours", "wall time", "work", "memory", "stored", "energy"]
     return Table(
         head,
         [
             [
                 name,
-                each.setting.workers,
+                each.workers,
                 f"{each.node_hours.value:.3g}",
-                duration(each.wall),
-                duration(each.work),
+                duration(each.wall_seconds),
+                duration(each.work_seconds),
                 size(each.memory),
                 size(each.stored),
                 energy(each.joules),
