@@ -11,8 +11,7 @@ from dask.system import CPU_COUNT
 from pipeline import Plan, Store, plan, run
 from pipeline.declare.text import counted
 from pipeline.planning.plan import pilot
-from pipeline.reading.forecast.estimate import Estimate
-from pipeline.reading.forecast.forecast import Forecast, NodeForecast, Setting, forecast, run_overheads
+from pipeline.reading.forecast.forecast import Forecast, RunCost, Setting, forecast, run_overheads
 from pipeline.reading.forecast.kept import keep
 from pipeline.reading.forecast.model import Model
 from pipeline.reading.forecast.page import sections, totals
@@ -30,52 +29,9 @@ from workflows.terminal import say
 
 
 @dataclass(frozen=True)
-class RunCost:
-    """Cost of a whole run: seconds, bytes, joules; null where nothing was ever measured."""
-
-    label: str
-    workers: int
-    nodes: int
-    """Nodes of the machine that are taken."""
-    node_hours: Estimate
-    wall_seconds: Estimate
-    work_seconds: Estimate
-    memory: Estimate
-    device_memory: Estimate | None
-    stored: Estimate
-    files: int
-    joules: Estimate | None
-    joules_unknown: tuple[str, ...]
-    """Nodes of the workflow whose energy nothing measured."""
-
-    @classmethod
-    def of(cls, label: str, forecast: Forecast) -> RunCost:
-        """The cost by a forecast."""
-        return cls(
-            label=label,
-            workers=forecast.setting.workers,
-            nodes=forecast.setting.nodes,
-            node_hours=forecast.node_hours,
-            wall_seconds=forecast.wall,
-            work_seconds=forecast.work,
-            memory=forecast.memory,
-            device_memory=forecast.device_memory,
-            stored=forecast.stored,
-            files=forecast.files,
-            joules=forecast.joules,
-            joules_unknown=forecast.unmeasured,
-        )
-
-
-@dataclass(frozen=True)
-class ForecastOutput:
+class ForecastOutput(Forecast):
     """Cost of a run, by node and in all, and of its alternatives."""
 
-    workflow: str
-    records: int
-    """Records of earlier chunks that it was learned from."""
-    total: RunCost
-    nodes: tuple[NodeForecast, ...]
     workers: list[RunCost]
     """The same with other numbers of workers."""
     alternatives: list[RunCost]
@@ -95,13 +51,24 @@ class Wish:
 
     def stores(self, store: Store) -> list[Store]:
         """All stores whose records are read."""
-        from pipeline import Store
-
         return [store, *map(Store.existing, self.learn_from)]
 
     def setting(self, plan: Plan, model: Model) -> Setting:
-        """Workers and machines of a run of this plan."""
-        return setting_of(plan, model, self.cluster, self.workers, self.per_node)
+        """Workers as asked for, or as a run would start; machines as of records, or as this one is."""
+        devices = self.cluster.devices
+        local = isinstance(self.cluster, Local)
+        demand = Demand(widest_level(plan_tasks(plan)), plan.memory)
+        if self.workers:
+            count = self.workers
+        elif local:
+            count = default_workers(CPU_COUNT, demand)
+        else:
+            count = devices.workers if devices else 1
+        machines = {"cpu": _processor(model, max(1, CPU_COUNT // count) if local else None)}
+        if self.cluster.backend == "cuda":
+            machines["cuda"] = _gpu(model, self.cluster.gpus_per_worker)
+        here = devices.workers if devices else count
+        return Setting(count, machines, self.per_node or max(1, here))
 
 
 def compute_pilot(planned: Plan, store: Store, wish: Wish, *, quiet: bool) -> bool:
@@ -147,8 +114,9 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, document: Do
     model, around = Model(samples(stores)), run_overheads(stores, planned.backend)
     setting = wish.setting(planned, model)
     main = forecast(planned, model, setting, around)
-    team = [forecast(planned, model, each, around) for each in _teams(setting)]
-    others = list(_alternatives(planned, project, store, model, setting, wish))
+    team = [forecast(planned, model, each, around).total for each in _teams(setting)]
+    team = [replace(cost, label=f"{cost.workers} workers") for cost in team]
+    others = [each.total for each in _alternatives(planned, project, store, model, setting, wish)]
     keep(main, store)
     known = _known(planned, model, setting)
     unknown = list(dict.fromkeys(c.node.name for c in planned.missing if c.node.stage.name not in known))
@@ -157,14 +125,12 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, document: Do
         head = f"{planned.workflow}: {len(planned.missing)} chunks to compute"
         page = write_report(folder, f"Forecast: {project.title}", head, shown)
     if document:
-        workers = [RunCost.of(f"{each.setting.workers} workers", each) for each in team]
-        alternatives = [RunCost.of(label, each) for label, each in others]
-        total, records = RunCost.of("as planned", main), main.samples
-        facts = (main.workflow, records, total, main.nodes, workers, alternatives, unknown, page)
-        document.print(ForecastOutput(*facts))
+        document.print(
+            ForecastOutput(**vars(main), workers=team, alternatives=others, unknown=unknown, page=page)
+        )
         return
-    width = max(len(name) for name, _ in totals(main))
-    say("\n".join(f"{name:<{width}}  {value}" for name, value in totals(main)))
+    width = max(len(name) for name, _ in totals(main.total))
+    say("\n".join(f"{name:<{width}}  {value}" for name, value in totals(main.total)))
     say("")
     say(table_text(shown[1].parts[0]))  # type: ignore[arg-type]
     if unknown:
@@ -175,40 +141,20 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, document: Do
 
 def _alternatives(
     planned: Plan, project: Project, store: Store, model: Model, setting: Setting, wish: Wish
-) -> Iterator[tuple[str, Forecast]]:
+) -> Iterator[Forecast]:
     """The same on other machines that there are records of, on a GPU in any case, and the file's variants."""
     stores, backend = wish.stores(store), planned.backend
     around = run_overheads(stores, backend)
     for machine in model.machines():
         if machine.backend == backend and machine not in setting.machines.values():
-            yield f"on {machine}", forecast(planned, model, _on(setting, machine), around)
+            on = replace(setting, machines={**setting.machines, backend: machine})
+            yield forecast(planned, model, on, around, f"on {machine}")
     if backend == "cpu":
         elsewhere, gpu = plan(project.workflow, store, backend="cuda"), _gpu(model)
         one = Setting(1, {**setting.machines, "cuda": gpu}, 1)
-        yield f"on one {gpu}", forecast(elsewhere, model, one, run_overheads(stores, "cuda"))
+        yield forecast(elsewhere, model, one, run_overheads(stores, "cuda"), f"on one {gpu}")
     for label, workflow in project.variants():
-        yield label, forecast(plan(workflow, store, backend=backend), model, setting, around)
-
-
-def setting_of(
-    plan: Plan, model: Model, cluster: Cluster, workers: int | None, per_node: int | None
-) -> Setting:
-    """Workers as asked for, or as a run would start; machines as known from records, or as this one is."""
-    from pipeline.reading.forecast.forecast import Setting
-
-    local = isinstance(cluster, Local)
-    demand = Demand(widest_level(plan_tasks(plan)), plan.memory)
-    if workers:
-        count = workers
-    elif local:
-        count = default_workers(CPU_COUNT, demand)
-    else:
-        count = cluster.devices.workers if cluster.devices else 1
-    machines = {"cpu": _processor(model, max(1, CPU_COUNT // count) if local else None)}
-    if cluster.backend == "cuda":
-        machines["cuda"] = _gpu(model, cluster.gpus_per_worker)
-    here = cluster.devices.workers if cluster.devices else count
-    return Setting(count, machines, per_node or max(1, here))
+        yield forecast(plan(workflow, store, backend=backend), model, setting, around, label)
 
 
 def _processor(model: Model, threads: int | None) -> Machine:
@@ -226,13 +172,8 @@ def _gpu(model: Model, per_worker: int = 1) -> Machine:
     return (alike or known or [Machine("cuda", "GPU without records")])[0]._replace(number=per_worker)
 
 
-def _on(setting: Setting, machine: Machine) -> Setting:
-    return replace(setting, machines={**setting.machines, machine.backend: machine})
-
-
 def _teams(setting: Setting) -> Iterator[Setting]:
     """Half, once, twice and four times the workers."""
-    for count in sorted(
-        {max(1, setting.workers // 2), setting.workers, 2 * setting.workers, 4 * setting.workers}
-    ):
+    now = setting.workers
+    for count in sorted({max(1, now // 2), now, 2 * now, 4 * now}):
         yield replace(setting, workers=count)
