@@ -225,6 +225,11 @@ class LedgerState:
         """Budget of the campaign that was submitted last."""
         return next(reversed([*self.budgets.values()]), None)
 
+    @property
+    def last_campaign(self) -> LedgerState:
+        """The part of the campaign that was submitted last; of all where none has a budget."""
+        return self.of_campaign(self.last_budget.campaign if self.last_budget else None)
+
     def of_campaign(self, campaign: str | None = None) -> LedgerState:
         """The part of one campaign of this store; None: of all, without merged stores."""
         names = {campaign} if campaign else {"", *(each.campaign for each in (*self.jobs, *self.stops))}

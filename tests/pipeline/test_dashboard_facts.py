@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -18,11 +19,13 @@ from pipeline import Outcome, Place, Store, Workflow
 from pipeline.reading.dashboard.facts import chunks as chunk_facts
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.chunks import SETTLED_NS, StoredChunks
-from pipeline.reading.dashboard.facts.cost import account, costs, power
 from pipeline.reading.dashboard.facts.grid import MOST_CELLS, Grid
 from pipeline.reading.dashboard.facts.pace import progress, throughput
-from pipeline.reading.dashboard.facts.records import NodeFigures
+from pipeline.reading.dashboard.facts.records import Records
 from pipeline.reading.dashboard.facts.runs import RunLog, Runs
+from pipeline.reading.dashboard.look import html_of
+from pipeline.reading.dashboard.panel import NodeFigures
+from pipeline.reading.dashboard.panels.jobs import jobs
 from pipeline.running.event_log import EventLog
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
@@ -79,50 +82,41 @@ def test_counts_are_those_of_the_store_and_follow_it(store: Store, compute: Comp
     }
     assert progress(campaign).because == "complete"
     assert len(campaign.chunks) == campaign.records.read == sum(len(store.keys(s)) for s in store.stages())
-    seconds = sum(store.record("loops", key)["seconds"] for key in store.keys("loops"))
-    assert campaign.records.nodes["loops"].seconds.tolist() == pytest.approx(
-        [store.record("loops", key)["seconds"] for key in _as_read(campaign, store)]
-    )
-    assert {cost.node: cost.seconds for cost in costs(campaign)}["loops"] == pytest.approx(seconds)
-    assert sorted(run.counts["done"] for run in campaign.runs.history()) == [9, 13]
+    seconds = [store.record("loops", key)["seconds"] for key in store.keys("loops")]
+    loops = campaign.records.nodes["loops"]
+    assert loops.total("seconds") == pytest.approx(sum(seconds)) and loops.most("seconds") == max(seconds)
+    assert loops.chunks == loops.counted("seconds") == len(seconds)
+    assert sorted(run.ends["done"] for run in campaign.runs.history().values()) == [9, 13]
     times, rates, width = throughput(campaign)
     assert width * sum(rates) == pytest.approx(22) and times == sorted(times)
-
-
-def _as_read(campaign: Campaign, store: Store) -> list[str]:
-    order = campaign.records.nodes["loops"].finished.tolist()
-    finished = {_finished(store, key): key for key in store.keys("loops")}
-    return [finished[moment] for moment in order]
-
-
-def _finished(store: Store, key: str) -> float:
-    from datetime import datetime
-
-    return datetime.fromisoformat(store.record("loops", key)["finished"]).timestamp()
 
 
 def test_what_nothing_measured_is_none_and_not_zero(store: Store, compute: Compute) -> None:
     compute(workflow_of(2))
     campaign = read_whole(store)
-    for cost in costs(campaign):
-        measured = (cost.joules, cost.device_bytes, *(column.value(campaign, cost) for column in COLUMNS))
-        assert measured == (None,) * 5 and cost.metered == 0
-    assert power(campaign) == ([], [], [])
-    for values in ("joules", "device_bytes"):
-        getattr(campaign.records.nodes["loops"], values)[0] = 12.0
-    assert {cost.node: (cost.joules, cost.metered) for cost in costs(campaign)}["loops"] == (12.0, 1)
-    assert power(campaign)[2] == [12.0]
+    for name, figures in campaign.records.nodes.items():
+        columns = [value(NodeFigures(name, figures, campaign)) for value in COLUMNS.values()]
+        measured = (figures.total("joules"), figures.most("device_bytes"), *columns)
+        assert measured == (None,) * 5 and figures.counted("joules") == 0
+    assert campaign.records.power() == ([], [], [])
+    about = {"node": "loops", "finished": "2026-03-05T10:00:00+00:00"}
+    campaign.records._add("loops", "k", Record(**about, seconds=4.0, joules=12.0))
+    loops = campaign.records.nodes["loops"]
+    assert (loops.total("joules"), loops.counted("joules"), loops.chunks) == (12.0, 1, 4)
+    assert campaign.records.power()[1:] == ([3.0], [12.0])
 
 
-def test_the_speed_of_a_transient_solve_is_that_of_the_chunk_made_of_it() -> None:
-    figures = NodeFigures("mesons")
-    record = Record(finished="2026-03-05T10:00:00+00:00", seconds=2.0)
+def test_the_speed_of_a_transient_solve_is_that_of_the_chunk_made_of_it(store: Store) -> None:
+    records = Records(store)
+    record = Record(node="mesons", finished="2026-03-05T10:00:00+00:00", seconds=2.0)
     sources = {"statistics": {"norm": 1.0}}
-    solves = {"statistics": {"gflops": 300.0, "of_copy_bandwidth": 0.7}}
-    figures.add(replace(record, transient=[sources, solves]))
-    figures.add(record)
+    solves = {"statistics": {"gflops": 300.0, "of_copy_bandwidth": 0.7, "seconds": 0.1}}
+    records._add("mesons", "k", replace(record, transient=[sources, solves]))
+    records._add("mesons", "l", record)
+    figures = records.nodes["mesons"]
     assert figures.mean("gflops") == 300.0 and figures.mean("of_copy_bandwidth") == 0.7
     assert figures.mean("norm") == 1.0 and figures.mean("iterations") is None
+    assert figures.total("seconds") == 4.0
 
 
 def test_folders_are_listed_once_until_they_change(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +198,7 @@ def test_what_is_retracted_counts_no_more(store: Store, compute: Compute) -> Non
             store.set_aside("loops", key)
     read_whole(store, campaign)
     assert campaign.own(Samples).curves["loops"].counts == [2]
-    assert by_row(campaign)["loops"] == (3, 0, 6) and len(campaign.records.nodes["loops"].seconds) == 3
+    assert by_row(campaign)["loops"] == (3, 0, 6) and campaign.records.nodes["loops"].chunks == 3
 
 
 def test_runs_that_ended_long_ago_are_summed_up_and_not_followed(store: Store) -> None:
@@ -218,8 +212,9 @@ def test_runs_that_ended_long_ago_are_summed_up_and_not_followed(store: Store) -
     runs = Runs(store)
     runs.refresh()
     assert list(runs.followed) == ["run-3"]
-    assert [run.run for run in runs.history()] == ["run-3", "run-2", "run-1"]
-    assert all(run.ended == 61.0 and run.stopped == "SIGTERM" for run in runs.history())
+    assert list(runs.history()) == ["run-3", "run-2", "run-1"]
+    lasts = [run.last for run in runs.history().values() if run.is_over]
+    assert [(last.time, last.stopped) for last in lasts] == 3 * [(61.0, "SIGTERM")]
 
 
 def test_errors_of_samples_are_those_of_the_arrays(store: Store, compute: Compute) -> None:
@@ -241,7 +236,7 @@ def test_errors_of_samples_are_those_of_the_arrays(store: Store, compute: Comput
 def test_a_ledger_is_added_up_by_job(store: Store) -> None:
     store.create()
     ledger = Ledger(store)
-    assert account(ledger.state()).node_hours is None
+    assert not ledger.state().last_campaign.jobs
     ledger.add(LedgerEvent.BUDGET, node_hours=10.0, joules=None)
     for job, seconds in (("7", 3600.0), ("8", 1800.0)):
         ledger.add(LedgerEvent.SUBMITTED, job=job, chain="c", name="n", after=None, nodes=1, walltime=7200)
@@ -250,9 +245,14 @@ def test_a_ledger_is_added_up_by_job(store: Store) -> None:
             LedgerEvent.ENDED, job=job, chain="c", node_seconds=seconds, joules=None, commits=3, missing=2
         )
     ledger.add(LedgerEvent.SUBMITTED, job="9", chain="c", name="n", after="8", nodes=1, walltime=7200)
-    total = account(ledger.state())
-    assert (total.node_hours, total.joules) == (1.5, None)
-    assert (total.budget_node_hours, total.budget_joules) == (10.0, None)
+    total = ledger.state().last_campaign
+    assert (total.node_seconds(1e10), total.joules) == (1.5 * 3600, None)
+    assert total.last_budget and (total.last_budget.node_hours, total.last_budget.joules) == (10.0, None)
+    shown = html_of(jobs(read_whole(store)))
+    tiles = re.findall("<b>([^<]*)</b>([^<]*)", shown)
+    assert tiles[:2] == [("1.5", "node-hours"), ("10", "budget of node-hours")]
+    assert tiles[2:] == [("not measured", "joules of ended jobs"), ("no limit", "budget of joules")]
+    assert re.findall("<tr><td>([^<]*)", shown) == ["9", "8", "7"]
     assert [(job.job, job.state) for job in total.jobs] == [
         ("7", "ended"),
         ("8", "ended"),

@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 from pipeline import Store, plan
 from pipeline.batch import BatchSystem, JobRequest, Seen, State
 from pipeline.planning.manifest import write_manifest
-from pipeline.reading.dashboard.facts.cost import account
 from pipeline.reading.handover import handover
 from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.running.event_log import EventLog
@@ -304,11 +303,15 @@ def test_budget_dashboard_and_hand_over_agree_on_a_store_that_another_was_merged
         (4000.0, LedgerEvent.STOPPED, "", {"from": "/there", "reason": "theirs"}),
     )
     spent = Accounts.of(entries, campaign.name)
-    shown = account(entries)
+    shown = entries.last_campaign
     page = {(job.job, job.origin): job.charged for job in handover(campaign.store).jobs}
     assert spent.ledger.node_seconds(1e9) == 3 * HOUR and spent.ledger.joules == shown.joules == 5.0
-    assert shown.node_hours == 3.0 and shown.budget_node_hours == 10.0 and shown.stopped == ""
-    assert [(job.job, job.state) for job in shown.jobs] == [("16", "began"), ("17", "ended"), ("18", "began")]
+    assert shown.node_seconds(1e9) == 3 * HOUR and shown.last_budget.node_hours == 10.0 and not shown.stops
+    assert [(job.job, job.state) for job in entries.of_campaign().jobs] == [
+        ("16", "began"),
+        ("17", "ended"),
+        ("18", "began"),
+    ]
     assert page == {
         ("16", ""): 1200.0,
         ("17", ""): 2 * HOUR,

@@ -9,7 +9,7 @@ from tiny_project import TINY, run_to_its_end
 
 from pipeline import Store
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import costs, power
+from pipeline.reading.dashboard.panel import NodeFigures
 from workflows.shared.dashboard import DASHBOARD, joules_times_variance
 
 pytestmark = pytest.mark.gpu
@@ -25,11 +25,11 @@ def test_figures_of_a_gpu_are_those_of_its_records(tmp_path: Path) -> None:
     records = [store.record(stage, key) for stage in store.stages() for key in store.keys(stage)]
     assert campaign.records.read == len(records)
     drawn = [record["joules"] for record in records if record["joules"] is not None]
-    taken = costs(campaign)
-    assert drawn and sum(cost.joules or 0.0 for cost in taken) == pytest.approx(sum(drawn))
-    _, watts, energy = power(campaign)
+    nodes = campaign.records.nodes
+    assert drawn and sum(node.total("joules") or 0.0 for node in nodes.values()) == pytest.approx(sum(drawn))
+    _, watts, energy = campaign.records.power()
     assert energy[-1] == pytest.approx(sum(drawn)) and max(watts) > 0
-    loops = next(cost for cost in taken if cost.node == "loops_light")
-    assert loops.device_bytes and loops.planned_bytes and joules_times_variance(campaign, loops)
-    speeds = campaign.records.nodes["loops_light"]
-    assert speeds.mean("gflops") and 0 < (speeds.mean("of_copy_bandwidth") or 0) < 1
+    loops = nodes["loops_light"]
+    assert loops.most("device_bytes") and campaign.planned_bytes("loops_light") and loops.mean("gflops")
+    assert joules_times_variance(NodeFigures("loops_light", loops, campaign))
+    assert 0 < (loops.mean("of_copy_bandwidth") or 0) < 1

@@ -70,7 +70,7 @@ def application(token: str, store: Store, additions: Iterable[Addition] = ()) ->
 def pages_with(addition: Addition) -> tuple[Page, ...]:
     """All pages: the engine's, and those that workflows add."""
     campaign, throughput = text_panel(headline), (THROUGHPUT, text_panel(failures))
-    nodes = text_panel(partial(resources, addition.columns))
+    nodes = text_panel(partial(resources, addition))
     return (
         Page("quarkline", "campaign", ((campaign,), (OVERVIEW,), throughput)),
         *addition.pages,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from bokeh.models import LayoutDOM
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import NodeCost
 from pipeline.reading.dashboard.facts.own import OwnFacts
-from pipeline.reading.dashboard.look import html, html_of
+from pipeline.reading.dashboard.facts.records import Figures
+from pipeline.reading.dashboard.look import Columns, html, html_of
 from pipeline.reading.report import Section
 
 Facts = TypeVar("Facts")
@@ -53,22 +53,25 @@ class Page:
     rows: tuple[tuple[Panel[Any], ...], ...]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the table of nodes; note: a sentence on it."""
+class NodeFigures(NamedTuple):
+    """A node in the table of nodes."""
 
-    head: str
-    value: Callable[[Campaign, NodeCost], object]
-    note: str = ""
+    name: str
+    figures: Figures
+    campaign: Campaign
 
 
 @dataclass(frozen=True)
 class Addition:
-    """Addition of a workflow to the dashboard: facts of its own, pages that show them, columns of nodes."""
+    """Addition of a workflow to the dashboard: facts of its own, pages that show them, columns of nodes.
+
+    notes: sentences on these columns.
+    """
 
     facts: tuple[type[OwnFacts], ...] = ()
     pages: tuple[Page, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: Columns[NodeFigures] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @staticmethod
     def of_all(additions: Iterable[Addition]) -> Addition:
@@ -78,5 +81,6 @@ class Addition:
             known = pages.setdefault(page.address, page)
             pages[page.address] = replace(known, rows=tuple(dict.fromkeys((*known.rows, *page.rows))))
         facts = dict.fromkeys(kind for each in several for kind in each.facts)
-        columns = dict.fromkeys(column for each in several for column in each.columns)
-        return Addition(tuple(facts), tuple(pages.values()), tuple(columns))
+        notes = dict.fromkeys(note for each in several for note in each.notes)
+        columns = {head: value for each in several for head, value in each.columns.items()}
+        return Addition(tuple(facts), tuple(pages.values()), columns, tuple(notes))

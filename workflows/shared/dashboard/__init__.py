@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import NodeCost
-from pipeline.reading.dashboard.look import number, percent
-from pipeline.reading.dashboard.panel import Addition, Column, Page, Panel, text_panel
+from pipeline.reading.dashboard.look import Columns, percent
+from pipeline.reading.dashboard.panel import Addition, NodeFigures, Page, Panel, text_panel
 from workflows.shared.dashboard import histories, trace_error
 from workflows.shared.dashboard.histories import Histories
 from workflows.shared.dashboard.samples import Samples
 
 
-def _gflops(campaign: Campaign, cost: NodeCost) -> float | None:
-    return campaign.records.nodes[cost.node].mean("gflops")
-
-
-def _of_copy_bandwidth(campaign: Campaign, cost: NodeCost) -> str | None:
-    return percent(campaign.records.nodes[cost.node].mean("of_copy_bandwidth"))
-
-
-def joules_times_variance(campaign: Campaign, cost: NodeCost) -> float | None:
+def joules_times_variance(node: NodeFigures) -> float | None:
     """Joules of all chunks times the variance of the mean over samples so far: what unit variance takes."""
-    curve = campaign.own(Samples).curves.get(cost.node)
-    if curve is None or cost.joules is None or cost.metered < cost.chunks:
+    curve, joules = node.campaign.own(Samples).curves.get(node.name), node.figures.total("joules")
+    if curve is None or joules is None or node.figures.counted("joules") < node.figures.chunks:
         return None
-    return cost.joules * curve.errors[-1] ** 2
-
-
-def _joules_times_variance(campaign: Campaign, cost: NodeCost) -> str | None:
-    product = joules_times_variance(campaign, cost)
-    return None if product is None else number(product)
+    return joules * curve.errors[-1] ** 2
 
 
 RESIDUALS = Panel(
@@ -48,17 +33,13 @@ SOLVES = Page(
     "solves",
     ((RESIDUALS, TRACE_ERROR), (EIGENSOLVES, text_panel(histories.setups))),
 )
-COLUMNS = (
-    Column("GFLOP/s", _gflops),
-    Column(
-        "of copy bandwidth",
-        _of_copy_bandwidth,
-        "Copy bandwidth: of a processor, known after quarkline bench or certify ran there.",
-    ),
-    Column(
-        "joules × variance",
-        _joules_times_variance,
-        "Joules × variance: energy for an error of 1; divide by the variance that you want.",
-    ),
+COLUMNS: Columns[NodeFigures] = {
+    "GFLOP/s": lambda node: node.figures.mean("gflops"),
+    "of copy bandwidth": lambda node: percent(node.figures.mean("of_copy_bandwidth")),
+    "joules × variance": joules_times_variance,
+}
+NOTES = (
+    "Joules × variance: energy for an error of 1; divide by the variance that you want.",
+    "Copy bandwidth: of a processor, known after quarkline bench or certify ran there.",
 )
-DASHBOARD = Addition((Histories, Samples), (SOLVES,), COLUMNS)
+DASHBOARD = Addition((Histories, Samples), (SOLVES,), COLUMNS, NOTES)

@@ -80,6 +80,11 @@ class Campaign:
         newest = self.runs.newest
         return self.live or ([newest] if newest else [])
 
+    def planned_bytes(self, node: str) -> int | None:
+        """Bytes that a task of a node was planned to need, by the runs that are followed."""
+        sizes = [log.state.first.memory.get(node) for log in self.runs.followed.values()]
+        return next((size for size in reversed(sizes) if size), None)
+
     def refresh(self) -> None:
         """Read what is new in the store."""
         self._read_manifests()

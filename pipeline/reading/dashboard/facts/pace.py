@@ -62,7 +62,7 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
     if not recent:
         return None, f"nothing was committed in the last {duration_text(WINDOW)}"
     began = min((log.state.first.time or now for log in logs), default=now)
-    seconds = {name: float(np.mean(node.seconds)) for name, node in campaign.records.nodes.items()}
+    seconds = {name: node.mean("seconds") or 0.0 for name, node in campaign.records.nodes.items()}
     typical = float(np.mean(list(seconds.values()))) if seconds else 1.0
     pace = sum(seconds.get(node, typical) * number for node, number in recent.items())
     pace /= max(1.0, now - max(began, now - WINDOW))

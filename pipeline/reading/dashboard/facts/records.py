@@ -1,57 +1,59 @@
-"""Records of committed chunks, read in the background a share of a second at a time, summed by node."""
+"""Records of committed chunks, read a share of a second at a time, and summed by node and by GPU."""
 
 from __future__ import annotations
 
-import math
 import time
 from array import array
 from collections import ChainMap, deque
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from pipeline.reading.dashboard.facts.gpus import GpuFigures
+import numpy as np
+
 from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.record import Record
 from pipeline.store.store import Store
 
-NAN = math.nan
+MOST_POINTS = 240
+"""Points of a figure over time: more are averaged."""
 
 
 @dataclass
-class NodeFigures:
-    """Figures of one node's chunks, a number for each; NaN where a record does not have it."""
+class Figures:
+    """Numbers of several chunks by name: their sum, how many chunks have each, and the largest.
 
-    node: str
-    finished: array[float] = field(default_factory=lambda: array("d"))
-    """Seconds since 1970."""
-    seconds: array[float] = field(default_factory=lambda: array("d"))
-    joules: array[float] = field(default_factory=lambda: array("d"))
-    device_bytes: array[float] = field(default_factory=lambda: array("d"))
-    host_bytes: array[float] = field(default_factory=lambda: array("d"))
-    statistics: dict[str, tuple[float, int]] = field(default_factory=dict)
-    """Sum of each number in the statistics of stages, and how many chunks have it."""
+    None: no chunk has it.
+    """
 
-    def add(self, record: Record) -> None:
-        """Take a record into account."""
-        self.finished.append(datetime.fromisoformat(record.finished).timestamp())
-        for values, found in (
-            (self.seconds, record.seconds),
-            (self.joules, record.joules),
-            (self.device_bytes, record.device_bytes),
-            (self.host_bytes, record.host_bytes),
-        ):
-            values.append(NAN if found is None else found)
-        for name, number in ChainMap(*map(dict, record.all_statistics())).items():
+    chunks: int = 0
+    _known: dict[str, tuple[float, int, float]] = field(default_factory=dict)
+
+    def add(self, facts: Mapping[str, object]) -> None:
+        """Take the numbers of a chunk into account; all else is left out."""
+        self.chunks += 1
+        for name, number in facts.items():
             if isinstance(number, (int, float)):
-                total, chunks = self.statistics.get(name, (0.0, 0))
-                self.statistics[name] = total + number, chunks + 1
+                total, chunks, most = self._known.get(name, (0, 0, number))
+                self._known[name] = total + number, chunks + 1, max(most, number)
 
-    def mean(self, statistic: str) -> float | None:
-        """Mean of a number in the statistics of its stage; None where no record has it."""
-        total, chunks = self.statistics.get(statistic, (0.0, 0))
-        return total / chunks if chunks else None
+    def total(self, name: str) -> float | None:
+        """Sum over the chunks that have it."""
+        return self._known[name][0] if name in self._known else None
+
+    def counted(self, name: str) -> int:
+        """Number of chunks that have it."""
+        return self._known[name][1] if name in self._known else 0
+
+    def mean(self, name: str) -> float | None:
+        """Mean over the chunks that have it."""
+        total = self.total(name)
+        return None if total is None else total / self.counted(name)
+
+    def most(self, name: str) -> float | None:
+        """The largest of any chunk."""
+        return self._known[name][2] if name in self._known else None
 
 
 class Records:
@@ -65,8 +67,12 @@ class Records:
     def clear(self) -> None:
         """Forget all, for chunks were removed."""
         self._unread.clear()
-        self.nodes: dict[str, NodeFigures] = {}
-        self.gpus: dict[str, GpuFigures] = {}
+        self.nodes: dict[str, Figures] = {}
+        """Of records and of the statistics of stages, by their own names."""
+        self.gpus: dict[str, Figures] = {}
+        """By machine and place on the PCI bus, beside others or alone."""
+        self._metered = array("d")
+        """Of each chunk that has joules: when it was finished (seconds since 1970), seconds, joules."""
         self.read = self.unreadable = 0
         for own in self._own:
             own.clear()
@@ -91,10 +97,29 @@ class Records:
                 self.unreadable += 1
 
     def _add(self, stage: str, key: str, record: Record) -> None:
-        self.nodes.setdefault(record.node, NodeFigures(record.node)).add(record)
-        for facts in record.gpus:
-            place = f"{record.host} {facts['gpu']}".strip()
-            self.gpus.setdefault(place, GpuFigures(place)).add(record.seconds, facts)
+        finished = datetime.fromisoformat(record.finished).timestamp()
+        facts = ChainMap(vars(record), *map(dict, record.all_statistics()))
+        self.nodes.setdefault(record.node, Figures()).add(facts)
+        if record.joules is not None:
+            self._metered.extend((finished, record.seconds, record.joules))
+        for gpu in record.gpus:
+            self.gpus.setdefault(f"{record.host} {gpu['gpu']}".strip(), Figures()).add(
+                {
+                    **gpu,
+                    "seconds": record.seconds,
+                    "busy_seconds": record.seconds * gpu["busy"] if gpu.get("busy") is not None else None,
+                    "sending_seconds": record.seconds if gpu.get("nvlink_sent") is not None else None,
+                }
+            )
         self.read += 1
         for own in self._own:
             own.add_record(stage, key, record)
+
+    def power(self) -> tuple[list[float], list[float], list[float]]:
+        """Times (seconds since 1970), mean watts of chunks that ended about then, and joules until then."""
+        chunks = np.reshape(self._metered, (-1, 3))
+        chunks = chunks[np.argsort(chunks[:, 0])]
+        groups = [group for group in np.array_split(chunks, MOST_POINTS) if len(group)]
+        watts = [float(group[:, 2].sum() / max(group[:, 1].sum(), 1e-9)) for group in groups]
+        energy = np.cumsum([group[:, 2].sum() for group in groups]).tolist()
+        return [float(group[:, 0].mean()) for group in groups], watts, energy

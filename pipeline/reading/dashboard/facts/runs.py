@@ -116,26 +116,13 @@ def label_of(chunk: Event | Record) -> str:
     return " ".join([chunk.node, *(str(values[0]) for values in chunk.coordinates.values())])
 
 
-@dataclass(frozen=True)
-class RunSummary:
-    """A run as the history of runs shows it."""
-
-    run: str
-    workflow: str
-    began: float | None
-    ended: float | None
-    """None: it goes on, or was interrupted."""
-    stopped: str
-    counts: dict[str, int]
-
-
 class Runs:
-    """All runs of a store: those of now are followed, of the others a summary is kept."""
+    """All runs of a store: those of now are followed, of the others the state is kept."""
 
     def __init__(self, store: Store, own: Collection[OwnFacts] = ()) -> None:
         self._store, self._own = store, own
         self.followed: dict[str, RunLog] = {}
-        self._summaries: dict[str, tuple[int, RunSummary]] = {}
+        self._others: dict[str, tuple[int, RunState]] = {}
         self._names: list[str] = []
 
     def refresh(self) -> None:
@@ -147,8 +134,8 @@ class Runs:
                 stat = log_of(self._store, name).stat()
                 if name not in self.followed and (stat.st_mtime > recently or name == self._names[-1]):
                     self.followed[name] = RunLog(self._store, name, self._own)
-                elif name not in self.followed and self._summaries.get(name, (0,))[0] != stat.st_size:
-                    self._summaries[name] = (stat.st_size, _summary(name, state_of(self._store, name)))
+                elif name not in self.followed and self._others.get(name, (0,))[0] != stat.st_size:
+                    self._others[name] = (stat.st_size, state_of(self._store, name))
         for log in self.followed.values():
             log.advance()
 
@@ -157,15 +144,8 @@ class Runs:
         """The run that began last."""
         return self.followed.get(self._names[-1]) if self._names else None
 
-    def history(self) -> list[RunSummary]:
-        """All runs, newest first."""
-        summaries = {name: summary for name, (_, summary) in self._summaries.items()}
-        summaries |= {name: _summary(name, log.state) for name, log in self.followed.items()}
-        return [summaries[name] for name in reversed(self._names) if name in summaries]
-
-
-def _summary(name: str, state: RunState) -> RunSummary:
-    first, last = state.first, state.last if state.is_over else None
-    began, ended = first.time if first.kind else None, last.time if last else None
-    stopped = last.stopped if last else ""
-    return RunSummary(name, first.workflow or "unknown", began, ended, stopped, dict(state.ends))
+    def history(self) -> dict[str, RunState]:
+        """States of all runs, newest first."""
+        states = {name: state for name, (_, state) in self._others.items()}
+        states |= {name: log.state for name, log in self.followed.items()}
+        return {name: states[name] for name in reversed(self._names) if name in states}

@@ -6,7 +6,6 @@ from collections import Counter
 
 from pipeline.declare.duration import duration_text
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import costs
 from pipeline.reading.dashboard.facts.pace import progress
 from pipeline.reading.dashboard.look import NOT_MEASURED, number
 from pipeline.reading.report import Details, Section, Tiles
@@ -15,10 +14,10 @@ from pipeline.worker.events import EventKind
 
 def headline(campaign: Campaign) -> Section:
     """Chunks by state, time to completion, energy so far, and how much of records and logs was read."""
-    stand, taken = progress(campaign), costs(campaign)
-    drawn = [cost.joules for cost in taken if cost.joules is not None]
+    stand, nodes = progress(campaign), campaign.records.nodes.values()
+    drawn = [joules for node in nodes if (joules := node.total("joules")) is not None]
     left = stand.because if stand.seconds_left is None else duration_text(stand.seconds_left)
-    metered = f"energy of {sum(cost.metered for cost in taken):,} chunks"
+    metered = f"energy of {sum(node.counted('joules') for node in nodes):,} chunks"
     entries = [
         (f"of {stand.chunks:,} chunks are stored", f"{stand.stored:,}"),
         ("in work", f"{stand.running:,}"),

@@ -6,11 +6,10 @@ import time
 
 from pipeline.declare.duration import duration_text
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import account
-from pipeline.reading.dashboard.facts.runs import RunSummary
 from pipeline.reading.dashboard.look import Columns, link, moment, number, table, table_of
 from pipeline.reading.report import Section, Tiles
-from pipeline.store.ledger import Job
+from pipeline.running.run_state import RunState
+from pipeline.store.ledger import Job, LedgerEvent
 
 MOST = 200
 """Rows: the newest jobs, the workers that were heard last."""
@@ -38,16 +37,17 @@ RUNS = ("run", "workflow", "began", "took", "how it ended", "chunks")
 
 def jobs(campaign: Campaign) -> Section:
     """Cost against budget by the store's ledger, then the jobs, newest first."""
-    facts = account(campaign.ledger)
+    last, budget = campaign.ledger.last_campaign, campaign.ledger.last_budget
+    began = any(job.state != LedgerEvent.SUBMITTED for job in last.jobs)
     entries = [
-        ("node-hours", number(facts.node_hours)),
-        ("budget of node-hours", _limit(facts.budget_node_hours)),
-        ("joules of ended jobs", number(facts.joules)),
-        ("budget of joules", _limit(facts.budget_joules)),
+        ("node-hours", number(last.node_seconds(time.time()) / 3600 if began else None)),
+        ("budget of node-hours", _limit(budget.node_hours if budget else None)),
+        ("joules of ended jobs", number(last.joules)),
+        ("budget of joules", _limit(budget.joules if budget else None)),
     ]
-    if facts.stopped:
-        entries.append(("the campaign submits no further jobs", facts.stopped))
-    newest = facts.jobs[-MOST:][::-1]
+    if last.stops and last.stops[-1].reason:
+        entries.append(("the campaign submits no further jobs", last.stops[-1].reason))
+    newest = campaign.ledger.of_campaign().jobs[-MOST:][::-1]
     listed = table_of(JOBS, newest) if newest else "none: the ledger has no entry"
     return Section("Jobs, cost against budget", "", [Tiles(entries), listed])
 
@@ -81,15 +81,15 @@ def _silence(seconds: float) -> str:
 
 def history(campaign: Campaign) -> Section:
     """All runs whose logs are kept, newest first; a run leads to its logs."""
-    rows = [_run(run, run.run in campaign.driven) for run in campaign.runs.history()]
+    rows = [_run(name, run, name in campaign.driven) for name, run in campaign.runs.history().items()]
     return Section("Runs", "", [table(RUNS, rows) if rows else "none"])
 
 
-def _run(run: RunSummary, driven: bool) -> list[object]:
-    took = None if run.ended is None or run.began is None else duration_text(run.ended - run.began)
-    how = f"stopped by {run.stopped}" if run.stopped else "ended"
-    if run.ended is None:
+def _run(name: str, run: RunState, driven: bool) -> list[object]:
+    began = run.first.time if run.first.kind else None
+    took = duration_text(run.last.time - run.first.time) if run.is_over else "not known"
+    how = f"stopped by {run.last.stopped}" if run.last.stopped else "ended"
+    if not run.is_over:
         how = "goes on" if driven else "was interrupted"
-    counts = ", ".join(f"{count} {state}" for state, count in run.counts.items()) or "nothing yet"
-    name = link(run.run, f"logs/{run.run}")
-    return [name, run.workflow, moment(run.began), took or "not known", how, counts]
+    counts = ", ".join(f"{count} {state}" for state, count in run.ends.items()) or "nothing yet"
+    return [link(name, f"logs/{name}"), run.first.workflow or "unknown", moment(began), took, how, counts]

@@ -8,7 +8,6 @@ from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, LinearAxis, Range1d
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import power
 from pipeline.reading.dashboard.facts.pace import throughput
 from pipeline.reading.dashboard.look import DONE, NOT_MEASURED, RUNNING, html, legend_below, plot
 from pipeline.reading.dashboard.panel import Drawing, Panel
@@ -31,7 +30,7 @@ def _draw_rates() -> Drawing[Columns]:
 
 
 def _power(campaign: Campaign) -> Columns:
-    times, watts, joules = power(campaign)
+    times, watts, joules = campaign.records.power()
     return {"time": [1000 * t for t in times], "watts": watts, "joules": joules}
 
 

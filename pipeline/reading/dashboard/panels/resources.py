@@ -2,55 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 from pipeline.declare.duration import duration_text
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.cost import NodeCost, costs
-from pipeline.reading.dashboard.facts.gpus import GpuFigures
+from pipeline.reading.dashboard.facts.records import Figures
 from pipeline.reading.dashboard.look import Columns, percent, size, table_of
-from pipeline.reading.dashboard.panel import Column
+from pipeline.reading.dashboard.panel import Addition, NodeFigures
 from pipeline.reading.report import Section
 
-NODES: Columns[NodeCost] = {
-    "node": lambda cost: cost.node,
-    "chunks": lambda cost: cost.chunks,
-    "work": lambda cost: duration_text(cost.seconds),
-    "planned memory": lambda cost: size(cost.planned_bytes) or "not known",
-    "GPU memory, most": lambda cost: size(cost.device_bytes),
-    "host memory, most": lambda cost: size(cost.host_bytes),
-    "measured / planned": lambda cost: _measured_by_planned(cost),
-    "joules": lambda cost: cost.joules,
-    "chunks metered": lambda cost: cost.metered,
+NODES: Columns[NodeFigures] = {
+    "node": lambda node: node.name,
+    "chunks": lambda node: node.figures.chunks,
+    "work": lambda node: duration_text(node.figures.total("seconds") or 0.0),
+    "planned memory": lambda node: size(node.campaign.planned_bytes(node.name)) or "not known",
+    "GPU memory, most": lambda node: size(node.figures.most("device_bytes")),
+    "host memory, most": lambda node: size(node.figures.most("host_bytes")),
+    "measured / planned": lambda node: _measured_by_planned(node),
+    "joules": lambda node: node.figures.total("joules"),
+    "chunks metered": lambda node: node.figures.counted("joules"),
 }
-GPUS: Columns[GpuFigures] = {
-    "GPU": lambda gpu: gpu.place,
-    "chunks": lambda gpu: gpu.chunks,
-    "work": lambda gpu: duration_text(gpu.seconds),
-    "memory, most": lambda gpu: size(gpu.most_bytes),
-    "busy": lambda gpu: percent(_rate(gpu.busy_seconds, gpu.seconds)),
-    "joules": lambda gpu: gpu.joules,
-    "mean W": lambda gpu: _rate(gpu.joules, gpu.seconds),
-    "NVLink sent": lambda gpu: size(gpu.sent),
-    "NVLink received": lambda gpu: size(gpu.received),
-    "sent, GB/s": lambda gpu: _rate(gpu.sent, 1e9 * gpu.traffic_seconds),
+GPUS: Columns[tuple[str, Figures]] = {
+    "GPU": lambda gpu: gpu[0],
+    "chunks": lambda gpu: gpu[1].chunks,
+    "work": lambda gpu: duration_text(gpu[1].total("seconds") or 0.0),
+    "memory, most": lambda gpu: size(gpu[1].most("device_bytes")),
+    "busy": lambda gpu: percent(_rate(gpu[1], "busy_seconds")),
+    "joules": lambda gpu: gpu[1].total("joules"),
+    "mean W": lambda gpu: _rate(gpu[1], "joules"),
+    "NVLink sent": lambda gpu: size(gpu[1].total("nvlink_sent")),
+    "NVLink received": lambda gpu: size(gpu[1].total("nvlink_received")),
+    "sent, GB/s": lambda gpu: _rate(gpu[1], "nvlink_sent", "sending_seconds", 1e9),
 }
 
 
-def resources(columns: Sequence[Column], campaign: Campaign) -> Section:
-    """Cost of each node by records and plans; what they do not hold is said. columns: of workflows."""
-    notes = ["Most bytes of any chunk, against what the plan of a run that is followed said."]
-    notes += [column.note for column in columns if column.note]
-    added = {column.head: partial(column.value, campaign) for column in columns}
-    return Section(
-        "Speed, memory, energy by node", " ".join(notes), [table_of({**NODES, **added}, costs(campaign))]
-    )
+def resources(addition: Addition, campaign: Campaign) -> Section:
+    """Cost of each node by records and plans, in the order of the grid; what they do not hold is said."""
+    order, nodes = [row.node for row in campaign.grid.rows], campaign.records.nodes
+    names = sorted(nodes, key=lambda name: order.index(name) if name in order else len(order))
+    rows = [NodeFigures(name, nodes[name], campaign) for name in names]
+    note = "Most bytes of any chunk, against what the plan of a run that is followed said."
+    table = table_of({**NODES, **addition.columns}, rows)
+    return Section("Speed, memory, energy by node", " ".join([note, *addition.notes]), [table])
 
 
-def _measured_by_planned(cost: NodeCost) -> float | None:
-    measured = cost.device_bytes if cost.device_bytes is not None else cost.host_bytes
-    return measured / cost.planned_bytes if measured is not None and cost.planned_bytes else None
+def _measured_by_planned(node: NodeFigures) -> float | None:
+    most, planned = node.figures.most, node.campaign.planned_bytes(node.name)
+    measured = most("host_bytes") if most("device_bytes") is None else most("device_bytes")
+    return None if measured is None or not planned else measured / planned
 
 
 def gpus(campaign: Campaign) -> Section:
@@ -59,8 +56,9 @@ def gpus(campaign: Campaign) -> Section:
     if not known:
         return Section("GPUs", "no record is of a GPU")
     note = "A chunk that several GPUs share counts on each. Busy: part of the time with a kernel."
-    return Section("GPUs", note, [table_of(GPUS, [known[place] for place in sorted(known)])])
+    return Section("GPUs", note, [table_of(GPUS, sorted(known.items()))])
 
 
-def _rate(value: float | None, seconds: float) -> float | None:
-    return None if value is None else value / max(seconds, 1e-9)
+def _rate(figures: Figures, name: str, by: str = "seconds", unit: float = 1.0) -> float | None:
+    total = figures.total(name)
+    return None if total is None else total / unit / max(figures.total(by) or 0.0, 1e-9)
