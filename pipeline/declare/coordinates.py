@@ -34,7 +34,7 @@ Again = Callable[[str], Any]
 """Inputs of a chunk by name, made once more: on the host, from what is stored, of nothing that was kept."""
 
 
-class At(Mapping[str, tuple[Coordinate, ...]]):
+class At(dict[str, tuple[Coordinate, ...]]):
     """The coordinates of one chunk, and the services of the run that computes it.
 
     `At(config="a", noise=(0, 1))` works bare, in a notebook or a test: statistics are then collected in
@@ -57,7 +57,7 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
         again: Again | None = None,
         **named: Coordinate | Iterable[Coordinate],
     ) -> None:
-        self._coordinates = {dim: as_tuple(value) for dim, value in {**(coordinates or {}), **named}.items()}
+        super().__init__({dim: as_tuple(value) for dim, value in {**(coordinates or {}), **named}.items()})
         self.backend = backend
         self.checkpoint = checkpoint
         self.again = again
@@ -65,24 +65,11 @@ class At(Mapping[str, tuple[Coordinate, ...]]):
         self.reports: list[dict[str, Any]] = []
         self._listener = listener or self.reports.append
 
-    def __getitem__(self, dim: str) -> tuple[Coordinate, ...]:
-        """All coordinates of this chunk along `dim`."""
-        try:
-            return self._coordinates[dim]
-        except KeyError:
-            raise InputError(f"no dimension {dim!r} here{suggestion(dim, self._coordinates)}") from None
-
-    def __contains__(self, dim: object) -> bool:
-        return dim in self._coordinates
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._coordinates)
-
-    def __len__(self) -> int:
-        return len(self._coordinates)
+    def __missing__(self, dim: str) -> tuple[Coordinate, ...]:
+        raise InputError(f"no dimension {dim!r} here{suggestion(dim, self)}")
 
     def __repr__(self) -> str:
-        return f"At({describe(self._coordinates)})"
+        return f"At({describe(self)})"
 
     def one(self, dim: str) -> Coordinate:
         """The coordinate along `dim` of a chunk that has exactly one there."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, groupby, islice, product
+from itertools import chain, groupby, islice
 from pathlib import Path
 from statistics import fmean
 
@@ -84,6 +84,7 @@ class Plan:
         return sum(self.expected_seconds[chunk.node.name] for chunk in self.missing)
 
 
+@without_collection()
 def plan(workflow: Workflow, store: Store | str | os.PathLike[str], *, backend: str = "cpu") -> Plan:
     """Compare a workflow with a store. Reads input files only if they are new, computes nothing.
 
@@ -95,11 +96,7 @@ def plan(workflow: Workflow, store: Store | str | os.PathLike[str], *, backend: 
     Raises:
         InputError: missing files, parameters that cannot be part of a key, chunks that do not align.
     """
-    with without_collection():
-        return _plan(workflow, Store.at(store), backend)
-
-
-def _plan(workflow: Workflow, store: Store, backend: str) -> Plan:
+    store = Store.at(store)
     versions = _file_versions(workflow, store)
     by_node: dict[str, list[Chunk]] = {}
     tables: dict[str, _Table] = {}
@@ -138,40 +135,27 @@ class _Table:
     """Finds the chunks of a node that hold given coordinates."""
 
     def __init__(self, node: Node, chunks: Sequence[Chunk]) -> None:
-        self._node = node
-        self._all = chunks
-        self._found: dict[tuple[tuple[Coordinate, ...] | None, ...], tuple[Chunk, ...]] = {}
-
-    @cached_property
-    def _chunks(self) -> dict[tuple[Coordinate, ...], Chunk]:
-        """Chunks by their first coordinate along each dimension."""
-        return {tuple(c.coordinates[dim][0] for dim in self._node.over): c for c in self._all}
-
-    @cached_property
-    def _first(self) -> dict[str, dict[Coordinate, Coordinate]]:
-        """Per dimension, the first coordinate of the chunk that holds a coordinate."""
-        return {
-            dim: {value: block[0] for block in along for value in block}
-            for dim, along in zip(self._node.over, self._node.blocks(), strict=True)
+        self._chunks = chunks
+        self._dims = {
+            dim: (len(along), {value: number for number, block in enumerate(along) for value in block})
+            for dim, along in zip(node.over, node.blocks(), strict=True)
         }
+        """Per dimension, how many blocks it has, and the number of that which holds a coordinate."""
+        self._found: dict[tuple[tuple[Coordinate, ...] | None, ...], tuple[Chunk, ...]] = {}
 
     def holding(self, wanted: Coordinates) -> tuple[Chunk, ...]:
         """Chunks that hold `wanted`, in coordinate order; all along the dimensions that `wanted` lacks.
 
         The same tuple for the same coordinates of this node.
         """
-        place = tuple(wanted.get(dim) for dim in self._node.over)
+        place = tuple(wanted.get(dim) for dim in self._dims)
         if place not in self._found:
-            self._found[place] = self._holding(wanted)
+            chosen = [0]
+            for values, (length, block_of) in zip(place, self._dims.values(), strict=True):
+                along = range(length) if values is None else sorted({block_of[value] for value in values})
+                chosen = [number * length + block for number in chosen for block in along]
+            self._found[place] = tuple(self._chunks[number] for number in chosen)
         return self._found[place]
-
-    def _holding(self, wanted: Coordinates) -> tuple[Chunk, ...]:
-        firsts: list[Iterable[Coordinate]] = []
-        for dim in self._node.over:
-            first = self._first[dim]
-            corners = first.values() if dim not in wanted else map(first.__getitem__, wanted[dim])
-            firsts.append(sorted(set(corners), key=natural_order))
-        return tuple(self._chunks[corner] for corner in product(*firsts))
 
 
 def _chunk(

@@ -22,6 +22,9 @@ from stages.base.errors import InputError
 
 PACKED = ".zarr.zip"
 
+ChunkId = tuple[str, str]
+"""Stage and key."""
+
 _KEY = re.compile(r"[0-9a-f]{64}")
 _SHELF = re.compile(r"[0-9a-f]{3}")
 _CHUNK = re.compile(rf"([0-9a-f]{{64}})(?:{re.escape(PACKED)})?")

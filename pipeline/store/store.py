@@ -41,6 +41,7 @@ from pipeline.store.plain_files import plain
 from pipeline.store.record import Facts, record_in
 from pipeline.store.shelves import (
     PACKED,
+    ChunkId,
     chunk_entries,
     has_pieces,
     inside,
@@ -158,7 +159,7 @@ class Store:
         """The keys of all committed chunks of a stage, one by one, while its folders are listed."""
         return (key for key, _ in chunk_entries(self.inside(stage)))
 
-    def chunks(self) -> set[tuple[str, str]]:
+    def chunks(self) -> set[ChunkId]:
         """Stage and key of every committed chunk."""
         return {(stage, key) for stage in self.stages() for key in self.each_key(stage)}
 

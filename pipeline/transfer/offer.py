@@ -9,12 +9,9 @@ from pathlib import Path
 
 from pipeline.planning.manifest import Manifest
 from pipeline.store.durable import nbytes_of
-from pipeline.store.shelves import PACKED, chunk_entries, chunk_in
+from pipeline.store.shelves import PACKED, ChunkId, chunk_entries, chunk_in
 from pipeline.store.store import Store
 from stages.base.errors import InputError, suggestion
-
-Chunk = tuple[str, str]
-"""Stage and key."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,7 @@ class Offer:
     nbytes: int
 
     @property
-    def chunk(self) -> Chunk:
+    def chunk(self) -> ChunkId:
         """Stage and key."""
         return self.stage, self.key
 

@@ -21,11 +21,12 @@ from pipeline.store.arrival import arrivals, whole_record
 from pipeline.store.durable import delete
 from pipeline.store.errors import StoreFullError
 from pipeline.store.group import RECORD
+from pipeline.store.shelves import ChunkId
 from pipeline.store.store import Store
 from pipeline.transfer.belongings import bring_belongings
 from pipeline.transfer.bucket import RemoteStore
 from pipeline.transfer.folder import Folder
-from pipeline.transfer.offer import EVERYTHING, Chunk, Offer, Selection, offers_in, offers_of
+from pipeline.transfer.offer import EVERYTHING, Offer, Selection, offers_in, offers_of
 from pipeline.transfer.receipt import Listener, Receipt, shortened
 from stages.base.errors import InputError
 
@@ -65,7 +66,7 @@ def receive(
     known = list(chain.from_iterable(map(manifests, sources)))
     offers = [(source, terms.selection.of(offers_of(source), known)) for source in sources]
     stored = target.chunks()
-    holders: dict[Chunk, list[Store]] = {}
+    holders: dict[ChunkId, list[Store]] = {}
     for source, offer in ((source, offer) for source, some in offers for offer in some):
         holders.setdefault(offer.chunk, [target] if offer.chunk in stored else []).append(source)
     conflicts, damaged = _compared((chunk, stores) for chunk, stores in holders.items() if len(stores) > 1)
@@ -121,7 +122,7 @@ def _refuse_entangled(sources: Sequence[Store], target: Store) -> None:
             raise InputError(f"{end} and the store {place} lie in each other: choose another folder")
 
 
-def _compared(shared: Iterable[tuple[Chunk, Sequence[Store]]]) -> tuple[list[str], list[str]]:
+def _compared(shared: Iterable[tuple[ChunkId, Sequence[Store]]]) -> tuple[list[str], list[str]]:
     """Sentences on chunks that differ between stores, and on those that cannot be compared.
 
     Compared are the digests of their arrays.
@@ -137,7 +138,7 @@ def _compared(shared: Iterable[tuple[Chunk, Sequence[Store]]]) -> tuple[list[str
     return conflicts, damaged
 
 
-def _compare(pair: tuple[Chunk, Store, Store]) -> str | InputError:
+def _compare(pair: tuple[ChunkId, Store, Store]) -> str | InputError:
     chunk, first, other = pair
     try:
         same = _same_bytes(first.location(*chunk), other.location(*chunk))
@@ -155,7 +156,7 @@ def _same_bytes(one: Path, other: Path) -> bool:
         return False
 
 
-def _difference(chunk: Chunk, first: Store, other: Store) -> str:
+def _difference(chunk: ChunkId, first: Store, other: Store) -> str:
     """A sentence on what differs, '' where the arrays are the same and only their records differ."""
     records = [store.record(*chunk) for store in (first, other)]
     arrays = [{name: about["digest"] for name, about in record["arrays"].items()} for record in records]
@@ -170,7 +171,7 @@ def _difference(chunk: Chunk, first: Store, other: Store) -> str:
     return f"{chunk[0]}/{chunk[1][:12]}: {', '.join(names)} in {made[0]} and {made[1]} differ by {size}"
 
 
-def _largest_difference(chunk: Chunk, names: Sequence[str], first: Store, other: Store) -> str:
+def _largest_difference(chunk: ChunkId, names: Sequence[str], first: Store, other: Store) -> str:
     arrays, others = first.load(*chunk), other.load(*chunk)
     largest = 0.0
     for name in names:
@@ -197,7 +198,7 @@ def _brought(
     if any(not isinstance(source, Folder) or source.takes_room for source in offers):
         refuse_without_room(f"store {target.path}", wanted, shutil.disk_usage(target.path).free)
     came = progress(wanted, listener)
-    problems: dict[Chunk, list[str]] = {}
+    problems: dict[ChunkId, list[str]] = {}
     with arrivals(target) as drafts, ThreadPoolExecutor(CHECKERS) as pool:
         for source, some in offers.items():
             where = f"in {source.store.path}" if isinstance(source, Folder) else f"of {source.place}"
