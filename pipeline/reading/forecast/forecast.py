@@ -109,11 +109,8 @@ def forecast(
     held = {name: run.held if on.backend == plan.backend else 0 for name, on in times.machines.items()}
     rows = tuple(_node_forecast(times, name, held[name]) for name in times.counts)
     work, seconds = added([row.seconds for row in rows]), run.wall + sum(around)
-    wall, nodes = (
-        Estimate(seconds, work.sigma * run.wall / max(seconds, 1e-9)),
-        ceil(workers / setting.per_node),
-    )
-    drawn = [row.joules for row in rows if row.joules]
+    wall = Estimate(seconds, work.sigma * run.wall / max(seconds, 1e-9))
+    nodes, drawn = ceil(workers / setting.per_node), [row.joules for row in rows if row.joules]
     total = RunCost(
         label=label,
         workers=workers,
@@ -168,12 +165,10 @@ def _host_memory(times: NodeTimes, name: str, held: int) -> Estimate:
 
 
 def _device_memory(times: NodeTimes, name: str, held: int) -> Estimate:
-    machine, costs = (
-        times.machines[name],
-        [n.cost for n in times.fused[name].values() if not n.stage.resident],
-    )
-    declared = sum(cost.on_each(machine.gpus).device_memory for cost in costs)
-    return times.model.memory["cuda"].on_device(times.nodes[name].stage.name, declared, held // machine.gpus)
+    gpus, stage = times.machines[name].gpus, times.nodes[name].stage.name
+    costs = [each.cost for each in times.fused[name].values() if not each.stage.resident]
+    declared = sum(cost.on_each(gpus).device_memory for cost in costs)
+    return times.model.memory["cuda"].on_device(stage, declared, held // gpus)
 
 
 def _files(node: Node, model: Model) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from statistics import fmean
 from typing import Any
 
 from pipeline.reading.account import NodeAccount
@@ -51,7 +51,8 @@ def reconciled(store: Store, workflow: str, nodes: Sequence[NodeAccount]) -> lis
         told, since = kept["nodes"], kept["time"]
     except (OSError, ValueError, KeyError):
         return []
-    rows = [row for node in nodes if node.name in told for row in _rows(store, node, told[node.name], since)]
+    later = [_since(node, since) for node in nodes if node.name in told]
+    rows = [row for node in later if node.keys for row in _rows(store, node, told[node.name])]
     if not rows:
         return []
     text = (
@@ -62,25 +63,24 @@ def reconciled(store: Store, workflow: str, nodes: Sequence[NodeAccount]) -> lis
     return [Section("Forecast and reality", text, [Table(head, rows, digits=3)])]
 
 
-def _rows(store: Store, node: NodeAccount, told: Mapping[str, Any], since: str) -> list[list[object]]:
-    pairs = [(k, r) for k, r in zip(node.keys, node.records, strict=True) if r.finished > since]
-    if not pairs:
-        return []
-    records = [record for _, record in pairs]
-    drawn = [record.joules for record in records if record.joules is not None]
+def _since(node: NodeAccount, time: str) -> NodeAccount:
+    """The chunks of a node that were computed after a time."""
+    later = {k: r for k, r in zip(node.keys, node.records, strict=True) if r.finished > time}
+    return replace(node, keys=tuple(later), records=tuple(later.values()))
+
+
+def _rows(store: Store, node: NodeAccount, told: Mapping[str, Any]) -> Iterator[list[object]]:
     measured = {
-        "seconds": fmean(record.seconds for record in records),
-        "joules": fmean(drawn) if len(drawn) == len(records) else None,
-        "memory": max(record.host_bytes or 0 for record in records) or None,
-        "device_memory": max(record.device_bytes or 0 for record in records) or None,
-        "stored": fmean(stored_size(store, node.stage, key)[0] for key, _ in pairs),
+        "seconds": node.seconds,
+        "joules": node.joules,
+        "memory": max(record.host_bytes or 0 for record in node.records) or None,
+        "device_memory": max(record.device_bytes or 0 for record in node.records) or None,
+        "stored": sum(stored_size(store, node.stage, key)[0] for key in node.keys),
     }
-    rows: list[list[object]] = []
+    count = len(node.keys)
     for name, label in QUANTITIES.items():
         value, expected = measured[name], told[name]
-        if value is None or expected is None:
-            continue
-        if not name.endswith("memory"):
-            expected /= told["chunks"]
-        rows.append([node.name, len(pairs), label, float(expected), float(value), float(value / expected)])
-    return rows
+        if value is not None and expected is not None:
+            if not name.endswith("memory"):
+                value, expected = value / count, expected / told["chunks"]
+            yield [node.name, count, label, float(expected), float(value), float(value / expected)]

@@ -92,7 +92,8 @@ class StageFit:
         seconds = np.array([max(part.seconds, 1e-6) for part in parts])
         expected = np.array([prior(backend, part.passes, part.first) for part in parts])
         ratios = seconds / expected.sum(axis=1)
-        common = median([r for r, part in zip(ratios, parts, strict=True) if not part.first] or ratios)
+        later = [ratio for ratio, part in zip(ratios, parts, strict=True) if not part.first]
+        common = float(np.median(later or ratios))
         usual = common * expected
         larger = np.maximum(seconds, usual.sum(axis=1))
         about, _ = factors(usual, seconds, SCATTER * larger, WIDTHS)

@@ -37,6 +37,7 @@ class NodeTimes:
         self.counts = Counter(chunk.node.name for chunk in plan.missing)
         self.fused = {name: {each.name: each for each in node.fused()} for name, node in self.nodes.items()}
         self.machines = {name: machines[self._backend(name, plan.backend)] for name in self.nodes}
+        self._beside = {name: model.beside(node.stage.name, node.cost) for name, node in self.nodes.items()}
         self._runs: Counter[tuple[str, bool]] = Counter()
         self._estimates: dict[tuple[str, bool], Estimate] = {}
 
@@ -47,7 +48,7 @@ class NodeTimes:
 
     def overhead(self, name: str, opening: bool) -> float:
         """Seconds of a chunk beside its stages; opening: it is the first of its process."""
-        each = self._beside(name) + COMMIT + self.nodes[name].cost.stored / COMMITTED
+        each = self._beside[name] + COMMIT + self.nodes[name].cost.stored / COMMITTED
         if not opening:
             return each
         machine = self.machines[name]
@@ -58,7 +59,7 @@ class NodeTimes:
 
         What transient inputs take is shared by the nodes that they are made for, by numbers of chunks.
         """
-        parts, worked = [Estimate(self.counts[name] * self._beside(name), BESIDE)], np.zeros(2)
+        parts, worked = [Estimate(self.counts[name] * self._beside[name], BESIDE)], np.zeros(2)
         for part, node in self.fused[name].items():
             share = self.counts[name] / sum(n for each, n in self.counts.items() if part in self.fused[each])
             later, first = self._runs[part, False], self._runs[part, True]
@@ -85,9 +86,6 @@ class NodeTimes:
             kernels = self.model.kernels_of(stage, machine, work).seconds if first else 0.0
             self._estimates[name, first] = added([seconds, Estimate(kernels, KERNELS)])
         return self._estimates[name, first]
-
-    def _beside(self, name: str) -> float:
-        return self.model.beside(self.nodes[name].stage.name, self.nodes[name].cost)
 
     def _backend(self, name: str, cluster: str) -> str:
         """Backend that a node runs on: of a transient one that asks for no device, its consumers'."""
