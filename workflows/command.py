@@ -22,7 +22,7 @@ from pipeline.declare.text import literal_lines
 from stages.base.errors import InputError
 from workflows.documents import ERROR, Mistake
 from workflows.names import workflow_names
-from workflows.signatures import signature_module
+from workflows.signatures import signature_module, summary
 from workflows.terminal import EXIT_CODES, FailedError
 
 PANELS = {
@@ -53,10 +53,10 @@ class Command(TyperCommand):
         return _command(import_module(f"workflows.commands.{self.name}"), TyperCommand).invoke(ctx)
 
 
-def _command(module: ModuleType, kind: type[TyperCommand], **options: Any) -> TyperCommand:
+def _command(module: ModuleType, kind: type[TyperCommand]) -> TyperCommand:
     """The command of a module, the function that has its name."""
     single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    single.command(cls=kind, **options)(getattr(module, module.__name__.rpartition(".")[2]))
+    single.command(cls=kind)(getattr(module, module.__name__.rpartition(".")[2]))
     return cast(TyperCommand, typer.main.get_command(single))
 
 
@@ -71,11 +71,14 @@ class Commands(TyperGroup):
         self.commands = dict.fromkeys(chain(*PANELS.values()))  # type: ignore[assignment] # each read when asked for
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        """The subcommand of a name by its options and help."""
-        for panel, names in PANELS.items():
-            if cmd_name in names:
-                return _command(signature_module(cmd_name), Command, rich_help_panel=panel)
-        return None
+        """The subcommand of a name as a line of `--help`."""
+        panels = (panel for panel, names in PANELS.items() if cmd_name in names)
+        return next((TyperCommand(cmd_name, help=summary(cmd_name), rich_help_panel=p) for p in panels), None)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand that a command line begins with, and its options."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and _command(signature_module(name), Command), rest
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **options: Any) -> Any:
         """Read the options of the command itself."""

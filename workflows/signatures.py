@@ -7,12 +7,14 @@ command imports its module as any other.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -54,6 +56,13 @@ def signature_module(command: str) -> ModuleType:
         return sys.modules[name]
     with _blanks():
         return import_module(name)
+
+
+def summary(command: str) -> str:
+    """First line of a command's help, out of its module's text."""
+    text = (Path(__file__).parent / "commands" / f"{command}.py").read_text(encoding="utf-8")
+    found = re.search(rf'^def {command}\(.*?"""(.*?)$', text, re.DOTALL | re.MULTILINE)
+    return found[1] if found else ""
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tiny_project import CommandLine
 from workflows.catalogue import load_project
 from workflows.command import PANELS
 from workflows.commands.options import seconds
+from workflows.signatures import summary
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
@@ -67,6 +70,12 @@ def test_help_loads_nothing_heavy(command: list[str]) -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", [name for names in PANELS.values() for name in names])
+def test_line_of_help_is_the_docstrings(command: str) -> None:
+    function = getattr(import_module(f"workflows.commands.{command}"), command)
+    assert summary(command) == inspect.getdoc(function).splitlines()[0]
 
 
 def test_what_help_leaves_out_is_there_for_whoever_imports_it() -> None:
