@@ -78,7 +78,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The subcommand that a command line begins with, and its options."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and _command(signature_module(name), Command), rest
+        return name, command and _command(signature_module(str(name)), Command), rest
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **options: Any) -> Any:
         """Read the options of the command itself."""

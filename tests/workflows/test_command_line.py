@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -46,6 +47,24 @@ def test_each_command_explains_itself(quarkline: CommandLine, command: str) -> N
     answer = quarkline(command, "--help")
     assert answer.code == 0 and len(answer.out) > 300
     assert f"Example: quarkline {command}" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [("workflows/__init__.py", ""), ("stages.py", "raise ImportError"), ("pipeline/x.py", "")],
+)
+def test_packages_of_others_are_named(tmp_path: Path, file: str, text: str) -> None:
+    """Packages and modules that Python finds before quarkline's; a folder without `__init__` hides none."""
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(text)
+    command = [sys.executable, "-P", ROOT / "quarkline.py", "--version"]
+    path = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run(command, cwd=tmp_path, env=path, capture_output=True, text=True, check=False)
+    if file == "pipeline/x.py":
+        assert done.returncode == 0 and done.stdout.startswith("quarkline ")
+        return
+    assert done.returncode == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert str(tmp_path / file) in done.stderr and "an environment of its own" in done.stderr
 
 
 HEAVY = (
