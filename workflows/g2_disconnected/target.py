@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from pipeline import Node, Plan, Store
 from pipeline.declare.duration import duration_text
@@ -126,7 +127,9 @@ def _decision(
     eigenvectors: int | None,
 ) -> Decision:
     of_noise, *others = _chunks(plan, f"{NOISE}{suffix(best)}")
-    spent = sum(_seconds(store, chunk) for name in solving(of_noise.node) for chunk in _chunks(plan, name))
+    spent = sum(
+        _seconds(store, chunk) for name in _solving(plan, of_noise.node) for chunk in _chunks(plan, name)
+    )
     now = sum(cost * count for cost, count in zip(costs, counts, strict=True))
     more = (1 + len(others)) * (wanted.cost - now)
     return Decision(counts, error, spent, costs, wanted.counts, wanted.error, spent + more, eigenvectors)
@@ -138,7 +141,7 @@ def _seconds_per_vector(plan: Plan, store: Store, piece: Node) -> float:
     Median over chunks, which a first compilation cannot shift.
     """
     cost = 0.0
-    for name in solving(piece):
+    for name in _solving(plan, piece):
         chunks = _chunks(plan, name)
         over = chunks[0].node.over
         of_chunk = median(_seconds(store, chunk) for chunk in chunks)
@@ -146,11 +149,28 @@ def _seconds_per_vector(plan: Plan, store: Store, piece: Node) -> float:
     return cost
 
 
-def solving(node: Node) -> list[str]:
-    """The stored nodes above a node, or itself, that have results for every noise vector."""
-    if "noise" in node.over and not node.stage.transient:
-        return [node.name]
-    return list(dict.fromkeys(name for upstream in node.inputs for name in solving(upstream)))
+def solving(name: str, nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The stored nodes above a node, or itself, that have results for every noise vector.
+
+    nodes: as a manifest describes them.
+    """
+    if "noise" in nodes[name]["over"] and not nodes[name]["transient"]:
+        return [name]
+    above = (each for upstream in nodes[name]["inputs"] for each in solving(upstream, nodes))
+    return list(dict.fromkeys(above))
+
+
+def _solving(plan: Plan, node: Node) -> list[str]:
+    """`solving` of a plan's node."""
+    nodes = {
+        each.name: {
+            "over": each.over,
+            "transient": each.stage.transient,
+            "inputs": [upstream.name for upstream in each.inputs],
+        }
+        for each in {chunk.node.name: chunk.node for chunk in plan.everything}.values()
+    }
+    return solving(node.name, nodes)
 
 
 def _chunks(plan: Plan, name: str) -> list[Chunk]:

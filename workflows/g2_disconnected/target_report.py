@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import InputError, Store, open_result
+from pipeline import InputError, Store
 from pipeline.planning.manifest import Manifest, manifests
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Section, Table, table_text
 from stages.loops.noise_allocation import TraceAllocation
-from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved
+from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved, solving
+from workflows.shared.report_sections import loaded
 
 
 def target_section(store: Store, workflow: str) -> Section:
@@ -46,7 +47,7 @@ def target_lines(store: Store, workflow: str) -> list[str]:
 
 def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[str, Any]]:
     """The last round's result, and the target as its parameters say it."""
-    dataset = open_result(store, ALLOCATION, workflow=workflow).load()
+    dataset = loaded(store, workflow, ALLOCATION)
     arrays = TraceAllocation(*(dataset[name].values for name in TraceAllocation._fields))
     return arrays, dataset.attrs["parameters"]
 
@@ -97,13 +98,7 @@ def seconds_of_loops(store: Store, workflow: str) -> float:
     """Work for the loops of all noise vectors of the target's estimator."""
     manifest = Manifest.read(store, workflow)
     nodes = {name: node.content for name, node in manifest.nodes.items()} if manifest else {}
-
-    def solving(name: str) -> set[str]:
-        if "noise" in nodes[name]["over"] and not nodes[name]["transient"]:
-            return {name}
-        return {solver for upstream in nodes[name]["inputs"] for solver in solving(upstream)}
-
-    wanted = solving(NOISE)
+    wanted = solving(NOISE, nodes)
     return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)
 
 

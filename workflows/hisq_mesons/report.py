@@ -4,37 +4,32 @@ from __future__ import annotations
 
 from functools import partial
 
-from pipeline import Store, open_result
+from pipeline import Store
 from pipeline.reading.report import Section
 from workflows.hisq_mesons.schema import HisqMesonParameters
-from workflows.shared.meson_sections import (
-    Words,
-    correlator_section,
-    correlator_text,
-    mass_section,
-    solves_of,
-    solves_section,
-)
-from workflows.shared.report_sections import available, gauge_section
-from workflows.shared.solver_sections import choice_sections, spectrum_section
+from workflows.shared.meson_sections import correlator_section, correlator_text, mass_section
+from workflows.shared.report_sections import available, gauge_section, loaded
+from workflows.shared.solver_sections import choice_sections, solves_of, solves_section, spectrum_section
 
-WORDS = Words(
-    members="Each channel is the mean over the spin-taste operators that belong to it, at p != 0 over those "
-    "that are related by rotations and reflections that keep p. All operators",
-    masses="cosh m(t) = [S(t - 1) + S(t + 1)] / [2 S(t)] of S(t) = [C(t - 1) + 2 C(t) + C(t + 1)] / 4, in "
-    "which the partner of other parity, -(-1)^t exp(-m' t), is suppressed by (1 - cosh m') / (1 + cosh m). ",
+MEMBERS = (
+    "Each channel is the mean over the spin-taste operators that belong to it, at p != 0 over those "
+    "that are related by rotations and reflections that keep p. All operators"
+)
+MASSES = (
+    "cosh m(t) = [S(t - 1) + S(t + 1)] / [2 S(t)] of S(t) = [C(t - 1) + 2 C(t) + C(t + 1)] / 4, in "
+    "which the partner of other parity, -(-1)^t exp(-m' t), is suppressed by (1 - cosh m') / (1 + cosh m). "
 )
 
 
 def sections(parameters: HisqMesonParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
     workflow = parameters.workflow
-    average = partial(open_result, store, "average", workflow=workflow)
+    average = partial(loaded, store, workflow, "average")
     solved = partial(solves_of, store, workflow, "staggered_propagator")
     masses = {"quark": parameters.quark.mass}
     return available(
-        lambda: correlator_section(average().load(), store, workflow, words=WORDS),
-        lambda: mass_section(average().load(), parameters.mesons.operators, WORDS),
+        lambda: correlator_section(average(), store, workflow, members=MEMBERS),
+        lambda: mass_section(average(), parameters.mesons.operators, MASSES),
         lambda: solves_section(list(solved()), parameters.solves.tolerance),
         lambda: choice_sections(store, workflow),
         lambda: spectrum_section(store, workflow, masses) if parameters.deflation else (),

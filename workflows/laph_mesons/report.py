@@ -20,11 +20,9 @@ from workflows.shared.meson_sections import (
     mass_section,
     mass_text,
     momentum_text,
-    setup_sections,
-    solves_section,
 )
-from workflows.shared.report_sections import available, gauge_section
-from workflows.shared.solver_sections import choice_sections
+from workflows.shared.report_sections import available, gauge_section, loaded
+from workflows.shared.solver_sections import choice_sections, setup_sections, solves_section
 
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""
@@ -32,7 +30,7 @@ SOLVED = ("perambulator", "sink_projection", "current_insertion")
 
 def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
-    workflow, result = parameters.workflow, partial(_result, store, parameters)
+    workflow, result = parameters.workflow, partial(loaded, store, parameters.workflow)
     vectors, noise = parameters.distillation.vectors, parameters.noise
     of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
     of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
@@ -42,7 +40,7 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
         lambda: correlator_section(result("average"), store, workflow, of),
         lambda: mass_section(result("average")),
         lambda: level_sections(parameters, result("levels")),
-        lambda: modes_section(result("laplace_eigenvectors")),
+        lambda: modes_section(eigenvalues(store, workflow)),
         lambda: solves_section(statistics, parameters.solves.tolerance),
         lambda: setup_sections(store, workflow),
         lambda: choice_sections(store, workflow),
@@ -85,6 +83,12 @@ def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterat
         yield Section(f"Levels of {name}", text, parts)
 
 
+def eigenvalues(store: Store, workflow: str) -> xarray.Dataset:
+    """Result of the Laplacian's eigensolves, without the vectors."""
+    result = open_result(store, "laplace_eigenvectors", workflow=workflow)
+    return result.drop_vars("vectors", errors="ignore").load()
+
+
 def modes_section(result: xarray.Dataset) -> Section:
     """Eigenvalues of the Laplacian and their residuals."""
     values, residuals = result.eigenvalue.values, result.residual.values
@@ -104,8 +108,3 @@ def modes_section(result: xarray.Dataset) -> Section:
     )
     table = Table(["configuration", "lowest", "highest", "largest residual"], rows)
     return Section("Laplace eigenvectors", text, [table])
-
-
-def _result(store: Store, parameters: LaphParameters, name: str) -> xarray.Dataset:
-    result = open_result(store, name, workflow=parameters.workflow)
-    return result.drop_vars("vectors", errors="ignore").load()

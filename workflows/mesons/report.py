@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
-from pipeline import Store, open_result
+from pipeline import Store
 from pipeline.reading.report import Section
 from workflows.mesons.schema import MesonParameters
-from workflows.shared.meson_sections import (
-    correlator_section,
-    correlator_text,
-    mass_section,
-    setup_sections,
-    solves_of,
-    solves_section,
-)
-from workflows.shared.report_sections import available, gauge_section
-from workflows.shared.solver_sections import choice_sections
+from workflows.shared.meson_sections import correlator_section, correlator_text, mass_section
+from workflows.shared.report_sections import available, gauge_section, loaded
+from workflows.shared.solver_sections import choice_sections, setup_sections, solves_of, solves_section
 
 
 def sections(parameters: MesonParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
     workflow = parameters.workflow
-    average = partial(open_result, store, "average", workflow=workflow)
+    average = partial(loaded, store, workflow, "average")
     return available(
-        lambda: correlator_section(average().load(), store, workflow),
-        lambda: mass_section(average().load()),
+        lambda: correlator_section(average(), store, workflow),
+        lambda: mass_section(average()),
         lambda: solves_section(list(solves_of(store, workflow, "propagator")), parameters.solves.tolerance),
         lambda: setup_sections(store, workflow),
         lambda: choice_sections(store, workflow),

@@ -8,10 +8,11 @@ from math import prod
 
 import numpy as np
 import xarray
+from numpy.typing import NDArray
 
 from pipeline import Store, open_result
-from pipeline.reading.account import accounts
-from pipeline.reading.report import Figure, Section, Table
+from pipeline.reading.account import NodeAccount, accounts
+from pipeline.reading.report import Figure, Section, Table, value_with_error
 from pipeline.reading.result import IncompleteError
 from stages.loops.loop_figures import plaquette_figure
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
@@ -32,9 +33,25 @@ def available(*makers: Callable[[], Section | Iterable[Section]]) -> list[Sectio
     return sections
 
 
+def loaded(store: Store, workflow: str, name: str) -> xarray.Dataset:
+    """A complete result, in memory. Raises IncompleteError."""
+    return open_result(store, name, workflow=workflow).load()
+
+
+def node_of(store: Store, workflow: str, name: str) -> NodeAccount:
+    """The records of a node that is complete."""
+    (node,) = (node for node in accounts(store, workflow) if node.name == name)
+    return node
+
+
+def with_errors(values: NDArray[np.float64], errors: NDArray[np.float64]) -> list[str]:
+    """Numbers with their errors in brackets."""
+    return [value_with_error(float(v), float(e)) for v, e in zip(values, errors, strict=True)]
+
+
 def gauge_section(store: Store, workflow: str) -> Section:
     """Plaquettes and the distance of the links from SU(3)."""
-    observed = open_result(store, "observables", workflow=workflow).load()
+    observed = loaded(store, workflow, "observables")
     labels = [str(label) for label in observed.config.values]
     rows = [
         [label, *(f"{value:.8f}" for value in planes), f"{trace:+.8f}", f"{deviation:.1e}"]
@@ -79,6 +96,5 @@ def equal_fields(observed: xarray.Dataset) -> str:
 
 def degrees_of_freedom(store: Store, workflow: str) -> str:
     """The degrees of freedom of errors from few jackknife bins, in words; nothing for many."""
-    (average,) = (node for node in accounts(store, workflow) if node.name == "average")
-    (bins,) = average.statistics("bins")
+    (bins,) = node_of(store, workflow, "average").statistics("bins")
     return few_degrees_of_freedom(int(bins))

@@ -1,20 +1,63 @@
-"""Sections of reports on solvers: the choice of one, and the low modes that solves take."""
+"""Sections of reports on solvers: solves, the choice of one, multigrid setups, low modes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import Store, open_result
+from pipeline import Store
 from pipeline.declare.coordinates import describe
 from pipeline.reading.account import accounts
 from pipeline.reading.report import Figure, Section, Table
-from stages.loops.loop_figures import spectrum_figure
+from stages.loops.loop_figures import convergence_figure, spectrum_figure
 from stages.lqcd.solvers.trial import CONVERGED, Candidate, reason_of
 from stages.shared.solver_trials import SolverTrials, cheapest
 from workflows.shared.choice import SPACE, TRIALS, costs_of
+from workflows.shared.report_sections import loaded, node_of
+
+SOLVES = ("rhs", "iterations (min / median / max)", "tolerance", "largest residual")
+"""Columns of `solves_row` after the name; the residual of the full system and the time follow."""
+
+
+def solves_row(name: str, statistics: Sequence[Mapping[str, Any]], tolerance: float) -> list[Any]:
+    """Iterations, residuals and milliseconds per right-hand side of some solves, as each chunk recorded."""
+    iterations = [number for each in statistics for number in each["iterations"]]
+    rhs = sum(each["rhs"] for each in statistics)
+    seconds = sum(each["solve_seconds"] for each in statistics)
+    spread = f"{min(iterations)} / {median(iterations):g} / {max(iterations)}"
+    residuals = ("residual_max", "full_residual_max")
+    largest = [f"{max(each[name] for each in statistics):.1e}" for name in residuals]
+    return [name, rhs, spread, tolerance, *largest, f"{1000 * seconds / rhs:.1f}"]
+
+
+def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) -> Iterator[Section]:
+    """Iterations, residuals and cost of propagators, if there are any; statistics: as each chunk recorded."""
+    if not statistics:
+        return
+    first = statistics[0]
+    columns = ["solver", *SOLVES, "of the full operator", "ms per rhs"]
+    table = Table(columns, [solves_row(first["solver"], statistics, tolerance)])
+    figure = Figure(convergence_figure({first["solver"]: first}), "The first block of right-hand sides.")
+    text = (
+        "Residuals are |b - A x| / |b| of the even-odd system, and |b - M x| / |b| of the full operator, "
+        "recomputed in double precision, the largest of all columns. Those of every column are in the store."
+    )
+    yield Section("Solves", text, [figure, table])
+
+
+def solves_of(store: Store, workflow: str, stage: str) -> Iterator[dict[str, Any]]:
+    """Records of a transient stage that solves, each chunk once: they are kept with what was made of it."""
+    seen = set()
+    for node in accounts(store, workflow):
+        for record in node.records:
+            for each in record.transient:
+                if each["stage"] == stage and each["key"] not in seen:
+                    seen.add(each["key"])
+                    yield each["statistics"]
 
 
 def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
@@ -26,7 +69,7 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
         (record,) = node.records
         spaces = [each for other in nodes if other.name == SPACE for each in other.records]
         space = next((each for each in spaces if each.coordinates == record.coordinates), None)
-        data = open_result(store, node.name, workflow=workflow).load().isel(config=0)
+        data = loaded(store, workflow, node.name).isel(config=0)
         trials = SolverTrials(*(data[name].values for name in SolverTrials._fields))
         cost, statistics = costs_of(record, trials._asdict(), space), record.statistics
         chosen, kinds = cheapest(cost), [kind for kind, rhs in statistics["planned"].items() if rhs]
@@ -56,10 +99,29 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
         yield Section("Choice of the solver", text, [Table(header, rows)])
 
 
+def setup_sections(store: Store, workflow: str) -> Iterator[Section]:
+    """Times of the multigrid setups and how well they converge, where there are any."""
+    for node in accounts(store, workflow):
+        if node.stage != "multigrid_setup":
+            continue
+        rows = []
+        for record in node.records:
+            statistics = record.statistics
+            tried = ", ".join(f"{attempt['rate']:.2g}" for attempt in statistics["attempts"][:-1]) or None
+            place = describe(record.coordinates)
+            rows.append([place, f"{statistics['setup_seconds']:.2f}", f"{statistics['rate']:.2g}", tried])
+        grids = ", ".join(node.records[0].statistics["grids"])
+        text = (
+            f"Coarse grids: {grids}. The rate is the factor by which a cycle reduces a random residual; a "
+            "setup with a poor one is made again from other random vectors."
+        )
+        columns = ["configuration", "seconds", "rate", "rates of setups not used"]
+        yield Section("Multigrid setups", text, [Table(columns, rows)])
+
+
 def spectrum_section(store: Store, workflow: str, masses: Mapping[str, float]) -> Section:
     """Eigenvalues of all configurations beside 4 m^2 of masses by name, and a row on each eigensolve."""
-    result = open_result(store, "spectrum", workflow=workflow).load()
-    (node,) = (node for node in accounts(store, workflow) if node.name == SPACE)
+    result, node = loaded(store, workflow, "spectrum"), node_of(store, workflow, SPACE)
     rows = []
     for record in node.records:
         statistics = record.statistics
