@@ -89,7 +89,7 @@ def _loaded(entry: EntryPoint) -> type[Definition[Any]]:
         value = getattr(value, "WORKFLOW", None)
     if not (isinstance(value, type) and issubclass(value, Definition)):
         raise InputError(
-            f"{where} is no workflow: the entry point must name a `workflows.shared.definition.Definition`, "
+            f"{where} is no workflow: the entry point must name a class derived from `workflows.Definition`, "
             "or a module whose WORKFLOW is one"
         )
     if value.name != entry.name:

@@ -15,6 +15,7 @@ WIRED = """\
 from functools import partial
 
 from pipeline import Workflow
+from workflows import Nothing  # attr-defined
 from stages.loops.current_loops import current_loops, exact_loops
 from stages.mesons.propagator import propagator
 from workflows.g2_disconnected.schema import G2Parameters

@@ -31,16 +31,18 @@ from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise import Dilution
 from stages.lqcd.solvers.named import POSITIVE, Solve
+from workflows import (
+    StaggeredDefinition,
+    Step,
+    deflation_economies,
+    deflation_variants,
+    names_of,
+    precisions_of,
+    variants,
+)
 from workflows.g2_disconnected.schema import G2Parameters, alternatives, low_modes_wanted
 from workflows.g2_disconnected.target import ALLOCATION, NOISE, next_round, suffix, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
-from workflows.shared.choice import names_of
-from workflows.shared.definition import Step
-from workflows.shared.deflation_section import DeflationSection, deflation_economies
-from workflows.shared.solver_precision import precisions_of
-from workflows.shared.staggered_quarks import StaggeredDefinition
-from workflows.shared.variants import after, divisors, each, less
-from workflows.shared.variants import changed as with_value
 
 
 class G2Workflow(StaggeredDefinition[G2Parameters]):
@@ -264,24 +266,22 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
     def variants(self) -> Iterator[tuple[str, G2Parameters]]:
         """The other solver, other blocks, half and twice the noise, with and without deflation."""
         parameters, vectors = self.parameters, self.parameters.noise.vectors
-        yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
-        yield from each(parameters, "solves.block", (8, 16, 32))
-        yield from each(parameters, "noise.vectors", (vectors // 2, 2 * vectors, 4 * vectors))
-        if parameters.deflation is None:
-            yield "deflation.vectors = 64", with_value(parameters, "deflation", DeflationSection(vectors=64))
-        elif not parameters.estimator.low_modes:
-            yield "no deflation", with_value(parameters, "deflation", None)
+        yield from variants.each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
+        yield from variants.each(parameters, "solves.block", (8, 16, 32))
+        yield from variants.each(parameters, "noise.vectors", (vectors // 2, 2 * vectors, 4 * vectors))
+        needed = parameters.estimator.low_modes
+        yield from deflation_variants(parameters, parameters.deflation, needed)
 
     def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
         parameters = self.parameters
         noise, solves, modes = parameters.noise, parameters.solves, parameters.deflation
         smaller: dict[str, Sequence[Any]] = {
-            "solves.block": less(solves.block),
-            "noise.chunk": divisors(noise.chunk),
-            "noise.probe_chunk": divisors(noise.probe_chunk),
-            "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
-            "solves.precision": after(solves.precision, precisions_of(solves.solver)),
+            "solves.block": variants.less(solves.block),
+            "noise.chunk": variants.divisors(noise.chunk),
+            "noise.probe_chunk": variants.divisors(noise.probe_chunk),
+            "solves.solver": variants.after(solves.solver, ("block_cgrq", "batched_cg")),
+            "solves.precision": variants.after(solves.precision, precisions_of(solves.solver)),
         }
         return smaller | deflation_economies(modes, needed=low_modes_wanted(parameters))
 

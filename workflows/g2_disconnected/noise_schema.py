@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pipeline.planning.workflow import LARGEST
+from pipeline import LARGEST
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, Noise
 from stages.lqcd.noise.probing import check_probes
-from workflows.parameter_file import FileSection, Problem
-from workflows.shared.sections import Seed
+from workflows import FileSection, Problem, Seed
 
 
 class DilutionSection(FileSection):

@@ -8,10 +8,7 @@ import numpy as np
 import xarray
 from numpy.typing import NDArray
 
-from pipeline import Store, open_result
-from pipeline.declare.text import counted
-from pipeline.reading.account import NodeAccount, accounts
-from pipeline.reading.report import Details, Figure, Section, Table
+from pipeline import Details, Figure, NodeAccount, Section, Store, Table, accounts, counted, open_result
 from stages.loops.current_loops import DIFFERENCE, FLAVOURS, LIGHT
 from stages.loops.loop_figures import (
     convergence_figure,
@@ -27,18 +24,21 @@ from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.estimators.truncated import Piece, truncated_pieces
-from workflows.g2_disconnected.schema import G2Parameters, alternatives
-from workflows.g2_disconnected.target_report import target_section
-from workflows.shared.choice import SPACE
-from workflows.shared.report_sections import (
+from workflows import (
+    SOLVES,
+    SPACE,
     available,
+    choice_sections,
     degrees_of_freedom,
     gauge_section,
     loaded,
     node_of,
+    solves_row,
+    spectrum_section,
     with_errors,
 )
-from workflows.shared.solver_sections import SOLVES, choice_sections, solves_row, spectrum_section
+from workflows.g2_disconnected.schema import G2Parameters, alternatives
+from workflows.g2_disconnected.target_report import target_section
 
 SPATIAL = slice(0, 3)
 MAIN = "as configured"

@@ -14,6 +14,21 @@ from stages.loops.current_loops import Masses
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
+from workflows import (
+    NAIK_EPSILON,
+    STAGGERED_MASS,
+    TOLERANCE,
+    AnalysisSection,
+    DeflationSection,
+    FileSection,
+    ParameterFile,
+    Problem,
+    Seed,
+    Usual,
+    WorkflowParameters,
+    precision_faults,
+    validated,
+)
 from workflows.g2_disconnected.noise_schema import (
     AlternativeSection,
     EstimatorSection,
@@ -26,18 +41,6 @@ from workflows.g2_disconnected.target_schema import (
     faults,
     with_places_for_counts,
 )
-from workflows.parameter_file import FileSection, ParameterFile, Problem, validated
-from workflows.shared.deflation_section import DeflationSection
-from workflows.shared.sections import (
-    NAIK_EPSILON,
-    STAGGERED_MASS,
-    TOLERANCE,
-    AnalysisSection,
-    Seed,
-    Usual,
-    WorkflowParameters,
-)
-from workflows.shared.solver_precision import precision_faults
 
 PREFIX = re.compile(r"[A-Za-z]\w*")
 """Of an alternative estimator: it begins the names of nodes."""

@@ -7,14 +7,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
-from pipeline import Node, Plan, Store
-from pipeline.declare.duration import duration_text
-from pipeline.planning.chunk import Chunk
-from pipeline.store.record import Record
+from pipeline import Chunk, Node, Plan, Record, Store, duration_text
 from stages.loops.noise_allocation import TraceAllocation, model_of
 from stages.lqcd.analysis.allocation import UNLIMITED, Allocation, Counts, Limits, least_cost, next_counts
+from workflows import Project, Step
 from workflows.g2_disconnected.schema import G2Parameters, with_vectors
-from workflows.shared.definition import Project, Step
 
 NOISE, ALLOCATION = "noise", "allocation"
 """Nodes of a target's estimator with all eigenvectors; `suffix` ends the names of those with fewer."""

@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline import InputError, Store
-from pipeline.planning.manifest import Manifest, manifests
-from pipeline.reading.account import accounts
-from pipeline.reading.report import Section, Table, table_text
+from pipeline import InputError, Section, Store, Table, accounts, table_text
 from stages.loops.noise_allocation import TraceAllocation
+from workflows import loaded, nodes_of
 from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved, solving
-from workflows.shared.report_sections import loaded
 
 
 def target_section(store: Store, workflow: str) -> Section:
@@ -31,8 +28,7 @@ def target_section(store: Store, workflow: str) -> Section:
 
 def target_lines(store: Store, workflow: str) -> list[str]:
     """Lines for people on the rounds until now of a workflow that has a target in a store."""
-    manifest = next(each for each in manifests(store) if each.workflow == workflow)
-    node = manifest.nodes.get(ALLOCATION)
+    node = nodes_of(store, workflow).get(ALLOCATION)
     if not node:
         return []
     lines = [f"rounds towards the target of {workflow}, this one last:"]
@@ -41,7 +37,7 @@ def target_lines(store: Store, workflow: str) -> list[str]:
         lines.append(outcome(result, parameters))
         rows = rounds(result, seconds_of_loops(store, workflow))
     except InputError:
-        rows = rounds_before(node.content["parameters"]["earlier"])
+        rows = rounds_before(node["parameters"]["earlier"])
     return [*lines, table_text(Table(["round", *COLUMNS], rows, digits=3))]
 
 
@@ -96,9 +92,7 @@ def rounds_before(earlier: Sequence[Mapping[str, Any]]) -> list[Sequence[object]
 
 def seconds_of_loops(store: Store, workflow: str) -> float:
     """Work for the loops of all noise vectors of the target's estimator."""
-    manifest = Manifest.read(store, workflow)
-    nodes = {name: node.content for name, node in manifest.nodes.items()} if manifest else {}
-    wanted = solving(NOISE, nodes)
+    wanted = solving(NOISE, nodes_of(store, workflow))
     return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)
 
 

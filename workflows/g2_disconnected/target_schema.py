@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline.planning.workflow import LARGEST
+from pipeline import LARGEST
 from stages.loops.noise_allocation import ErrorTarget
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.parameter_file import FileSection, Location, ParameterFile, Problem
-from workflows.shared.sections import Usual
+from workflows import FileSection, Location, ParameterFile, Problem, Usual
 
 PILOT = 8
 """Noise vectors of a pilot, unless the file says how many."""

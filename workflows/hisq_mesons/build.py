@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place
-from pipeline.declare.coordinates import sorted_unique
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
@@ -27,12 +26,16 @@ from stages.mesons.staggered_costs import source_columns
 from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
 from stages.mesons.staggered_rehearsal import staggered_steps
 from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
+from workflows import (
+    StaggeredDefinition,
+    deflation_economies,
+    deflation_variants,
+    first_chunk,
+    names_of,
+    precisions_of,
+    variants,
+)
 from workflows.hisq_mesons.schema import HisqMesonParameters
-from workflows.shared.choice import names_of
-from workflows.shared.deflation_section import DeflationSection, deflation_economies
-from workflows.shared.solver_precision import precisions_of
-from workflows.shared.staggered_quarks import StaggeredDefinition
-from workflows.shared.variants import after, changed, each, less
 
 THIN = partial(smeared_links, kind="stout", steps=0, rho=0.0)
 """Smearing that leaves the configuration's links, made unitary, as they are."""
@@ -127,8 +130,7 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
     def trials(self, parameters: HisqMesonParameters) -> None:
         """The solvers on the first chunk of sources of one configuration, with its low modes."""
         chunk, solves = parameters.sources.chunk, parameters.solves
-        ordered = [str(label) for label in sorted_unique("source", self.sources)]
-        sources = self._sources("first_sources", ordered[:chunk])
+        sources = self._sources("first_sources", first_chunk(self.sources, chunk))
         each = source_columns(parameters.sources.places()[0], parameters.mesons.labels)
         deflated = (False, True) if parameters.deflation else (False,)
         columns = each * sources.chunk["source"]
@@ -147,21 +149,18 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
     def variants(self) -> Iterator[tuple[str, HisqMesonParameters]]:
         """Other solvers, and other blocks, with and without deflation."""
         parameters = self.parameters
-        yield from each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
-        yield from each(parameters, "solves.block", (4, 12))
-        if parameters.deflation:
-            yield "no deflation", changed(parameters, "deflation", None)
-        else:
-            yield "deflation.vectors = 64", changed(parameters, "deflation", DeflationSection(vectors=64))
+        yield from variants.each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
+        yield from variants.each(parameters, "solves.block", (4, 12))
+        yield from deflation_variants(parameters, parameters.deflation)
 
     def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
         solves, section = self.parameters.solves, self.parameters.deflation
         return {
-            "solves.block": less(solves.block),
-            "sources.chunk": less(self.parameters.sources.chunk),
-            "solves.solver": after(solves.solver, ("block_cgrq", "batched_cg")),
-            "solves.precision": after(solves.precision, precisions_of(solves.solver)),
+            "solves.block": variants.less(solves.block),
+            "sources.chunk": variants.less(self.parameters.sources.chunk),
+            "solves.solver": variants.after(solves.solver, ("block_cgrq", "batched_cg")),
+            "solves.precision": variants.after(solves.precision, precisions_of(solves.solver)),
             **deflation_economies(section),
         }
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from pipeline import Store
-from pipeline.reading.report import Section
+from pipeline import Section, Store
+from workflows import (
+    available,
+    choice_sections,
+    correlator_section,
+    correlator_text,
+    gauge_section,
+    loaded,
+    mass_section,
+    solves_of,
+    solves_section,
+    spectrum_section,
+)
 from workflows.hisq_mesons.schema import HisqMesonParameters
-from workflows.shared.meson_sections import correlator_section, correlator_text, mass_section
-from workflows.shared.report_sections import available, gauge_section, loaded
-from workflows.shared.solver_sections import choice_sections, solves_of, solves_section, spectrum_section
 
 MEMBERS = (
     "Each channel is the mean over the spin-taste operators that belong to it, at p != 0 over those "

@@ -12,12 +12,23 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
-from workflows.parameter_file import FileSection, Location, Problem
-from workflows.shared.deflation_section import DeflationSection
-from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.sections import NAIK_EPSILON, STAGGERED_MASS, TOLERANCE, WorkflowParameters
-from workflows.shared.solver_precision import precision_faults
-from workflows.shared.source_sections import Names, QuarkSourceSection, Times, Triples, aliases
+from workflows import (
+    NAIK_EPSILON,
+    STAGGERED_MASS,
+    TOLERANCE,
+    DeflationSection,
+    FileSection,
+    LinkSmearingSection,
+    Location,
+    Names,
+    Problem,
+    QuarkSourceSection,
+    Times,
+    Triples,
+    WorkflowParameters,
+    aliases,
+    precision_faults,
+)
 
 THREE_HOPS = 3
 """Of Naik links: an extent below is wound around."""

@@ -14,7 +14,6 @@ from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place
-from pipeline.declare.coordinates import sorted_unique
 from stages.distillation.costs import columns_of
 from stages.distillation.current_insertion import current_insertion
 from stages.distillation.distilled_two_point import distilled_mesons, stochastic_mesons
@@ -28,9 +27,8 @@ from stages.lqcd.solvers.trial import WIDEST
 from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.operators import BILINEARS
 from stages.mesons.two_point import dirac_channels
+from workflows import QuarkDefinition, first_chunk, variants
 from workflows.laph_mesons.schema import InsertionSection, LaphParameters
-from workflows.shared.variants import divisors, each, less
-from workflows.shared.wilson_quarks import CHOICE, QuarkDefinition
 
 
 class LaphWorkflow(QuarkDefinition[LaphParameters]):
@@ -42,7 +40,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     rehearsals = (eigensolver_steps, perambulator_steps)
     results = (
         "observables",
-        CHOICE,
+        "solver_choice",
         "laplace_eigenvectors",
         "elementals",
         "current_insertion",
@@ -108,8 +106,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
 
     def first_sources(self) -> Node:
         """The first block of the first chunk of sources, as wide as any."""
-        ordered = [str(label) for label in sorted_unique("source", self.labels)]
-        first = ordered[: self.parameters.sources.chunk]
+        first = first_chunk(self.labels, self.parameters.sources.chunk)
         columns = self._columns("first_columns", self.operator, first)
         block = min(WIDEST, columns_of(columns))
         stage = partial(first_sources, block=block)
@@ -196,19 +193,19 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
 
     def variants(self) -> Iterator[tuple[str, LaphParameters]]:
         """Other solvers, and other numbers of eigenvectors."""
-        yield from each(self.parameters, "solves.solver", ("bicgstab", "multigrid"))
+        yield from variants.each(self.parameters, "solves.solver", ("bicgstab", "multigrid"))
         vectors = self.parameters.distillation.vectors
-        yield from each(self.parameters, "distillation.vectors", (vectors // 2, 2 * vectors))
+        yield from variants.each(self.parameters, "distillation.vectors", (vectors // 2, 2 * vectors))
 
     def economies(self) -> Mapping[str, Sequence[Any]]:
         """Fewer slices at a time, what solves may do with less, and fewer eigenvectors, in single."""
         section = self.parameters.distillation
-        slices = divisors(section.slices or self.lattice.time_extent)
+        slices = variants.divisors(section.slices or self.lattice.time_extent)
         return {
             "distillation.slices": [number for number in slices if number % 2 == 0],
             **super().economies(),
             "distillation.precision": ("single",) if section.precision == "double" else (),
-            "distillation.vectors": less(section.vectors),
+            "distillation.vectors": variants.less(section.vectors),
         }
 
     def physics(self) -> dict[str, Any]:

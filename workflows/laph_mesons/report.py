@@ -8,21 +8,23 @@ from functools import partial
 import numpy as np
 import xarray
 
-from pipeline import Store, open_result
-from pipeline.reading.account import accounts
-from pipeline.reading.report import Figure, Section, Table
+from pipeline import Figure, Section, Store, Table, accounts, open_result
 from stages.mesons.meson_figures import levels_figure
-from workflows.laph_mesons.schema import LaphParameters
-from workflows.shared.meson_sections import (
+from workflows import (
+    available,
+    choice_sections,
     correlator_section,
     correlator_text,
     errors_in,
+    gauge_section,
+    loaded,
     mass_section,
     mass_text,
     momentum_text,
+    setup_sections,
+    solves_section,
 )
-from workflows.shared.report_sections import available, gauge_section, loaded
-from workflows.shared.solver_sections import choice_sections, setup_sections, solves_section
+from workflows.laph_mesons.schema import LaphParameters
 
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""

@@ -21,12 +21,20 @@ from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import CHANNELS
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
-from workflows.parameter_file import FileSection, Problem
-from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import QuarkParameters, QuarkSolves
-from workflows.shared.sections import Seed, Usual
-from workflows.shared.solver_precision import precision_faults
-from workflows.shared.source_sections import Names, Times, Triples, aliases
+from workflows import (
+    FileSection,
+    LinkSmearingSection,
+    Names,
+    Problem,
+    QuarkParameters,
+    QuarkSolves,
+    Seed,
+    Times,
+    Triples,
+    Usual,
+    aliases,
+    precision_faults,
+)
 
 Row = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 Basis = Annotated[tuple[Row, ...], Field(strict=False, min_length=1)]

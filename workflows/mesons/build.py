@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import Node, Place
-from pipeline.declare.coordinates import sorted_unique
 from stages.mesons.costs import columns_of
 from stages.mesons.propagator import kept_propagator, propagator
 from stages.mesons.rehearsal import propagator_steps
 from stages.mesons.two_point import dirac_channels, meson_average, meson_two_point
+from workflows import QuarkDefinition, first_chunk, variants
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
-from workflows.shared.variants import each, less
-from workflows.shared.wilson_quarks import CHOICE, QuarkDefinition
 
 DEFINITIONS = {
     "point": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>",
@@ -45,7 +43,7 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     title = "Wilson-clover propagators and meson two-point functions"
     report = "workflows.mesons.report"
     rehearsals = (propagator_steps,)
-    results = ("observables", CHOICE, "mesons", "average", "kept_propagator")
+    results = ("observables", "solver_choice", "mesons", "average", "kept_propagator")
     schema = MesonParameters
 
     def build(self) -> None:
@@ -60,8 +58,8 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
 
     def first_sources(self) -> Node:
         """The sources of the first chunk."""
-        ordered = [str(label) for label in sorted_unique("source", self.labels)]
-        return self._sources("first_sources", ordered[: self.parameters.sources.chunk])
+        first = first_chunk(self.labels, self.parameters.sources.chunk)
+        return self._sources("first_sources", first)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -121,12 +119,12 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
 
     def variants(self) -> Iterator[tuple[str, MesonParameters]]:
         """Other solvers, and other blocks."""
-        yield from each(self.parameters, "solves.solver", ("bicgstab", "multigrid"))
-        yield from each(self.parameters, "solves.block", (4, 12))
+        yield from variants.each(self.parameters, "solves.solver", ("bicgstab", "multigrid"))
+        yield from variants.each(self.parameters, "solves.block", (4, 12))
 
     def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller chunks, and what all solves of such quarks may do with less."""
-        return {"sources.chunk": less(self.parameters.sources.chunk), **super().economies()}
+        return {"sources.chunk": variants.less(self.parameters.sources.chunk), **super().economies()}
 
     def physics(self) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign."""

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from pipeline import Store
-from pipeline.reading.report import Section
+from pipeline import Section, Store
+from workflows import (
+    available,
+    choice_sections,
+    correlator_section,
+    correlator_text,
+    gauge_section,
+    loaded,
+    mass_section,
+    setup_sections,
+    solves_of,
+    solves_section,
+)
 from workflows.mesons.schema import MesonParameters
-from workflows.shared.meson_sections import correlator_section, correlator_text, mass_section
-from workflows.shared.report_sections import available, gauge_section, loaded
-from workflows.shared.solver_sections import choice_sections, setup_sections, solves_of, solves_section
 
 
 def sections(parameters: MesonParameters, store: Store) -> list[Section]:

@@ -18,13 +18,19 @@ from stages.mesons.sources import (
     wall_sources,
     z2_wall_sources,
 )
+from workflows import (
+    FileSection,
+    LinkSmearingSection,
+    Location,
+    Problem,
+    QuarkParameters,
+    QuarkSourceSection,
+    Triples,
+    Usual,
+    aliases,
+    precision_faults,
+)
 from workflows.mesons.sources import file_misfits
-from workflows.parameter_file import FileSection, Location, Problem
-from workflows.shared.link_smearing import LinkSmearingSection
-from workflows.shared.quark_sections import QuarkParameters
-from workflows.shared.sections import Usual
-from workflows.shared.solver_precision import precision_faults
-from workflows.shared.source_sections import QuarkSourceSection, Triples, aliases
 
 
 class SourceSmearingSection(FileSection):

@@ -9,7 +9,7 @@ from pathlib import Path
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import first_time, read_source
-from workflows.parameter_file import Problem
+from workflows import Problem
 
 WIDTHS = (4, 12)
 """Columns of a source that mesons can be made of: the spins, or spins and colours."""

@@ -11,7 +11,7 @@ from pydantic import Field
 from stages.loops.deflation_space import DeflationSpace, EigenSearch, deflation_space
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, Problem
-from workflows.shared.variants import after, less
+from workflows.shared.variants import Parameters, after, changed, less
 
 COARSE_VECTORS = 1e-4
 """Tolerance of eigenvectors above which deflation loses its gain first (`docs/deflation.md`)."""
@@ -58,6 +58,16 @@ class DeflationSection(FileSection):
                 f"{self.vectors} vectors, but the even sites of a lattice of {lattice} have "
                 f"{modes}: at most 3 x half the volume, and far fewer pay",
             )
+
+
+def deflation_variants(
+    parameters: Parameters, section: DeflationSection | None, needed: bool = False
+) -> Iterator[tuple[str, Parameters]]:
+    """Parameters without their section, unless it is needed; or with one, where there is none."""
+    if section is None:
+        yield "deflation.vectors = 64", changed(parameters, "deflation", DeflationSection(vectors=64))
+    elif not needed:
+        yield "no deflation", changed(parameters, "deflation", None)
 
 
 def deflation_economies(section: DeflationSection | None, needed: bool = False) -> dict[str, Sequence[Any]]:

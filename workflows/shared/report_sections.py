@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import prod
+from typing import Any
 
 import numpy as np
 import xarray
 from numpy.typing import NDArray
 
 from pipeline import Store, open_result
+from pipeline.planning.manifest import Manifest
 from pipeline.reading.account import NodeAccount, accounts
 from pipeline.reading.report import Figure, Section, Table, value_with_error
 from pipeline.reading.result import IncompleteError
@@ -42,6 +44,12 @@ def node_of(store: Store, workflow: str, name: str) -> NodeAccount:
     """The records of a node that is complete."""
     (node,) = (node for node in accounts(store, workflow) if node.name == name)
     return node
+
+
+def nodes_of(store: Store, workflow: str) -> dict[str, Mapping[str, Any]]:
+    """What the last run of a workflow declared of each node: its parameters, dimensions and inputs."""
+    manifest = Manifest.read(store, workflow)
+    return {name: node.content for name, node in manifest.nodes.items()} if manifest else {}
 
 
 def with_errors(values: NDArray[np.float64], errors: NDArray[np.float64]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field
 
+from pipeline.declare.coordinates import sorted_unique
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
@@ -51,6 +52,11 @@ def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice) -> Iterator[Prob
                     f"{number} along {name} of {list(momentum)} is {same} on {sites} sites: take numbers "
                     f"from {-most} to {most}",
                 )
+
+
+def first_chunk(labels: Sequence[str], size: int) -> list[str]:
+    """Sources that are solved for first, so many in a chunk."""
+    return [str(label) for label in sorted_unique("source", labels)[:size]]
 
 
 class WallNoiseSection(FileSection):

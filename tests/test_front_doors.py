@@ -1,0 +1,94 @@
+"""What other groups may import and is kept stable; our own workflows and the manual take nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OFFERED = {
+    "pipeline": """
+At Chunk Chunks Cost Details Dims Figure FolderCheckpoint FromParameter InputError Keyed LARGEST Node
+NodeAccount Outcome Pass Place Plan Record Resources Section Share Store Table Workflow accounts
+collect_garbage counted duration_text explain export_hdf5 open_result plan run stage status table_text
+value_with_error verify
+""",
+    "workflows": """
+AnalysisSection Configurations Definition DeflationSection FileSection LinkSmearingSection Location
+NAIK_EPSILON Names ParameterFile Problem Project QuarkDefinition QuarkParameters QuarkSolves
+QuarkSourceSection SOLVES SPACE STAGGERED_MASS Seed StaggeredDefinition Step TOLERANCE Times Triples Usual
+WorkflowParameters aliases available choice_sections correlator_section correlator_text
+deflation_economies deflation_variants degrees_of_freedom errors_in first_chunk gauge_section loaded
+mass_section mass_text momentum_text names_of node_of nodes_of precision_faults precisions_of
+setup_sections solves_of solves_row solves_section spectrum_section validated variants with_errors
+""",
+}
+"""Names that are kept: one that goes, or means something else, is a change that CHANGELOG tells."""
+OWN = ("g2_disconnected", "hisq_mesons", "laph_mesons", "mesons")
+HEAVY = ("dask", "distributed", "matplotlib", "numba", "numpy", "pydantic", "typer", "xarray", "zarr")
+
+
+@pytest.mark.parametrize("package", OFFERED)
+def test_names_that_a_package_offers(package: str) -> None:
+    door = import_module(package)
+    assert door.__all__ == sorted(OFFERED[package].split())
+    assert all(hasattr(door, name) for name in door.__all__)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+        _ = door.nothing
+
+
+@pytest.mark.parametrize("package", OFFERED)
+def test_front_doors_load_nothing_before_they_are_asked(package: str) -> None:
+    code = f"import sys, {package}; print(*sorted(sys.modules.keys() & set({HEAVY!r})))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def imported(code: str) -> Iterator[str]:
+    """Modules that a piece of code imports, wherever in it."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def deeper(code: str, own: str = "workflows.none") -> list[str]:
+    """Modules behind the front doors, but for those of a workflow itself."""
+    return [
+        name
+        for name in imported(code)
+        if name.startswith(("pipeline.", "workflows.")) and not f"{name}.".startswith(f"{own}.")
+    ]
+
+
+@pytest.mark.parametrize("workflow", OWN)
+def test_own_workflows_use_the_front_doors(workflow: str) -> None:
+    files = {path: deeper(path.read_text(), f"workflows.{workflow}") for path in modules_of(workflow)}
+    assert files and not any(files.values()), {path.name: names for path, names in files.items() if names}
+
+
+def modules_of(workflow: str) -> list[Path]:
+    return sorted((ROOT / "workflows" / workflow).rglob("*.py"))
+
+
+def test_the_manual_shows_the_front_doors_alone() -> None:
+    snippets = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "extending.md").read_text(), re.M | re.S)
+    assert len(snippets) > 5
+    whole = [snippet for snippet in snippets if not snippet.startswith("# excerpt")]
+    assert not [name for snippet in whole for name in deeper(snippet)]
+
+
+def test_a_deeper_import_is_noticed() -> None:
+    assert deeper("from pipeline import Store\nfrom pipeline.store.store import Store") == [
+        "pipeline.store.store"
+    ]
+    assert deeper("from workflows.mesons.schema import X", "workflows.mesons") == []
+    assert deeper("from workflows.mesons.schema import X", "workflows.laph_mesons") != []
