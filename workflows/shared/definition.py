@@ -106,7 +106,7 @@ class Definition(ABC, Generic[Parameters]):
         return {}
 
     def step(self, plan: Plan, store: Store) -> Step:
-        """What the results of a round lead to, whose plan is complete, where parameters are `in_rounds`."""
+        """Next step after a round whose plan is complete, where parameters are `in_rounds`."""
         raise NotImplementedError
 
     @classmethod
@@ -176,7 +176,7 @@ class Project(Generic[Parameters]):
 
     @property
     def title(self) -> str:
-        """Of the report."""
+        """Title of the report."""
         return self.definition.title
 
     @property
@@ -246,7 +246,7 @@ class Project(Generic[Parameters]):
         return replace(self, parameters=parameters, undecided=None).workflow
 
     def variants(self) -> Iterator[tuple[str, Workflow]]:
-        """The same with another solver, number of vectors or the like, for forecasts of their costs."""
+        """Workflows with another solver, number of vectors or the like, for forecasts of their costs."""
         for label, parameters in self._nodes().variants():
             other = replace(self, parameters=parameters, undecided=None, chooses_solver=False)
             with suppress(InputError):  # of what cannot be, as more vectors than there are modes
@@ -261,7 +261,7 @@ class Project(Generic[Parameters]):
         return rehearsed(self.definition.rehearsals, list(nodes.workflow.nodes.values()), xp)
 
     def sections(self, store: Store) -> Sequence[Section]:
-        """What the report shows beside the engine's own sections."""
+        """Sections of the report beside the engine's own."""
         return import_module(self.definition.report).sections(self.parameters, store)
 
     def texts(self, store: Store) -> Mapping[str, str]:
@@ -274,7 +274,7 @@ class Project(Generic[Parameters]):
         return not self.mark and (self.chooses_solver or self.parameters.in_rounds)
 
     def step(self, plan: Plan, store: Store) -> Step:
-        """What the results of this round lead to, whose plan is complete."""
+        """Next step after this round, whose plan is complete."""
         if not self.chooses_solver:
             return self._nodes().step(plan, store)
         text, parameters = choose(self.parameters, plan, store)

@@ -47,7 +47,7 @@ def node_of(store: Store, workflow: str, name: str) -> NodeAccount:
 
 
 def nodes_of(store: Store, workflow: str) -> dict[str, Mapping[str, Any]]:
-    """What the last run of a workflow declared of each node: its parameters, dimensions and inputs."""
+    """Nodes as the last run of a workflow declared them: their parameters, dimensions and inputs."""
     manifest = Manifest.read(store, workflow)
     return {name: node.content for name, node in manifest.nodes.items()} if manifest else {}
 
