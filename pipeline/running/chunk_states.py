@@ -1,8 +1,11 @@
-"""Ends of a session's chunks, and what they mean for those that need them."""
+"""Chunks of a session as its driver sees them: in work, by whom and since when; ended, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from pipeline.planning.chunk import Chunk
@@ -10,14 +13,31 @@ from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan
 from pipeline.store.store import Store
-from pipeline.worker.events import LOST, ChunkState, Event, chunk_identity
+from pipeline.worker.events import ENDED, LOST, ChunkState, Event, EventKind, chunk_identity
 
 HERE = (ChunkState.DONE, ChunkState.PRESENT)
 """States of a chunk that is in the store."""
 
 
+@dataclass
+class InWork:
+    """A chunk that a worker computes; heard: when there was news of it, told: whether of its progress."""
+
+    worker: str
+    key: str
+    heard: float
+    told: bool = False
+
+    @property
+    def silence(self) -> float:
+        """Seconds without news."""
+        return time.monotonic() - self.heard
+
+
 class ChunkStates:
-    """States of chunks by key, as far as they came to an end, and the failures among them.
+    """States of chunks by the events of workers, by the store, and by the driver's own verdicts.
+
+    It decides what a driver does, and so is no view of the log: whatever becomes of that, a run goes on.
 
     Args:
         store: asked where nobody told.
@@ -26,17 +46,23 @@ class ChunkStates:
 
     def __init__(self, store: Store, log: EventLog) -> None:
         self._store, self._log = store, log
+        self.in_work: dict[str, InWork] = {}
+        """By the address of the worker."""
+        self.started: dict[str, float] = {}
+        """When each chunk was begun, by its worker's clock; of all that ever were."""
+        self.deaths: Counter[str] = Counter()
+        """Workers that died while they computed a chunk, since a task began to run alone."""
         self.by_key: dict[str, ChunkState] = {}
         self.failures: list[Failure] = []
         self.damaged: set[tuple[str, str]] = set()
         """Stage and key of stored chunks that tasks found damaged."""
-        self._lost: set[str] = set()
+        self._lacking: set[str] = set()
         """Chunks whose result is missing for those who need it."""
 
     @property
-    def lost(self) -> frozenset[str]:
+    def lacking(self) -> frozenset[str]:
         """Keys of chunks whose result is missing for those who need it."""
-        return frozenset(self._lost)
+        return frozenset(self._lacking)
 
     def __contains__(self, key: str) -> bool:
         return key in self.by_key
@@ -45,12 +71,43 @@ class ChunkStates:
         """Note the end of a chunk."""
         self.by_key[key] = state
         if state in LOST:
-            self._lost.add(key)
+            self._lacking.add(key)
 
-    def note(self, event: Event) -> None:
-        """Note the end that a worker told; the first one stands."""
-        if event.key in self.by_key:
-            return
+    def hear(self, event: Event, *, known: bool) -> bool:
+        """Take note of what a worker tells; True if it began or ended a chunk of this session.
+
+        known: whether the chunk is of this session. News of what a chunk needs are news of the chunk.
+        """
+        current = self.in_work.get(event.worker)
+        if event.kind == EventKind.STARTED and known:
+            self.started[event.key] = event.time
+            self.in_work[event.worker] = InWork(event.worker, event.key, time.monotonic())
+            return True
+        if current:
+            current.heard = time.monotonic()
+            current.told = current.told or event.kind == EventKind.PROGRESS
+        if current and event.kind in ENDED and current.key == event.key:
+            del self.in_work[event.worker]
+            return True
+        return False
+
+    def seconds(self, event: Event) -> float:
+        """Seconds that the chunk took which an event says has ended."""
+        return event.time - self.started.get(event.key, event.time)
+
+    def lost(self, workers: Iterable[str]) -> Iterator[InWork]:
+        """Take note of dead workers; what they had in work."""
+        for worker in workers:
+            if work := self.in_work.pop(worker, None):
+                self.deaths[work.key] += 1
+                yield work
+
+    def silent(self) -> list[InWork]:
+        """All chunks in work, the longest without news first."""
+        return sorted(self.in_work.values(), key=lambda work: work.heard)
+
+    def end(self, event: Event) -> None:
+        """Note the end that a worker told, of a chunk that had none."""
         self.set(event.key, ChunkState(event.kind))
         if event.kind == ChunkState.FAILED:
             self.failures.append(Failure(event.node, event.coordinates, event.error))
@@ -84,7 +141,7 @@ class ChunkStates:
     def block_after_failures(self, tasks: Sequence[TaskPlan]) -> None:
         """Note the chunks that cannot run because an input failed; tasks: upstream before downstream."""
         for task, chunk in chain.from_iterable(((task, c) for c in task.chunks) for task in tasks):
-            if chunk.key not in self.by_key and self._lost.intersection(task.needs[chunk.key]):
+            if chunk.key not in self.by_key and self._lacking.intersection(task.needs[chunk.key]):
                 self._record(chunk, ChunkState.BLOCKED, "an input failed")
 
     def _record(self, chunk: Chunk, state: ChunkState, error: str) -> None:

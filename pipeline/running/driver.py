@@ -24,14 +24,13 @@ from pipeline.running.clusters.guard import refuse_repeated_script
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs
 from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.failures import Failure
-from pipeline.running.gpu_shares import check_gpus_per_worker
 from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.limits import LIMITS
+from pipeline.running.memory_advice import check_gpus_per_worker, shortage
 from pipeline.running.outcome import Outcome
 from pipeline.running.quarantine import CheckCounts, Quarantine
 from pipeline.running.session import Session
-from pipeline.running.sharing import Homes, Share, Sharing
-from pipeline.running.shortage import shortage
+from pipeline.running.sharing import Elsewhere, Share, Sharing, homes_of
 from pipeline.running.stopping import StopRequest, signals_to
 from pipeline.running.watching import Watcher
 from pipeline.running.workforce import Workforce
@@ -135,7 +134,7 @@ def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outco
             for message in cancel_left_jobs(store, _runs_of_others(claims)):
                 log(Event(EventKind.NOTE, message=message))
         _sweep(store, name, claims, log)
-        sharing = Sharing(claims, Homes(plan), share.waits) if claims and share else None
+        sharing = partial(Elsewhere, claims, homes_of(plan), share.waits) if claims and share else None
         for chunk in plan.lacking:
             _set_aside(store, chunk.node.stage.name, chunk.key, log)
         keep_plan(store, plan)

@@ -24,7 +24,6 @@ from pipeline.running.chunk_states import ChunkStates
 from pipeline.running.event_log import EventLog
 from pipeline.running.failures import Failure
 from pipeline.running.graph import TaskPlan, dask_graph, submission_order
-from pipeline.running.in_work import InWork
 from pipeline.running.quarantine import Quarantine
 from pipeline.running.retrying import Retrying, described
 from pipeline.running.sharing import Elsewhere, Sharing
@@ -87,14 +86,13 @@ class Session:
         self._quarantine = quarantine
         self.ends = ChunkStates(context.store, log)
         self._retries = Retrying(log)
-        self._elsewhere = Elsewhere(sharing, self._tasks, self.ends.is_done) if sharing else None
+        self._elsewhere = sharing(self._tasks, self.ends.is_done) if sharing else None
         self._chunks = {chunk.key: (task, chunk) for task in tasks for chunk in task.chunks}
         self._inbox: SimpleQueue[Event | Future] = SimpleQueue()
         self._attempt = ""
         """The end of the names of tasks that are sent in this pass."""
         self._above: dict[str, list[Future]] = {}
         """Per task that was sent, the tasks that it waits for and that were sent before it."""
-        self._work = InWork()
         self._next: set[str] = set()
         """Tasks that were cancelled in this pass, or met an error that may pass: they run in the next one."""
         self._too_large: set[str] = set()
@@ -130,7 +128,7 @@ class Session:
         were seen to die with one of its chunks under their hands, it gets another trial.
         """
         task = self._tasks[name]
-        self._work.deaths.clear()
+        self.ends.deaths.clear()
         with self._workforce.memory_for_one():
             for _ in range(TRIALS):
                 if self._stop.check() or not self._pass([name]):
@@ -142,7 +140,7 @@ class Session:
 
     def _deadly(self, task: TaskPlan) -> list[Chunk]:
         limit = self._workforce.limits.deaths
-        return [c for c in task.chunks if c.key not in self.ends and self._work.deaths[c.key] >= limit]
+        return [c for c in task.chunks if c.key not in self.ends and self.ends.deaths[c.key] >= limit]
 
     def _pause(self, names: Sequence[str]) -> None:
         """Wait until something of a pass may be tried again, with an eye on the workers."""
@@ -189,17 +187,18 @@ class Session:
 
     def _from_elsewhere(self, elsewhere: Elsewhere) -> list[str]:
         """What other drivers leave to this one; waits for that, if it should."""
-        look = None
+        free: list[str] = []
         while elsewhere.has_tasks and not self._stop.check():
             if look := elsewhere.look():
-                for chunk in chain.from_iterable(task.chunks for task in look.ended):
+                ended, free = look
+                for chunk in chain.from_iterable(task.chunks for task in ended):
                     self.ends.set(chunk.key, ChunkState.PRESENT)
-                if look.free or not elsewhere.is_waited_for:
+                if free or not elsewhere.waits:
                     break
             self._workforce.say(f"{elsewhere}")
             self._handle_next({}, {})
-        if look and look.free:
-            return look.free
+        if free:
+            return free
         for chunk in elsewhere.chunks():
             self.ends.set(chunk.key, ChunkState.ELSEWHERE)
         return []
@@ -220,7 +219,7 @@ class Session:
         if not sent:
             return
         tasks, attempt = list(sent.values()), self._attempt
-        graph = dask_graph(tasks, self._context, self.ends.lost, frozenset(running), attempt)
+        graph = dask_graph(tasks, self._context, self.ends.lacking, frozenset(running), attempt)
         futures = self._client.get(graph, [f"{name}{attempt}" for name in sent], sync=False)
         for task, future in zip(sent.values(), futures, strict=True):
             # The scheduler forgets what no future asks for: those above live as long as who waits for them.
@@ -240,34 +239,34 @@ class Session:
     def _look(self, running: dict[str, Future]) -> None:
         """Count the dead, end what makes no progress, and say what is waited for."""
         self._looked = time.monotonic()
-        died = self._workforce.look(self._work.by_worker)
+        died = self._workforce.look(self.ends.in_work)
         if died and (edit := edit_of(self._context.sources)):
             self.refuse(edit)
-        for worker, key in self._work.lost(died):
-            _, chunk = self._chunks[key]
+        for lost in self.ends.lost(died):
+            _, chunk = self._chunks[lost.key]
             text = f"the worker died that computed {chunk.node.name} {describe(chunk.coordinates)}"
-            self._log(Event(EventKind.NOTE, message=text, key=key, worker=worker))
-        for silence in self._work.silences():
-            task, chunk = self._chunks[silence.key]
+            self._log(Event(EventKind.NOTE, message=text, key=lost.key, worker=lost.worker))
+        for work in self.ends.silent():
+            task, chunk = self._chunks[work.key]
             forecast = self._forecast.get(chunk.node.name, 0.0)
-            if silence.seconds > self._workforce.limits.of_chunk(forecast, silence.told):
-                error = f"no progress for {duration_text(silence.seconds)}: it was ended with its worker"
-                self._end(task, chunk, silence.worker, error, running)
+            if work.silence > self._workforce.limits.of_chunk(forecast, work.told):
+                error = f"no progress for {duration_text(work.silence)}: it was ended with its worker"
+                self._end(task, chunk, work.worker, error, running)
         self._say_silence()
 
     def _say_silence(self) -> None:
-        silences = self._work.silences()
-        if silences and silences[0].seconds >= self._workforce.limits.saying:
-            _, chunk = self._chunks[silences[0].key]
+        silent = self.ends.silent()
+        if silent and silent[0].silence >= self._workforce.limits.saying:
+            _, chunk = self._chunks[silent[0].key]
             which = f"{chunk.node.name} {describe(chunk.coordinates)}"
             self._workforce.say(
-                f"{self._workforce}, {counted(len(silences), 'chunk')} in work; "
-                f"the longest without news, for {duration_text(silences[0].seconds)}: {which}"
+                f"{self._workforce}, {counted(len(silent), 'chunk')} in work; "
+                f"the longest without news, for {duration_text(silent[0].silence)}: {which}"
             )
 
     def _end(self, task: TaskPlan, chunk: Chunk, worker: str, error: str, running: dict[str, Future]) -> None:
         """End a chunk with its worker. What shares its task or needs it goes on, in the next pass."""
-        del self._work.by_worker[worker]
+        del self.ends.in_work[worker]
         self.ends.fail([chunk], error)
         names = {task.name}
         for other in self._tasks.values():  # upstream before downstream
@@ -279,7 +278,7 @@ class Session:
         self._workforce.replace(worker)
 
     def _in_flight(self) -> bool:
-        return any(key not in self.ends for key in self._work.started)
+        return any(key not in self.ends for key in self.ends.started)
 
     def _handle_next(self, running: dict[str, Future], errors: dict[str, BaseException]) -> bool:
         """Handle the next message; False if none comes within a tick."""
@@ -325,7 +324,7 @@ class Session:
         if kind == EventKind.NOT_KEPT:
             self._warn(event)
             return
-        if self._work.note(event, known=key in self._chunks):
+        if self.ends.hear(event, known=key in self._chunks):
             self._workforce.note_work()
         if kind == EventKind.DISAGREED:
             self._quarantine.disagreed(event)
@@ -334,8 +333,8 @@ class Session:
         elif event.distrusted:
             self._quarantine.dropped(key)
         if kind in ENDED and key not in self.ends:
-            self.ends.note(event)
-            self._stop.note_duration(self._work.seconds(event))
+            self.ends.end(event)
+            self._stop.note_duration(self.ends.seconds(event))
             if event.fatal:
                 self._stop.ask(event.fatal, grace=0.0)
         self._log(event)
@@ -377,7 +376,7 @@ class Session:
         self.ends.block_after_failures([self._tasks[name] for name in names])
 
     def _has_begun(self, task: TaskPlan) -> bool:
-        return any(chunk.key in self._work.started for chunk in task.chunks)
+        return any(chunk.key in self.ends.started for chunk in task.chunks)
 
 
 def _too_large(node: str, nbytes: int, limit: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,13 +77,13 @@ class Workforce:
     def wait(self) -> None:
         """Wait for the first worker, or for a reason to stop."""
         while not self.present and not self._stop.check():
-            self.look({})
+            self.look(())
             time.sleep(WAITING)
 
-    def look(self, at_work: Mapping[str, str]) -> set[str]:
+    def look(self, at_work: Collection[str]) -> set[str]:
         """Look after the workers; returns those that died since the last look.
 
-        at_work: the chunk that each worker computes, by address.
+        at_work: addresses of those that compute a chunk.
         """
         moment = time.monotonic()
         known = set(self._heartbeats)
@@ -165,7 +165,7 @@ class Workforce:
         self._heartbeats = beats
         return True
 
-    def _count_vain(self, died: set[str], at_work: Mapping[str, str]) -> None:
+    def _count_vain(self, died: set[str], at_work: Collection[str]) -> None:
         self._vain += sum(worker not in at_work for worker in died)
         self._mind_vain(self._wanted)
 

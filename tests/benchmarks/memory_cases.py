@@ -16,8 +16,8 @@ import numpy as np
 
 from pipeline import At, Node, Place, Plan, Store, plan, stage
 from pipeline.planning.chunk import Chunk
-from pipeline.running.footprint import Footprint, costs_of
 from pipeline.running.graph import work_of
+from pipeline.running.memory_advice import Footprint, costs_of
 from pipeline.worker.events import ChunkState
 from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import drop_all

@@ -14,8 +14,7 @@ from pipeline import InputError, Place, Plan, Store, Workflow, plan, run
 from pipeline.planning.workflow import Economies
 from pipeline.running.clusters import Devices
 from pipeline.running.clusters.local import Local
-from pipeline.running.footprint import CONTEXT, device_memory, device_terms
-from pipeline.running.shortage import device_projection, shortage
+from pipeline.running.memory_advice import CONTEXT, device_memory, device_projection, device_terms, shortage
 from pipeline.worker.memory import DevicePool
 
 GB = 10**9

@@ -48,7 +48,7 @@ def elastic(jobs: Jobs, at_work: SimpleNamespace) -> Elastic:
         run_on_scheduler=lambda function: (at_work.tasks, at_work.workers),
         retire_workers=lambda workers: at_work.retired.extend(workers),
     )
-    log: Any = SimpleNamespace(note=lambda kind, message: at_work.said.append(message))
+    log: Any = lambda event: at_work.said.append(event.message)  # noqa: E731
     return Elastic(client, log)
 
 

@@ -14,9 +14,7 @@ from pipeline.declare.node import Pass
 from pipeline.reading.forecast.model import Model
 from pipeline.reading.forecast.samples import Machine
 from pipeline.running.clusters import Devices
-from pipeline.running.footprint import device_memory
-from pipeline.running.gpu_shares import TWICE, gpus_advice
-from pipeline.running.shortage import device_projection, shortage
+from pipeline.running.memory_advice import TWICE, device_memory, device_projection, gpus_advice, shortage
 from stages.shared.costs import TimeSlices
 
 GB, PAGE = 10**9, 2 << 20

@@ -16,7 +16,7 @@ from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import read_events
-from pipeline.running.shortage import shortage
+from pipeline.running.memory_advice import shortage
 
 Compute = Callable[[Workflow], Outcome]
 

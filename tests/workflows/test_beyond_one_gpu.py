@@ -10,7 +10,7 @@ from tiny_project import TINY, CommandLine, edit
 
 from pipeline import Plan, Store, plan, run
 from pipeline.running.clusters.cuda import Cuda
-from pipeline.running.footprint import CONTEXT, Footprint, costs_of
+from pipeline.running.memory_advice import CONTEXT, Footprint, costs_of
 from workflows.catalogue import load_project
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.usefixtures("two_gpus")]

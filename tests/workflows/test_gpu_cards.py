@@ -19,8 +19,14 @@ from tiny_project import CommandLine
 from pipeline import Plan, Store, plan
 from pipeline.declare.text import gigabytes
 from pipeline.running.clusters.cuda import Cuda
-from pipeline.running.footprint import CONTEXT, device_memory, device_terms
-from pipeline.running.shortage import Shortage, device_projection, shortage
+from pipeline.running.memory_advice import (
+    CONTEXT,
+    Shortage,
+    device_memory,
+    device_projection,
+    device_terms,
+    shortage,
+)
 from stages.lqcd.dirac.staggered import Packing, operator_terms
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import PRECISIONS, REGULAR

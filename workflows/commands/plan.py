@@ -11,9 +11,15 @@ import typer
 from pipeline import InputError, Plan, Store, explain
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.choose import cluster_of
-from pipeline.running.footprint import device_terms
-from pipeline.running.gpu_shares import Advice, check_gpus_per_worker, gpus_advice
-from pipeline.running.shortage import Shortage, device_projection, shortage
+from pipeline.running.memory_advice import (
+    Advice,
+    Shortage,
+    check_gpus_per_worker,
+    device_projection,
+    device_terms,
+    gpus_advice,
+    shortage,
+)
 from workflows.cluster_choice import chosen_site
 from workflows.commands.options import (
     ClusterOption,

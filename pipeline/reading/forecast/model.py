@@ -30,7 +30,7 @@ from pipeline.reading.forecast.kernels import KernelModel
 from pipeline.reading.forecast.memory import Memory
 from pipeline.reading.forecast.power import regimes, watts
 from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, size_of
-from pipeline.running.gpu_shares import speed
+from pipeline.running.memory_advice import speed
 from stages.base.compilation import Kernels
 
 Passes = Sequence[tuple[float, float]]

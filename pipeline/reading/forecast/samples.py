@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from pipeline.declare.node import Pass
-from pipeline.running.gpu_shares import speed
+from pipeline.running.memory_advice import speed
 from pipeline.store.durable import nbytes_of
 from pipeline.store.record import Facts, Record
 from pipeline.store.store import Store
