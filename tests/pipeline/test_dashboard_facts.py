@@ -67,7 +67,7 @@ def test_counts_are_those_of_the_store_and_follow_it(store: Store, compute: Comp
     campaign = read_whole(store)
     assert by_row(campaign) == {"field": (3, 0, 3), "fine": (2, 1, 3), "loops": (4, 0, 6), "mean": (0, 0, 1)}
     row = next(row for row in campaign.grid.rows if row.node == "fine")
-    assert [campaign.grid.named(row, column) for column in row.failed] == ["c.2"]
+    assert [row.axis.named(column) for column in row.failed] == ["c.2"]
     stand = progress(campaign)
     assert (stand.stored, stand.chunks, stand.failed) == (9, 13, 1)
     (group,) = campaign.runs.newest.state.failures.groups.values()  # type: ignore[union-attr]
@@ -136,16 +136,16 @@ def test_folders_are_listed_once_until_they_change(store: Store, monkeypatch: py
     for key in keys:
         put(key)
     chunks = StoredChunks(store)
-    assert sorted(chunks.refresh().added["loops"]) == keys and len(listed) == 3
-    assert not chunks.refresh().added and len(listed) == 3
+    assert sorted((chunks.refresh() or {})["loops"]) == keys and len(listed) == 3
+    assert chunks.refresh() == {} and len(listed) == 3
     second = keys[1][:-1] + "1"
     place = store.location("loops", second)
     place.write_bytes(b"x")
-    assert chunks.refresh().added == {"loops": [second]} and len(listed) == 4
+    assert chunks.refresh() == {"loops": [second]} and len(listed) == 4
     assert second in chunks and len(chunks) == 4
     place.unlink()
     os.utime(place.parent)
-    assert chunks.refresh().removed and second not in chunks and len(chunks) == 3
+    assert chunks.refresh() is None and second not in chunks and len(chunks) == 3
 
 
 def test_a_log_is_read_on_from_its_last_whole_line(store: Store) -> None:
@@ -274,6 +274,6 @@ def test_cells_do_not_grow_with_chunks(store: Store) -> None:
     assert sum(len(row.total) for row in grid.rows) <= min(MOST_CELLS, 2 * 60)
     assert [row.total.total() for row in grid.rows] == [500, 10_000]
     loops = grid.rows[1]
-    spans = [grid.span(loops, column) for column in sorted(loops.total)]
+    spans = [loops.axis.span(column) for column in sorted(loops.total)]
     assert spans[0][0] == 0.0 and spans[-1][1] == 1.0
     assert all(before[1] == after[0] for before, after in pairwise(spans))

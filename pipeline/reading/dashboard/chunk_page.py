@@ -27,26 +27,26 @@ LOG_END = 64 << 10
 """Bytes of the end of a log that are shown."""
 
 DIGITS = r"[0-9a-f]{64}"
-HEAD_STYLE = "h1 { font-size: 18px; overflow-wrap: anywhere; }"
+CONTENT_STYLE = STYLE + PARTS_STYLE.replace(":host", "body")
 
 
 class ContentPage(RequestHandler):
     """A page whose title and content a function gives by the parts of its address, in another thread."""
 
-    def initialize(self, campaign: Campaign, content: Callable[..., tuple[str, Section]]) -> None:
+    def initialize(self, campaign: Campaign, content: Callable[..., Section]) -> None:
         """Take the campaign that the page is of."""
         self._campaign, self._content = campaign, content
 
     async def get(self, *place: str) -> None:
         """Answer: 404 for what is not there."""
         try:
-            title, section = await asyncio.to_thread(self._content, self._campaign, *place)
+            section = await asyncio.to_thread(self._content, self._campaign, *place)
         except Exception as error:  # whose traceback would appear in the terminal of the run
             self.set_status(404)
-            title, section = "not there", Section("", str(error))
-        style = STYLE + PARTS_STYLE.replace(":host", "body") + HEAD_STYLE
-        facts = {"title": literal(title), "section": section, "root": "../" * len(place), "style": style}
-        self.write(literal_lines(templates().get_template("dashboard/page.html").render(facts)))
+            section = Section("not there", str(error))
+        page = templates().get_template("dashboard/page.html")
+        facts = {"section": section, "root": "../" * len(place), "style": CONTENT_STYLE}
+        self.write(literal_lines(page.render(facts)))
 
 
 def patterns(campaign: Campaign) -> list[tuple[str, type[RequestHandler], dict[str, object]]]:
@@ -58,13 +58,13 @@ def patterns(campaign: Campaign) -> list[tuple[str, type[RequestHandler], dict[s
     ]
 
 
-def record_of(campaign: Campaign, stage: str, key: str) -> tuple[str, Section]:
+def record_of(campaign: Campaign, stage: str, key: str) -> Section:
     """All that the record of a chunk says; StoreError where it cannot be read."""
     if stage not in campaign.store.stages() or not campaign.store.has(stage, key):
         raise InputError(f"no chunk {stage}/{key} in store {campaign.store.path}")
     record = campaign.store.record(stage, key)
     where = describe({dim: tuple(values) for dim, values in record["coordinates"].items()})
-    return f"{record['node']} {where}", Section("", "", [table(("", ""), _rows(record))])
+    return Section(literal(f"{record['node']} {where}"), "", [table(("", ""), _rows(record))])
 
 
 def _rows(value: object, name: str = "") -> Iterator[list[object]]:
@@ -78,33 +78,33 @@ def _rows(value: object, name: str = "") -> Iterator[list[object]]:
         yield [name, value if isinstance(value, str) else json.dumps(value)]
 
 
-def chunks_of_cell(campaign: Campaign, workflow: str, node: str, column: str) -> tuple[str, Section]:
+def chunks_of_cell(campaign: Campaign, workflow: str, node: str, column: str) -> Section:
     """The chunks of a cell of the overview, each leading to its record."""
-    keys, stage = campaign.look([lambda facts: _cell(facts, workflow, node, int(column))])[0]
-    if not keys:
+
+    def of_cell(facts: Campaign) -> list[tuple[str, str, bool]]:
+        keys = facts.grid.keys(workflow, node, int(column))
+        return [(key, stage, key in facts.chunks) for key, stage in keys.items()]
+
+    (chunks,) = campaign.look([of_cell])
+    if not chunks:
         raise InputError(f"no such part of a plan: {workflow}, {node}, column {column}")
     rows = [
         [link(key, f"../../../chunk/{stage}/{key}"), "stored"] if stored else [key, "not stored"]
-        for key, stored in keys[:MOST_CHUNKS]
+        for key, stage, stored in chunks[:MOST_CHUNKS]
     ]
-    more = [f"{len(keys) - MOST_CHUNKS:,} more are not listed"] if len(keys) > MOST_CHUNKS else []
-    return f"{node}: {len(keys)} chunks", Section("", "", [table(("chunk", "state"), rows), *more])
+    more = [f"{len(chunks) - MOST_CHUNKS:,} more are not listed"] if len(chunks) > MOST_CHUNKS else []
+    return Section(literal(f"{node}: {len(chunks)} chunks"), "", [table(("chunk", "state"), rows), *more])
 
 
-def _cell(campaign: Campaign, workflow: str, node: str, column: int) -> tuple[list[tuple[str, bool]], str]:
-    keys = campaign.grid.keys(workflow, node, column)
-    stages = [row.stage for row in campaign.grid.rows if (row.workflow, row.node) == (workflow, node)]
-    return [(key, key in campaign.chunks) for key in keys], stages[0] if stages else ""
-
-
-def logs_of(campaign: Campaign, run: str) -> tuple[str, Section]:
+def logs_of(campaign: Campaign, run: str) -> Section:
     """Ends of a run's files, those of its jobs among them."""
     folder = next((entry for entry in listed(campaign.store.path / ".runs") if entry.name == run), None)
     if folder is None:
         raise InputError(f"no run {run} in store {campaign.store.path}")
     entries = [*listed(folder.path), *listed(JobList(Path(folder.path)).logs)]
     files = [each for each in entries if each.is_file(follow_symlinks=False) and each.name[0] != "."]
-    return f"logs of run {run}", Section("", "", [_end(each) for each in sorted(files, key=lambda f: f.path)])
+    ends = [_end(each) for each in sorted(files, key=lambda each: each.path)]
+    return Section(literal(f"logs of run {run}"), "", ends)
 
 
 def _end(file: os.DirEntry[str]) -> Details:

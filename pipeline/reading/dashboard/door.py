@@ -12,6 +12,7 @@ import dask
 from distributed import Scheduler
 from tornado.httpserver import HTTPServer
 from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
+from tornado.netutil import bind_sockets
 from tornado.routing import Router
 from tornado.web import Application, ErrorHandler
 
@@ -89,16 +90,10 @@ class Gate(Router):
 
 
 def _listening(port: int) -> socket.socket:
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((HOST, port))
-        door.listen(128)
+        return bind_sockets(port, HOST)[0]
     except OSError as error:
-        door.close()
         raise InputError(
             f"the dashboard cannot listen on port {port} of {HOST} ({error.strerror}): "
             "choose another, or none and take the free one that is printed"
         ) from error
-    door.setblocking(False)
-    return door

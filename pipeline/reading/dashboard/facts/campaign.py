@@ -88,11 +88,11 @@ class Campaign:
     def refresh(self) -> None:
         """Read what is new in the store."""
         self._read_manifests()
-        changes = self.chunks.refresh()
-        if changes.removed:
+        added = self.chunks.refresh()
+        if added is None:
             self._count_again()
         else:
-            for stage, keys in changes.added.items():
+            for stage, keys in added.items():
                 self.grid.add(stage, keys)
                 self.records.wait_for(stage, keys)
         self.runs.refresh()

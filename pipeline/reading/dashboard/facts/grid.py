@@ -15,14 +15,35 @@ MOST_CELLS, MOST_COLUMNS = 1500, 60
 
 
 @dataclass
+class Axis:
+    """Coordinates along a dimension, in order, and how many of them share a bin."""
+
+    labels: Sequence[Coordinate]
+    width: int
+
+    def span(self, number: int) -> tuple[float, float]:
+        """Part of the width, 0 to 1, that a bin takes."""
+        whole = len(self.labels)
+        return number * self.width / whole, min((number + 1) * self.width, whole) / whole
+
+    def named(self, number: int) -> str:
+        """First and last coordinate of a bin."""
+        first, *others = self.labels[number * self.width : (number + 1) * self.width]
+        return f"{first} … {others[-1]}" if others else str(first)
+
+
+ALL = Axis(("all",), 1)
+
+
+@dataclass
 class Row:
     """A node of a workflow with its chunks counted by bins of the first dimension that it is mapped over."""
 
     workflow: str
     node: str
     stage: str
-    dimension: str
-    """Name of that dimension; empty for a node that has none, whose only bin is 0."""
+    axis: Axis
+    """That dimension; of a node that has none the only bin is 0, of all."""
     place: dict[str, int]
     """Bin of each chunk, by key."""
     total: Counter[int]
@@ -41,24 +62,6 @@ class Row:
         return self.chunks - self.stored.total()
 
 
-@dataclass
-class Axis:
-    """Coordinates along a dimension, in order, and how many of them share a bin."""
-
-    labels: list[Coordinate]
-    width: int
-
-    def bin(self, number: int) -> range:
-        """Numbers of the coordinates in a bin."""
-        return range(number * self.width, min((number + 1) * self.width, len(self.labels)))
-
-    def named(self, number: int) -> str:
-        """First and last coordinate of a bin."""
-        inside = self.bin(number)
-        first, last = self.labels[inside.start], self.labels[inside.stop - 1]
-        return str(first) if first == last else f"{first} … {last}"
-
-
 class Grid:
     """Rows of cells for the nodes that are stored, in the order of their workflows."""
 
@@ -70,19 +73,20 @@ class Grid:
             if not node.content["transient"]
         ]
         columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(1, len(nodes))))
-        self.axes = {name: _axis(labels, columns) for name, labels in _labels(nodes).items()}
+        self.axes = {
+            name: Axis(labels, -(-len(labels) // columns) or 1) for name, labels in _labels(nodes).items()
+        }
         self.rows = [self._row(*node) for node in nodes]
 
     def _row(self, workflow: str, name: str, node: NodeRecord) -> Row:
         over = tuple(node.content["over"])
-        dimension = over[0] if over else ""
-        axis = self.axes.get(dimension)
-        number = {label: k // axis.width for k, label in enumerate(axis.labels)} if axis else {}
+        axis = self.axes[over[0]] if over else ALL
+        number = {label: k // axis.width for k, label in enumerate(axis.labels)}
         bins = [number[block[0]] for block in node.chunks.blocks(0)] if over else [0]
         keys = list(node.chunks.in_order())
         each = max(1, len(keys) // max(1, len(bins)))
         place = {key: bins[k // each] for k, key in enumerate(keys)}
-        return Row(workflow, name, node.content["stage"], dimension, place, Counter(place.values()))
+        return Row(workflow, name, node.content["stage"], axis, place, Counter(place.values()))
 
     def clear(self) -> None:
         """Count from none."""
@@ -104,22 +108,10 @@ class Grid:
             row.running = Counter(row.place[key] for key in in_work if key in row.place)
             row.failed = Counter(row.place[key] for key in lost if key in row.place)
 
-    def span(self, row: Row, column: int) -> tuple[float, float]:
-        """Part of the width, 0 to 1, that a cell takes."""
-        if not row.dimension:
-            return 0.0, 1.0
-        axis = self.axes[row.dimension]
-        inside = axis.bin(column)
-        return inside.start / len(axis.labels), inside.stop / len(axis.labels)
-
-    def named(self, row: Row, column: int) -> str:
-        """The configurations of a cell."""
-        return self.axes[row.dimension].named(column) if row.dimension else "all"
-
-    def keys(self, workflow: str, node: str, column: int) -> list[str]:
-        """Keys of the chunks in a cell; none where there is no such cell."""
+    def keys(self, workflow: str, node: str, column: int) -> dict[str, str]:
+        """Keys of the chunks in a cell, with their stage; none where there is no such cell."""
         rows = (row for row in self.rows if (row.workflow, row.node) == (workflow, node))
-        return [key for row in rows for key, place in row.place.items() if place == column]
+        return {key: row.stage for row in rows for key, place in row.place.items() if place == column}
 
 
 def _depth(manifest: Manifest, name: str) -> int:
@@ -137,7 +129,3 @@ def _labels(nodes: Sequence[tuple[str, str, NodeRecord]]) -> dict[str, list[Coor
             for block in node.chunks.blocks(0):
                 known.update(dict.fromkeys(block))
     return {name: sorted(labels, key=natural_order) for name, labels in found.items()}
-
-
-def _axis(labels: list[Coordinate], columns: int) -> Axis:
-    return Axis(labels, -(-len(labels) // columns) or 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bokeh.models import ColumnDataSource, FactorRange, HoverTool, OpenURL, TapTool
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.grid import Grid, Row
+from pipeline.reading.dashboard.facts.grid import Row
 from pipeline.reading.dashboard.look import DONE, FAILED, RUNNING, WAITING, plot
 from pipeline.reading.dashboard.panel import Drawing, Panel
 
@@ -22,7 +22,7 @@ def _read(campaign: Campaign) -> Facts:
     several = len({row.workflow for row in grid.rows}) > 1
     names = [f"{row.workflow}: {row.node}" if several else row.node for row in grid.rows]
     cells = [
-        (name, *_cell(grid, row, column))
+        (name, *_cell(row, column))
         for name, row in zip(names, grid.rows, strict=True)
         for column in sorted(row.total)
     ]
@@ -34,9 +34,9 @@ def _read(campaign: Campaign) -> Facts:
     return columns, names, "; ".join(axes)
 
 
-def _cell(grid: Grid, row: Row, column: int) -> tuple[object, ...]:
+def _cell(row: Row, column: int) -> tuple[object, ...]:
     """By state: the darker, the more of it is stored; a yellow edge where something is in work."""
-    left, right = grid.span(row, column)
+    left, right = row.axis.span(column)
     total, stored = row.total[column], row.stored[column]
     failed, running = row.failed[column], row.running[column]
     state = FAILED if failed else DONE if stored else WAITING
@@ -45,7 +45,7 @@ def _cell(grid: Grid, row: Row, column: int) -> tuple[object, ...]:
     text = ", ".join([f"{stored} of {total} stored", *others])
     line = RUNNING if running else None
     place = (left + right) / 2, 0.94 * (right - left)
-    return *place, state, alpha, line, row.node, row.workflow, column, grid.named(row, column), text
+    return *place, state, alpha, line, row.node, row.workflow, column, row.axis.named(column), text
 
 
 def _draw() -> Drawing[Facts]:
