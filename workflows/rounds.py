@@ -45,7 +45,7 @@ class Rounds:
 
     @property
     def last_step(self) -> Step | None:
-        """What the last round led to: no other one. None while something is missing in it."""
+        """Step of the last round, to no other one; None while something is missing in it."""
         return self.steps[-1] if len(self.steps) == len(self.projects) else None
 
     @property
