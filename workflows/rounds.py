@@ -65,7 +65,7 @@ class Rounds:
             # a round that is there already is run, too: the results of a workflow are those of its last run
             if self.plan.missing or not self.outcomes or len(self.projects) > 1:
                 self.outcomes.append(compute(self.plan))
-            if other := self._round_elsewhere():
+            if other := self._beside_damaged_file():
                 file = self.project.ensemble.files[self.project.trial_configuration]
                 where = other.trial_configuration
                 tell(f"{file} cannot be read: solvers are measured on {where} instead")
@@ -93,17 +93,17 @@ class Rounds:
         wanted = make_plan(project.workflow, self.store, backend=self.backend)
         each, planned = project, wanted
         for _ in range(MOST_DAMAGED):
-            if not planned.missing or not (other := each.elsewhere()):
+            if not planned.missing or not (other := each.on_next_configuration()):
                 break
             if not all(self.store.keys(name) for name in {c.node.stage.name for c in planned.missing}):
                 break  # it has trials of no configuration at all
             each, planned = other, make_plan(other.workflow, self.store, backend=self.backend)
         return (project, wanted) if planned.missing else (each, planned)
 
-    def _round_elsewhere(self) -> Project | None:
+    def _beside_damaged_file(self) -> Project | None:
         """The round on the next configuration, where all that failed is the file of this one."""
         outcome, project = self.outcomes[-1], self.project
-        if not (other := project.elsewhere()) or not outcome.failures or outcome.stopped:
+        if not (other := project.on_next_configuration()) or not outcome.failures or outcome.stopped:
             return None
         file = str(project.ensemble.files[project.trial_configuration])
         return other if all(file in failure.error for failure in outcome.failures) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from mkdocs.structure.files import File, Files
 
 from workflows.catalogue import definition_of
 from workflows.names import OWN
-from workflows.shared.key_reference import key_reference
+
+sys.path.insert(0, str(Path(__file__).parent))
+from key_reference import key_reference
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"(!?)\[((?:[^\]`]|`[^`]*`)+)\]\(([^)#\s]+)(#[^)]*)?\)")

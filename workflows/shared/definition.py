@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
 
-ELSEWHERE = {"store", "report", "workflow", "cluster"}
+NO_RESULT = {"store", "report", "workflow", "cluster"}
 """Keys of a parameter file that are about no result."""
 
 FILE = "parameter_file"
@@ -231,7 +231,7 @@ class Project(Generic[Parameters]):
             **physics,
             "units": "lattice units, a = 1",
             "errors": errors_of(len(ensemble.labels), parameters.analysis.jackknife_bin),
-            FILE: parameters.model_dump(mode="json", exclude_none=True, exclude=ELSEWHERE),
+            FILE: parameters.model_dump(mode="json", exclude_none=True, exclude=NO_RESULT),
         }
 
     def _economical(self, changes: Mapping[str, Any]) -> Workflow:
@@ -281,7 +281,7 @@ class Project(Generic[Parameters]):
         chosen = replace(self, parameters=parameters, undecided=self.parameters, chooses_solver=False)
         return Step(text, met=True, project=chosen)
 
-    def elsewhere(self) -> Project[Parameters] | None:
+    def on_next_configuration(self) -> Project[Parameters] | None:
         """The round that chooses a solver on the next configuration, if there is one in a file."""
         later = self.trial + 1
         if not self.chooses_solver or not self.ensemble.files or later == len(self.ensemble.labels):
