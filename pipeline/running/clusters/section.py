@@ -142,7 +142,7 @@ class ClusterSection(BaseModel):
 
     kind: Annotated[str, BeforeValidator(_kind), WithJsonSchema({"enum": [*TAKES], "type": "string"})]
     """Processors of this machine, its GPUs, jobs of a batch system, hosts by ssh, or what runs already."""
-    backend: Literal["cpu", "cuda"] = "cpu"
+    backend: Literal["cpu", "cuda"] = Field(default_factory=lambda: "cpu")
     """Where stages compute; cuda where there are `gpus`, and for kind cuda."""
     where: Line | None = None
     """Of kind address: tcp://host:port, or the path of a scheduler file."""
@@ -208,19 +208,14 @@ class ClusterSection(BaseModel):
     @field_validator("environment", mode="before")
     @classmethod
     def _words(cls, environment: object) -> object:
-        """Numbers as text, which is what a variable holds."""
+        """Numbers as text, which is what a variable holds; names that a shell takes."""
         if not isinstance(environment, dict):
             return environment
+        for name in environment:
+            if isinstance(name, str) and not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
+                raise ValueError(f"{name!r} is no name of a variable: take letters, digits and _")
         numbers = {key: str(value) for key, value in environment.items() if type(value) in (int, float)}
         return {**environment, **numbers}
-
-    @field_validator("environment")
-    @classmethod
-    def _named(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name in environment:
-            if not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
-                raise ValueError(f"{name!r} is no name of a variable: take letters, digits and _")
-        return environment
 
     def problems(self) -> Iterator[tuple[tuple[str, ...], str]]:
         """Keys that do not fit each other, and why."""
@@ -243,10 +238,8 @@ class ClusterSection(BaseModel):
             uneven = f"{self.gpus_per_worker} does not divide the {self.gpus} `gpus` of a job or host"
             yield ("gpus_per_worker",), f"{uneven}: take {divisors}"
         if self.cores and self.cores < self.each:
-            yield (
-                ("cores",),
-                f"{self.cores} cores are too few for {self.each} workers of a job: one each at least",
-            )
+            few = f"{self.cores} cores are too few for {self.each} workers of a job"
+            yield ("cores",), f"{few}: one each at least"
         if self.workers and self.workers.min > self.workers.max:
             yield ("workers",), f"min {self.workers.min} is above max {self.workers.max}: exchange them"
         if self.kind == "local" and self.backend == "cuda" and not self.gpus:
@@ -265,12 +258,7 @@ class ClusterSection(BaseModel):
         if self.kind not in BATCH_KINDS:
             return self
         system, found = batch_system(self.kind), dict[str, Any]()
-        parsed = {
-            "memory": parse_bytes,
-            "walltime": system.seconds,
-            "directives": tuple,
-            "prologue": tuple,
-        }
+        parsed = {"memory": parse_bytes, "walltime": system.seconds, "directives": tuple, "prologue": tuple}
         for key, word in {**CONFIGURED, "account": system.account_word}.items():
             name = f"jobqueue.{self.kind}.{word}"
             value = dask.config.get(name, None)
