@@ -9,6 +9,7 @@ from lexicographic import to_lexicographic, to_parity
 from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from workflows.certification.fields import rough_links
 
 EXTENTS = [(4, 4, 4, 4), (2, 4, 6, 8), (6, 2, 4, 2)]
 
@@ -32,7 +33,7 @@ def random_field(lattice, *rest):
 
 
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
-def test_hop_is_its_definition(rough_links, extents):
+def test_hop_is_its_definition(extents):
     lattice = Lattice(extents)
     links, x = rough_links(5, lattice), random_field(lattice, 3)
     hop, expected = SpatialHop(links, lattice), by_definition(links, lattice, x)
@@ -42,7 +43,7 @@ def test_hop_is_its_definition(rough_links, extents):
         np.testing.assert_allclose(combined, 0.3 * x[parity] - 2 * expected[parity], atol=1e-13)
 
 
-def test_folded_operator(rough_links):
+def test_folded_operator():
     """36 - H^2 on even sites, in both precisions, alone and in a linear combination."""
     lattice = Lattice((4, 4, 2, 4))
     links, x = rough_links(7, lattice), random_field(lattice, 3)
@@ -57,7 +58,7 @@ def test_folded_operator(rough_links):
     assert A.astype(np.complex128) is A and A.adjoint is A
 
 
-def test_slices_do_not_mix(rough_links):
+def test_slices_do_not_mix():
     lattice = Lattice((4, 4, 4, 6))
     A = FoldedLaplacian(SpatialHop(rough_links(11, lattice), lattice))
     x = np.zeros((lattice.half_volume, 3, 1), complex)
@@ -66,7 +67,7 @@ def test_slices_do_not_mix(rough_links):
     assert image[64:96].any() and not image[:64].any() and not image[96:].any()
 
 
-def test_refusals(rough_links):
+def test_refusals():
     lattice = Lattice((4, 4, 4, 4))
     with pytest.raises(InputError, match="complex64 or complex128, got int64"):
         SpatialHop(rough_links(13, lattice), lattice, np.int64)

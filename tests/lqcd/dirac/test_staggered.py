@@ -15,6 +15,8 @@ from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.shared.rehearsal import unit_links
+from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation
 
 LATTICE = Lattice((4, 2, 6, 4))
 
@@ -49,7 +51,7 @@ def on_backend(links, xp):
 
 
 @pytest.fixture
-def links(build, rough_links):
+def links(build):
     return build(rough_links(311, LATTICE), LATTICE)
 
 
@@ -147,16 +149,12 @@ def test_the_memory_of_an_operator_is_free_as_soon_as_nobody_uses_it(links):
     assert still_there() is None
 
 
-def test_gauge_covariance(build, rough_links):
+def test_gauge_covariance(build):
     """D of U_mu(x) -> G(x) U_mu(x) G(x+mu)^dag is G D G^dag."""
     thin = rough_links(17, LATTICE)
-    g = rough_links(18, LATTICE)[0]
-    rotated = np.empty_like(thin)
-    for mu in range(4):
-        for parity in (EVEN, ODD):
-            ahead = g[1 - parity][LATTICE.neighbour(parity, mu, 1)]
-            rotated[mu, parity] = g[parity] @ thin[mu, parity] @ ahead.conj().swapaxes(-1, -2)
-    plain, transformed = (StaggeredOperator(StaggeredDslash(build(u, LATTICE)), 0.1) for u in (thin, rotated))
+    g = rough_rotation(18, LATTICE)
+    both = (thin, rotated(thin, g, LATTICE))
+    plain, transformed = (StaggeredOperator(StaggeredDslash(build(u, LATTICE)), 0.1) for u in both)
     x = random_field(19, *plain.shape, 2)
     np.testing.assert_allclose(transformed.apply(g @ x), g @ plain.apply(x), atol=1e-12)
 
@@ -166,25 +164,20 @@ def test_gauge_covariance(build, rough_links):
 def test_free_spectrum(boundary, improved, weights):
     """-D^2 of unit links: sum_mu [2 fat sin p_mu + 2 long sin 3 p_mu]^2 of each momentum and colour."""
     lattice = Lattice((4, 4, 2, 6))
-    unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
+    unit = unit_links(lattice, np)
     links = (
         hisq_links(unit, lattice, boundary=boundary, naik_epsilon=0.0)
         if improved
         else naive_links(unit, lattice, boundary=boundary)
     )
-    momenta = np.meshgrid(
-        *(
-            2 * np.pi / extent * (np.arange(extent) + 0.5 * (mu == 3 and boundary == "antiperiodic"))
-            for mu, extent in enumerate(lattice.extents)
-        )
-    )
-    squares = sum((2 * weights[0] * np.sin(p) + 2 * weights[1] * np.sin(3 * p)) ** 2 for p in momenta)
+    p = momenta(lattice, boundary)
+    squares = ((2 * weights[0] * np.sin(p) + 2 * weights[1] * np.sin(3 * p)) ** 2).sum(axis=1)
     mass = 0.25
     operator = StaggeredOperator(StaggeredDslash(links), mass)
     dense = dense_operator(links, mass)
     np.testing.assert_allclose(
         np.linalg.eigvalsh(dense.conj().T @ dense),
-        np.sort(np.tile(squares.ravel(), 3)) + 4 * mass**2,
+        np.sort(np.tile(squares, 3)) + 4 * mass**2,
         atol=1e-12,
     )
     x = random_field(20, *operator.shape, 1)

@@ -21,6 +21,8 @@ from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.cg import BatchedCG
+from stages.shared.rehearsal import unit_links
+from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation
 
 LATTICE = Lattice((4, 2, 2, 4))
 ANISOTROPY = Anisotropy(2.464, 0.95)
@@ -76,7 +78,7 @@ def random_field(*shape: int) -> NDArray:
     "extents", [(4, 2, 2, 4), pytest.param((4, 4, 4, 4), marks=pytest.mark.slow)], ids=str
 )
 def test_matrix_is_that_of_the_definition(
-    rough_links: Any, csw: Any, boundary: str, extents: tuple[int, int, int, int]
+    csw: Any, boundary: str, extents: tuple[int, int, int, int]
 ) -> None:
     lattice = Lattice(extents)
     links = rough_links(5, lattice)
@@ -85,7 +87,7 @@ def test_matrix_is_that_of_the_definition(
     assert np.abs(dense(M) - written_out(made, -0.31)).max() < 1e-13
 
 
-def test_gamma5_hermiticity(rough_links: Any) -> None:
+def test_gamma5_hermiticity() -> None:
     M = operator(rough_links(7, LATTICE))
     x = random_field(*M.shape, 3)
     gamma5 = np.repeat(np.diag(GAMMA5).real, 3)[:, None]
@@ -93,35 +95,26 @@ def test_gamma5_hermiticity(rough_links: Any) -> None:
     assert np.abs(dense(M.adjoint) - dense(M).conj().T).max() < 1e-13
 
 
-def test_gauge_covariance(rough_links: Any) -> None:
+def test_gauge_covariance() -> None:
     links = rough_links(7, LATTICE)
-    g = rough_links(8, LATTICE)[0]
-    moved = np.empty_like(links)
-    for mu, parity in product(range(4), (EVEN, ODD)):
-        there = g[1 - parity][LATTICE.neighbour(parity, mu, 1)]
-        moved[mu, parity] = g[parity] @ links[mu, parity] @ there.conj().swapaxes(-1, -2)
-    M, other = operator(links), operator(moved)
+    g = rough_rotation(8, LATTICE)
+    M, other = operator(links), operator(rotated(links, g, LATTICE))
     x = random_field(*M.shape, 2)
 
-    def rotated(field: NDArray) -> NDArray:
+    def turned(field: NDArray) -> NDArray:
         spinors = field.reshape(2, LATTICE.half_volume, 4, 3, -1)
         return (g[:, :, None] @ spinors).reshape(field.shape)
 
-    assert np.abs(other.apply(rotated(x)) - rotated(M.apply(x))).max() < 1e-13 * 50
+    assert np.abs(other.apply(turned(x)) - turned(M.apply(x))).max() < 1e-13 * 50
 
 
 def test_free_spectrum() -> None:
     """M(p) = m + sum_mu (1 - cos p_mu) + i sum_mu gamma_mu sin p_mu, p_t shifted by the boundary."""
     lattice = Lattice((2, 2, 2, 4))
-    links = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
-    M = operator(links, lattice)
-    momenta = [
-        2 * np.pi * (np.arange(extent) + (0.5 if mu == 3 else 0)) / extent
-        for mu, extent in enumerate(lattice.extents)
-    ]
+    M = operator(unit_links(lattice, np), lattice)
     found = np.sort_complex(np.round(np.linalg.eigvals(dense(M)), 9))
     expected = []
-    for p in product(*momenta):
+    for p in momenta(lattice, "antiperiodic"):
         real, imaginary = -0.31 + np.sum(1 - np.cos(p)), np.sqrt(np.sum(np.sin(p) ** 2))
         expected += [real + 1j * imaginary] * 6 + [real - 1j * imaginary] * 6
     assert np.abs(found - np.sort_complex(np.round(expected, 9))).max() < 1e-8
@@ -162,7 +155,7 @@ def test_free_propagator(kind: str) -> None:
 
 
 @pytest.mark.parametrize("csw", [0.0, 1.17])
-def test_single_precision_is_double_rounded(rough_links: Any, csw: float) -> None:
+def test_single_precision_is_double_rounded(csw: float) -> None:
     """M, both Schur complements and their adjoints in complex64 differ by single rounding from double."""
     lattice = Lattice((4, 4, 2, 4))
     M = operator(rough_links(21, lattice), lattice, csw=csw, anisotropy=ANISOTROPY)
@@ -180,7 +173,7 @@ def test_single_precision_is_double_rounded(rough_links: Any, csw: float) -> Non
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("csw", [0.0, 1.17])
 @pytest.mark.parametrize("parity", [EVEN, ODD])
-def test_schur_complement_is_the_full_system(rough_links: Any, kind: str, csw: float, parity: int) -> None:
+def test_schur_complement_is_the_full_system(kind: str, csw: float, parity: int) -> None:
     M = operator(rough_links(9, LATTICE), csw=csw)
     S = WilsonSchur(M, kind, parity)
     matrix, b = dense(S), random_field(*M.shape, 2)
