@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from pipeline import InputError, Section, Store, Table, accounts, table_text
 from stages.loops.noise_allocation import TraceAllocation
 from workflows import loaded, nodes_of
@@ -16,7 +14,11 @@ from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved, solvin
 def target_section(store: Store, workflow: str) -> Section:
     """Choice of the numbers of noise vectors, round by round."""
     allocation, parameters = allocation_in(store, workflow)
-    table = Table(["round", *COLUMNS], rounds(allocation, seconds_of_loops(store, workflow)), digits=3)
+    table = Table(
+        ["round", *COLUMNS],
+        rounds(parameters["earlier"], allocation, seconds_of_loops(store, workflow)),
+        digits=3,
+    )
     text = (
         f"{outcome(allocation, parameters)}. Errors at fixed gauge field of one configuration, root mean "
         f"square; of the mean over configurations: {float(allocation.mean_error):.2e}. Gauge noise of one "
@@ -35,9 +37,9 @@ def target_lines(store: Store, workflow: str) -> list[str]:
     try:
         result, parameters = allocation_in(store, workflow)
         lines.append(outcome(result, parameters))
-        rows = rounds(result, seconds_of_loops(store, workflow))
+        rows = rounds(parameters["earlier"], result, seconds_of_loops(store, workflow))
     except InputError:
-        rows = rounds_before(node["parameters"]["earlier"])
+        rows = rounds(node["parameters"]["earlier"], None, None)
     return [*lines, table_text(Table(["round", *COLUMNS], rows, digits=3))]
 
 
@@ -60,33 +62,29 @@ def outcome(allocation: TraceAllocation, parameters: dict[str, Any]) -> str:
 COLUMNS = ("noise vectors", "fine", "predicted error", "achieved error", "predicted seconds", "seconds")
 
 
-def rounds(allocation: TraceAllocation, seconds: float) -> list[Sequence[object]]:
-    """A row per round; `seconds` are those of all loops in the end."""
-    return [
-        [
-            number + 1,
-            int(vectors[0]),
-            int(vectors[1]) if len(vectors) > 1 else None,
-            _known(allocation.predicted_error[number]),
-            float(allocation.error[number]),
-            _known(allocation.predicted_seconds[number]),
-            _known(allocation.seconds[number]) or seconds,
-        ]
-        for number, vectors in enumerate(allocation.vectors)
-    ]
+def rounds(
+    earlier: Sequence[Mapping[str, Any]], last: TraceAllocation | None, seconds: float | None
+) -> list[Sequence[object]]:
+    """A row per round: those before, as `trace_allocation` is told of them, and the last one.
 
-
-def rounds_before(earlier: Sequence[Mapping[str, Any]]) -> list[Sequence[object]]:
-    """A row per round, of a last one that is not complete; `earlier` as in `trace_allocation`."""
-    predicted: list[list[Any]] = [
-        [None, None],
-        *([e["predicted_error"], e["predicted_seconds"]] for e in earlier),
-    ]
-    achievements: list[list[Any]] = [*([e["error"], e["seconds"]] for e in earlier), [None, None]]
-    counts = [*(e["vectors"] for e in earlier), *([earlier[-1]["next_vectors"]] if earlier else [[None]])]
+    last: its result, if it is complete; seconds: of its loops, then.
+    """
+    expected = [(None, None), *((each["predicted_error"], each["predicted_seconds"]) for each in earlier)]
+    vectors, achievements = (
+        [each["vectors"] for each in earlier],
+        [(e["error"], e["seconds"]) for e in earlier],
+    )
+    if last is None:
+        vectors.append(earlier[-1]["next_vectors"] if earlier else [None])
+        achievements.append((None, None))
+    else:
+        vectors.append([int(count) for count in last.vectors[-1]])
+        achievements.append((float(last.error[-1]), seconds))
     return [
-        [k + 1, count[0], count[1] if len(count) > 1 else None, expected[0], got[0], expected[1], got[1]]
-        for k, (count, expected, got) in enumerate(zip(counts, predicted, achievements, strict=True))
+        [number, count[0], count[1] if len(count) > 1 else None, error, got, work, spent]
+        for number, (count, (error, work), (got, spent)) in enumerate(
+            zip(vectors, expected, achievements, strict=True), start=1
+        )
     ]
 
 
@@ -94,7 +92,3 @@ def seconds_of_loops(store: Store, workflow: str) -> float:
     """Work for the loops of all noise vectors of the target's estimator."""
     wanted = solving(NOISE, nodes_of(store, workflow))
     return sum(node.seconds for node in accounts(store, workflow) if node.name in wanted)
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
