@@ -8,15 +8,11 @@ first round, however often and wherever the last run was killed, is led to the r
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from pipeline import Outcome, Plan, Store
 from pipeline import plan as make_plan
+from workflows.shared.definition import Project, Step
 from workflows.shared.ensemble import refuse_copies
-
-if TYPE_CHECKING:
-    from pipeline import Outcome, Plan, Store
-    from workflows.shared.definition import Project, Step
-
 
 MOST_DAMAGED = 16
 """Configurations beyond the first that are looked at for trials of solvers."""

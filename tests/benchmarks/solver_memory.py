@@ -50,8 +50,8 @@ def main() -> None:
     thin = quenched(lattice, "memory", beta=6.0, seed=31, sweeps=2, xp=xp)
     schur = WilsonSchur(wilson(thin, lattice, MASS, 1.0))
     normal = NormalOperator(staggered(thin, lattice), MASS)
-    wanted = MULTIGRID in arguments.solvers
-    hierarchy = multigrid_of(**MultigridSection().options(lattice)).setup(schur.M) if wanted else None
+    wanted, section = MULTIGRID in arguments.solvers, MultigridSection()
+    hierarchy = multigrid_of(section.levels_on(lattice), section.seed).setup(schur.M) if wanted else None
     table = PrintedTable("system", "solver", "precision", "N", "stated", "measured")
     systems: list[tuple[Any, Mapping[str, Any]]] = [(normal, POSITIVE), (schur, REGULAR)]
     for system, known in systems:
