@@ -83,39 +83,19 @@ def sections(forecast: Forecast, workers: Sequence[RunCost], others: Sequence[Ru
 
 
 def _nodes(forecast: Forecast) -> Table:
-    rows = [
-        [
-            node.node,
-            node.chunks,
-            duration(node.seconds),
-            energy(node.joules),
-            size(node.memory),
-            size(node.device_memory),
-            size(node.stored),
-            node.files,
-            node.machine,
-        ]
-        for node in forecast.nodes
-    ]
     head = ["node", "chunks", "work", "energy", "memory", "GPU memory", "stored", "files", "machine"]
+    rows: list[list[object]] = []
+    for node in forecast.nodes:
+        bytes_taken = size(node.memory), size(node.device_memory), size(node.stored)
+        spent = duration(node.seconds), energy(node.joules)
+        rows.append([node.node, node.chunks, *spent, *bytes_taken, node.files, node.machine])
     return Table(head, rows)
 
 
-def _table(rows: Sequence[tuple[str, RunCost]]) -> Table:
+def _table(costs: Sequence[tuple[str, RunCost]]) -> Table:
     head = ["", "workers", "node-hours", "wall time", "work", "memory", "stored", "energy"]
-    return Table(
-        head,
-        [
-            [
-                name,
-                each.workers,
-                f"{each.node_hours.value:.3g}",
-                duration(each.wall_seconds),
-                duration(each.work_seconds),
-                size(each.memory),
-                size(each.stored),
-                energy(each.joules),
-            ]
-            for name, each in rows
-        ],
-    )
+    rows: list[list[object]] = []
+    for name, each in costs:
+        times = f"{each.node_hours.value:.3g}", duration(each.wall_seconds), duration(each.work_seconds)
+        rows.append([name, each.workers, *times, size(each.memory), size(each.stored), energy(each.joules)])
+    return Table(head, rows)
