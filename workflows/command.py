@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
@@ -45,19 +46,16 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 """Error of all mistakes in a command line, of Typer's own copy of Click where it has one."""
 
 
-class Command(TyperCommand):
-    """A subcommand by its options and help; the engine is imported when it is called."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Call it."""
-        return _command(import_module(f"workflows.commands.{self.name}"), TyperCommand).invoke(ctx)
-
-
-def _command(module: ModuleType, kind: type[TyperCommand]) -> TyperCommand:
+def _command(module: ModuleType) -> TyperCommand:
     """The command of a module, the function that has its name."""
     single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    single.command(cls=kind)(getattr(module, module.__name__.rpartition(".")[2]))
+    single.command()(getattr(module, module.__name__.rpartition(".")[2]))
     return cast(TyperCommand, typer.main.get_command(single))
+
+
+def _call(command: str, /, **options: Any) -> Any:
+    """Call a subcommand, with the engine that its module imports."""
+    return cast(Any, _command(import_module(f"workflows.commands.{command}")).callback)(**options)
 
 
 class Commands(TyperGroup):
@@ -78,7 +76,10 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The subcommand that a command line begins with, and its options."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command and _command(signature_module(str(name)), Command), rest
+        if command:
+            command = _command(signature_module(str(name)))
+            command.callback = partial(_call, str(name))
+        return name, command, rest
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **options: Any) -> Any:
         """Read the options of the command itself."""

@@ -1,4 +1,4 @@
-"""Progress on the terminal: of a run, drawn from the engine's events, of measuring kernels, of reading."""
+"""Progress on the terminal: of a run, drawn from the engine's events, and of other work."""
 
 from __future__ import annotations
 
@@ -10,22 +10,15 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    ProgressColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, literal, literal_lines
 from pipeline.running.failures import Failure
 from pipeline.running.run_state import RunState, time_left
 from pipeline.worker.events import ENDED, ChunkState, Event, EventKind
+
+NOTE = TextColumn("[dim]{task.fields[note]}")
 
 ALL = "all"
 """Name of the bar of a whole run."""
@@ -62,7 +55,7 @@ class RunDisplay:
             BarColumn(bar_width=24, pulse_style="bar.back"),
             TextColumn("{task.fields[ended]}/{task.fields[chunks]}"),
             TimeElapsedColumn(),
-            TextColumn("[dim]{task.fields[note]}"),
+            NOTE,
             console=self._console,
             transient=True,
             disable=quiet or not self._console.is_terminal,
@@ -187,45 +180,19 @@ class RunDisplay:
         return self.bars.tasks[self._tasks[node]].fields["chunks"]
 
 
-class TuningDisplay:
-    """A bar with the kernel that is being compiled and timed; nothing where there is no terminal."""
-
-    def __init__(self, *, quiet: bool = False) -> None:
-        console = Console(stderr=True, quiet=quiet)
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TimeElapsedColumn(),
-            TextColumn("[dim]{task.fields[kernel]}"),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self.bar.add_task("tuning", total=None, kernel="")
-
-    def __enter__(self) -> TuningDisplay:
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
-
-    def __call__(self, done: int, total: int, kernel: str) -> None:
-        self.bar.update(self._task, completed=done, total=total or None, kernel=escape(literal(kernel)))
-
-
 @contextmanager
-def progress_bar(what: str, *, quiet: bool, of_bytes: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """A bar of what is done, of bytes or other things; yields what moves it."""
-    own: tuple[ProgressColumn, ...] = (DownloadColumn(),) if of_bytes else ()
-    columns = (TextColumn("{task.description}"), BarColumn(), *own, TimeRemainingColumn())
+def progress_bar(what: str, *columns: ProgressColumn, quiet: bool) -> Iterator[Callable[..., None]]:
+    """A bar of what is done; yields what moves it: parts done, parts in all (0 for unknown), a note."""
     console = Console(stderr=True)
     hidden = quiet or not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    shown = (TextColumn("{task.description}"), BarColumn(bar_width=24), *columns)
+    with Progress(*shown, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task(what, total=None, note="")
+
+        def move(done: int, total: int, note: str = "") -> None:
+            progress.update(task, completed=done, total=total or None, note=escape(literal(note)))
+
+        yield move
 
 
 def _note(event: Event) -> str:

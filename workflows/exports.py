@@ -17,8 +17,8 @@ import numpy as np
 import xarray
 from numpy.typing import NDArray
 
-from pipeline import InputError, Store, export_hdf5
-from pipeline.reading.result import result_to_export
+from pipeline import InputError
+from pipeline.reading.hdf5 import write_hdf5
 from stages.lqcd.analysis.jackknife import jackknife_covariance
 
 SAMPLES = "_samples"
@@ -33,67 +33,20 @@ LARGEST = 5000
 """Numbers in one covariance matrix, of 200 MB."""
 
 
-def export_zarr(store: Store, name: str, path: Path, *, workflow: str) -> Path:
-    """Write a node's joined result to one Zarr v3 group, replacing what is there."""
-    data = result_to_export(store, name, workflow).load()
+def write_zarr(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset to one Zarr v3 group, replacing what is there."""
+    data = data.load()
     text = {label: values.astype(object) for label, values in data.coords.items() if values.dtype.kind == "U"}
     with _draft_of(path) as draft:
         data.assign_coords(text).to_zarr(draft, mode="w", zarr_format=3, consolidated=False)
-    return path
 
 
-def export_csv(store: Store, name: str, path: Path, *, workflow: str) -> Path:
-    """Write a node's joined result to one table, a line for each number.
+def write_csv(data: xarray.Dataset, path: Path) -> None:
+    """Write a dataset to one table, a line for each number.
 
     Columns: the array, a column for each dimension, the value, and its imaginary part where there is one.
     Attributes stand above, behind '#'.
     """
-    write_csv(result_to_export(store, name, workflow), path)
-    return path
-
-
-def export_gvar(store: Store, name: str, path: Path, *, workflow: str) -> Path:
-    """Write averages with their covariance to a file of `gvar.load`: a dictionary of arrays ``[time]``.
-
-    Keys are labels of the other dimensions, `about` holds the attributes. Raises InputError for a result
-    without jackknife samples, or with more numbers than one covariance matrix should have.
-    """
-    data = result_to_export(store, name, workflow).load()
-    write_gvar(data, path)
-    return path
-
-
-def export_pyerrors(store: Store, name: str, path: Path, *, workflow: str) -> Path:
-    """Write averages to a file of `pyerrors.input.json.load_json_dict`: a dictionary of `Corr`.
-
-    Keys are labels of the other dimensions; the attributes are the description. The ensemble is called
-    `ENSEMBLE`. Raises InputError for a result without jackknife samples.
-    """
-    data = result_to_export(store, name, workflow).load()
-    write_pyerrors(data, path)
-    return path
-
-
-WRITERS: dict[str, Callable[..., Path]] = {
-    "zarr": export_zarr,
-    "hdf5": export_hdf5,
-    "csv": export_csv,
-    "gvar": export_gvar,
-    "pyerrors": export_pyerrors,
-}
-"""Function that writes each kind of file."""
-SUFFIX = {
-    "zarr": ".zarr",
-    "hdf5": ".h5",
-    "csv": ".csv",
-    "gvar": ".gvar.json",
-    "pyerrors": ".pyerrors.json.gz",
-}
-"""End of its name."""
-
-
-def write_csv(data: xarray.Dataset, path: Path) -> None:
-    """Write a dataset as `export_csv` does."""
     dims = list(dict.fromkeys(str(dim) for array in data.data_vars.values() for dim in array.dims))
     with _draft_of(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         for name, value in data.attrs.items():
@@ -109,7 +62,11 @@ def write_csv(data: xarray.Dataset, path: Path) -> None:
 
 
 def write_gvar(data: xarray.Dataset, path: Path) -> None:
-    """Write a dataset as `export_gvar` does."""
+    """Write averages with their covariance to a file of `gvar.load`: a dictionary of arrays ``[time]``.
+
+    Keys are labels of the other dimensions, `about` holds the attributes. Raises InputError for a result
+    without jackknife samples, or with more numbers than one covariance matrix should have.
+    """
     gvar = _library("gvar")
     keys, means, samples = _correlators(data)
     if means.size > LARGEST:
@@ -124,7 +81,11 @@ def write_gvar(data: xarray.Dataset, path: Path) -> None:
 
 
 def write_pyerrors(data: xarray.Dataset, path: Path) -> None:
-    """Write a dataset as `export_pyerrors` does."""
+    """Write averages to a file of `pyerrors.input.json.load_json_dict`: a dictionary of `Corr`.
+
+    Keys are labels of the other dimensions; the attributes are the description. The ensemble is called
+    `ENSEMBLE`. Raises InputError for a result without jackknife samples.
+    """
     pyerrors = _library("pyerrors")
     keys, means, samples = _correlators(data)
     both = np.concatenate([means[None], samples])
@@ -135,6 +96,16 @@ def write_pyerrors(data: xarray.Dataset, path: Path) -> None:
     with _draft_of(path) as draft:
         name = str(draft).removesuffix(".json.gz")
         pyerrors.input.json.dump_dict_to_json(correlators, name, description=dict(data.attrs))
+
+
+WRITERS: dict[str, tuple[str, Callable[[xarray.Dataset, Path], None]]] = {
+    "zarr": (".zarr", write_zarr),
+    "hdf5": (".h5", write_hdf5),
+    "csv": (".csv", write_csv),
+    "gvar": (".gvar.json", write_gvar),
+    "pyerrors": (".pyerrors.json.gz", write_pyerrors),
+}
+"""End of the name of each kind of file, and the function that writes a joined result to one."""
 
 
 @contextmanager
@@ -150,6 +121,7 @@ def _draft_of(path: Path) -> Iterator[Path]:
 
 def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
     """Keys, averages ``[key, time]`` and jackknife samples ``[sample, key, time]`` of all sampled arrays."""
+    data = data.load()
     name = next((str(each) for each in data.data_vars if f"{each}{SAMPLES}" in data), None)
     if name is None or data.attrs["stage"] == BOOTSTRAP:
         raise InputError(f"{data.attrs['node']} has no jackknife samples: export it to hdf5, zarr or csv")

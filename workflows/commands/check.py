@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import track
+from rich.progress import TimeRemainingColumn
 
 from stages.base.errors import InputError
 from stages.lqcd.lattice.formats import CheckReport, check_gauge
+from workflows.display import progress_bar
 from workflows.documents import Document
 from workflows.terminal import say
 
@@ -63,12 +62,14 @@ def check(
     Example: quarkline check confs/*.ildg
     """
     reports, errors = [], {}
-    for path in _progress(files, quiet=json):
-        report, error = _examine(path)
-        if report:
-            reports.append(report)
-        if error:
-            errors[path] = error
+    with progress_bar("checking", TimeRemainingColumn(), quiet=json) as listener:
+        for number, path in enumerate(files):
+            listener(number, len(files))
+            report, error = _examine(path)
+            if report:
+                reports.append(report)
+            if error:
+                errors[path] = error
     if json:
         known = {report.path: report.as_dict() for report in reports}
         listed = [
@@ -95,11 +96,6 @@ def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
     first, *more = report.failures
     others = f" (and {len(more)} more)" if more else ""
     return report, f"{path}: {report.format}, {report.lattice}: {first}{others}; {first.remedy}"
-
-
-def _progress(files: Sequence[Path], *, quiet: bool) -> Iterable[Path]:
-    console = Console(stderr=True)
-    return track(files, "checking", console=console, transient=True, disable=quiet or not console.is_terminal)
 
 
 def _ten_digits(value: float) -> str:

@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 import typer
 
 from pipeline import InputError, Store
-from pipeline.reading.result import IncompleteError
+from pipeline.reading.result import IncompleteError, result_to_export
 from workflows.commands.options import JsonOption, StoreOption, WorkflowFile
 from workflows.documents import Document
-from workflows.exports import SAMPLED, SUFFIX, WRITERS
+from workflows.exports import SAMPLED, WRITERS
 from workflows.publishing import results_of, sound_chunks, writing_into
 from workflows.stores import project_and_store
 from workflows.terminal import say
@@ -120,12 +120,14 @@ def _write(
     written, missed = [], []
     with writing_into(folder):
         for name, kind in names:
-            target = folder / f"{name}{SUFFIX[kind]}"
+            suffix, write = WRITERS[kind]
+            target = folder / f"{name}{suffix}"
             try:
-                written.append(WRITERS[kind](store, name, target, workflow=workflow))
+                write(result_to_export(store, name, workflow), target)
             except IncompleteError as error:
                 missed.append(NotWritten(target, str(error)))
                 say(f"not written: {target}: {error}", err=True)
             else:
-                say(str(written[-1]), err=quiet)
+                written.append(target)
+                say(str(target), err=quiet)
     return written, missed

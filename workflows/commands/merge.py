@@ -10,7 +10,7 @@ import typer
 from pipeline import Store
 from pipeline.transfer.receipt import Receipt
 from pipeline.transfer.transfer import Terms, receive
-from workflows.commands.moving import ResultsOption, StageOption, selection, show
+from workflows.commands.moving import OF_BYTES, ResultsOption, StageOption, selection, show
 from workflows.commands.options import JsonOption
 from workflows.display import progress_bar
 from workflows.documents import Document
@@ -54,6 +54,6 @@ def merge(
     """
     sources = [Store.existing(path) for path in stores]
     wanted = selection(stage, results)
-    with progress_bar("merging", quiet=json, of_bytes=True) as listener:
+    with progress_bar("merging", *OF_BYTES, quiet=json) as listener:
         receipt = receive(sources, Store(into), Terms(wanted, keep_first, not copy), listener)
     show(receipt, DOCUMENT, json=json)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from rich.progress import DownloadColumn, TimeRemainingColumn
 
 from pipeline.planning.manifest import Manifest
 from pipeline.store.object_store import url_in
@@ -18,6 +19,8 @@ from workflows.catalogue import definition_of
 from workflows.documents import Document
 from workflows.names import workflow_names
 from workflows.terminal import say
+
+OF_BYTES = (DownloadColumn(), TimeRemainingColumn())
 
 StageOption = Annotated[
     list[str] | None,

@@ -8,12 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline import InputError, Plan, Store, explain
+from pipeline import InputError, Store, explain
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.choose import cluster_of
 from pipeline.running.memory_advice import (
-    Advice,
-    Shortage,
     check_gpus_per_worker,
     device_projection,
     device_terms,
@@ -164,12 +162,13 @@ def plan(
         wish = Wish(chosen, workers, workers_per_node, tuple(learn_from or ()))
         _forecast(project, results, wish, pilot=pilot, json=json)
         return
-    prospect = _prospect(project, results, chosen)
-    warnings = [*project.warnings, *remarks(prospect.plan, project, workflow, store)]
+    rounds = Rounds(project, results, chosen.backend)
+    check_gpus_per_worker(rounds.plan, chosen)
+    warnings = [*project.warnings, *remarks(rounds.plan, project, workflow, store)]
     if json:
-        DOCUMENT.print(_output(prospect, results, warnings))
+        DOCUMENT.print(_output(rounds, chosen, warnings))
     else:
-        say(_text(prospect, warnings))
+        say(_text(rounds, chosen, warnings))
 
 
 def _forecast(project: Project, store: Store, wish: Wish, *, pilot: bool, json: bool) -> None:
@@ -180,41 +179,21 @@ def _forecast(project: Project, store: Store, wish: Wish, *, pilot: bool, json: 
     show(last.plan, last.project, store, wish, FORECAST if json else None)
 
 
-@dataclass(frozen=True)
-class Prospect:
-    """The plan of the round that a store is in, on a cluster."""
-
-    plan: Plan
-    cluster: Cluster
-    steps: list[str]
-    """What each complete round found."""
-    shortage: Shortage | None
-    advice: Advice | None
-    """On the GPUs of a worker."""
-
-
-def _prospect(project: Project, store: Store, cluster: Cluster) -> Prospect:
-    """Raises InputError where a lattice is too short for a worker's GPUs."""
-    rounds = Rounds(project, store, cluster.backend)
-    planned, steps = rounds.plan, [step.text for step in rounds.steps]
-    check_gpus_per_worker(planned, cluster)
-    return Prospect(planned, cluster, steps, shortage(planned, cluster), gpus_advice(planned, cluster))
-
-
-def _text(prospect: Prospect, warnings: list[str]) -> str:
+def _text(rounds: Rounds, cluster: Cluster, warnings: list[str]) -> str:
     """Lines for people: what the rounds found, what is missing and why, what GPUs hold, and warnings."""
-    short, advice = prospect.shortage, prospect.advice
-    devices = [device_projection(prospect.plan, prospect.cluster), advice.text if advice else ""]
+    plan = rounds.plan
+    short, advice = shortage(plan, cluster), gpus_advice(plan, cluster)
+    devices = [device_projection(plan, cluster), advice.text if advice else ""]
     warned = [f"warning: {warning}" for warning in (*([short.text] if short else []), *warnings)]
-    return "\n".join([*prospect.steps, explain(prospect.plan), *filter(None, devices), *warned])
+    return "\n".join([*(step.text for step in rounds.steps), explain(plan), *filter(None, devices), *warned])
 
 
-def _output(prospect: Prospect, store: Store, warnings: list[str]) -> PlanOutput:
+def _output(rounds: Rounds, cluster: Cluster, warnings: list[str]) -> PlanOutput:
     """The same for programs."""
-    cluster, short, advice = prospect.cluster, prospect.shortage, prospect.advice
+    plan = rounds.plan
+    short, advice = shortage(plan, cluster), gpus_advice(plan, cluster)
     on_devices = cluster.devices or cluster.backend == "cuda"
-    terms = device_terms(prospect.plan, cluster.devices, cluster.gpus_per_worker) if on_devices else []
-    plan = prospect.plan
+    terms = device_terms(plan, cluster.devices, cluster.gpus_per_worker) if on_devices else []
     missing = [
         MissingChunk(
             node=chunk.node.name,
@@ -227,7 +206,7 @@ def _output(prospect: Prospect, store: Store, warnings: list[str]) -> PlanOutput
         for chunk in plan.missing
     ]
     return PlanOutput(
-        store=store.path,
+        store=rounds.store.path,
         workflow=plan.workflow,
         backend=plan.backend,
         chunks=len(plan.chunks),
@@ -242,7 +221,7 @@ def _output(prospect: Prospect, store: Store, warnings: list[str]) -> PlanOutput
             least=advice.least if advice else None,
             fastest=advice.fastest if advice else None,
         ),
-        rounds=prospect.steps,
+        rounds=[step.text for step in rounds.steps],
         warning=short.text if short else None,
         remedies=[dict(each) for each in short.remedies] if short else [],
         warnings=warnings,

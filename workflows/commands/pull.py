@@ -11,7 +11,15 @@ from pipeline import Store
 from pipeline.transfer.receipt import Receipt
 from pipeline.transfer.transfer import Terms, receive
 from pipeline.transfer.transfer import pull as bring
-from workflows.commands.moving import ResultsOption, SshOption, StageOption, reached, selection, show
+from workflows.commands.moving import (
+    OF_BYTES,
+    ResultsOption,
+    SshOption,
+    StageOption,
+    reached,
+    selection,
+    show,
+)
 from workflows.commands.options import JsonOption
 from workflows.display import progress_bar
 from workflows.documents import Document
@@ -45,7 +53,7 @@ def pull(
     Example: quarkline pull s3://lattice/g2-store g2-store
     """
     wanted, target = selection(stage, results), Store(store)
-    with reached(source, ssh) as elsewhere, progress_bar("bringing", quiet=json, of_bytes=True) as listener:
+    with reached(source, ssh) as elsewhere, progress_bar("bringing", *OF_BYTES, quiet=json) as listener:
         if elsewhere is None:
             receipt = receive([Store.existing(source)], target, Terms(wanted, links=False), listener)
         else:

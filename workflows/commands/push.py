@@ -11,7 +11,15 @@ from pipeline import Store
 from pipeline.transfer.push import push as send
 from pipeline.transfer.receipt import Receipt
 from pipeline.transfer.transfer import Terms, receive
-from workflows.commands.moving import ResultsOption, SshOption, StageOption, reached, selection, show
+from workflows.commands.moving import (
+    OF_BYTES,
+    ResultsOption,
+    SshOption,
+    StageOption,
+    reached,
+    selection,
+    show,
+)
 from workflows.commands.options import JsonOption
 from workflows.display import progress_bar
 from workflows.documents import Document
@@ -45,7 +53,7 @@ def push(
     Example: quarkline push g2-store s3://lattice/g2-store --results
     """
     wanted, source = selection(stage, results), Store.existing(store)
-    with reached(target, ssh) as elsewhere, progress_bar("sending", quiet=json, of_bytes=True) as listener:
+    with reached(target, ssh) as elsewhere, progress_bar("sending", *OF_BYTES, quiet=json) as listener:
         if elsewhere is None:
             receipt = receive([source], Store(target), Terms(wanted, links=False), listener)
         else:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import TimeRemainingColumn
 
 from pipeline import Store
 from pipeline import status as find_status
@@ -74,7 +75,7 @@ def status(
 
 def _hand_over(store: Store, page: Path, json: bool) -> None:
     """Write the page, and print where it is or what it holds."""
-    with progress_bar("reading", quiet=json) as listener:
+    with progress_bar("reading", TimeRemainingColumn(), quiet=json) as listener:
         facts = handover(store, status_lines(store), listener)
     written = write_handover(facts, page)
     if json:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from rich.progress import TimeElapsedColumn
+
 from workflows.catalogue import load_project
 from workflows.commands.options import JsonOption, WorkflowFile
-from workflows.display import TuningDisplay
+from workflows.display import NOTE, progress_bar
 from workflows.documents import Document
 from workflows.terminal import say
 from workflows.tuning import Tuning, tuning_text
@@ -24,8 +26,8 @@ def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
     Example: quarkline tune workflows/g2_disconnected.yaml
     """
     project = load_project(workflow)
-    with TuningDisplay(quiet=json) as display:
-        tuning = measure(project, display)
+    with progress_bar("tuning", TimeElapsedColumn(), NOTE, quiet=json) as listener:
+        tuning = measure(project, listener)
     if json:
         DOCUMENT.print(tuning)
     else:

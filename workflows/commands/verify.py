@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.progress import TimeRemainingColumn
 
 from pipeline import verify as reread
 from pipeline.reading.verification import Verification
@@ -30,7 +31,7 @@ def verify(
 
     Example: quarkline verify g2-store
     """
-    with progress_bar("reading", quiet=json) as listener:
+    with progress_bar("reading", TimeRemainingColumn(), quiet=json) as listener:
         verification = reread(open_store(target), remove=remove, listener=listener)
     if json:
         DOCUMENT.print(verification)
