@@ -16,13 +16,10 @@ from pipeline.planning.chunk import Chunk
 from pipeline.planning.key import node_keys
 from pipeline.planning.plan import Plan
 from pipeline.planning.workflow import Economies, Workflow
-from pipeline.running.clusters import Cluster, Devices
+from pipeline.running.clusters import CONTEXT, Cluster, Devices
 from pipeline.running.graph import plan_tasks, widest_level
 from pipeline.worker.resident import DEVICE_SHARE
 from stages.base.errors import InputError
-
-CONTEXT = 700_000_000
-"""Bytes of a GPU that CUDA's context and the compiled kernels take beside all fields, measured on an H200."""
 
 KEPT = "kept of other configurations"
 OTHER = "other"

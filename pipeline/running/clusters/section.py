@@ -27,8 +27,7 @@ from pipeline.batch import KINDS as BATCH_KINDS
 from pipeline.batch import JobRequest, batch_system
 from pipeline.declare.duration import seconds
 from pipeline.declare.text import gigabytes
-from pipeline.running.clusters import Devices
-from pipeline.running.memory_advice import CONTEXT
+from pipeline.running.clusters import CONTEXT, Devices
 from stages.base.errors import InputError
 
 NAMED = ("local", "cuda", *BATCH_KINDS)
