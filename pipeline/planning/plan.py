@@ -22,7 +22,7 @@ from pipeline.planning.key import key_of, node_content
 from pipeline.planning.manifest import Manifest
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Economies, Source, Workflow
-from pipeline.store.files import FileDigests, FileVersion
+from pipeline.store.files import FileVersion, file_versions
 from pipeline.store.record import Facts, Record
 from pipeline.store.store import Gaps, Store
 from stages.base.errors import InputError
@@ -184,7 +184,7 @@ def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
         for source in node.files.values()
         for path in ([source] if isinstance(source, Path) else source.values())
     ]
-    return FileDigests(store.inside(".digests.jsonl")).versions(paths) if paths else {}
+    return file_versions(paths, store.inside(".digests.jsonl")) if paths else {}
 
 
 def _measured(

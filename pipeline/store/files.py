@@ -43,40 +43,34 @@ class FileVersion:
         return Path(self.path)
 
 
-class FileDigests:
-    """Cache of SHA-256 digests: one line of JSON per file version, appended.
+def file_versions(paths: Iterable[Path], cache: Path) -> dict[Path, FileVersion]:
+    """Digests of files; one is read only if its size, time or inode are new, several in parallel.
 
-    Several processes may append at once: a line is one write, and a line that is torn or foreign is skipped.
+    cache: one line of JSON per file version, appended. Several processes may append at once: a line is one
+    write, and a line that is torn or foreign is skipped.
     """
+    known = _read(cache)
 
-    def __init__(self, cache: Path) -> None:
-        self._cache = cache
-        self._known = _read(cache)
-
-    def versions(self, paths: Iterable[Path]) -> dict[Path, FileVersion]:
-        """Digests of many files, those not in the cache read in parallel."""
-        with ThreadPoolExecutor(READERS) as pool:
-            wanted = list(dict.fromkeys(paths))
-            return dict(zip(wanted, pool.map(self.version, wanted), strict=True))
-
-    def version(self, path: Path) -> FileVersion:
-        """Digest of one file; reads it only if its size, time or inode are new."""
+    def version(path: Path) -> FileVersion:
         try:
             stat = os.stat(path)
-            identity = _identity(stat)
-            digest = self._known.get(identity) or self._read_and_keep(path, identity, stat.st_mtime_ns)
+            digest = known.get(_identity(stat)) or _read_and_keep(path, stat, cache)
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}; a workflow reads this file") from error
         return FileVersion(str(path.resolve()), digest, stat.st_size, stat.st_mtime_ns)
 
-    def _read_and_keep(self, path: Path, identity: str, mtime_ns: int) -> str:
-        digest = _digest(path)
-        if _identity(os.stat(path)) != identity:
-            raise InputError(f"{path} changed while it was read: wait until it is complete")
-        if time.time() - mtime_ns * 1e-9 > SETTLED:
-            self._known[identity] = digest
-            _append(self._cache, json.dumps({identity: digest}))
-        return digest
+    with ThreadPoolExecutor(READERS) as pool:
+        wanted = list(dict.fromkeys(paths))
+        return dict(zip(wanted, pool.map(version, wanted), strict=True))
+
+
+def _read_and_keep(path: Path, stat: os.stat_result, cache: Path) -> str:
+    digest = _digest(path)
+    if _identity(os.stat(path)) != _identity(stat):
+        raise InputError(f"{path} changed while it was read: wait until it is complete")
+    if time.time() - stat.st_mtime_ns * 1e-9 > SETTLED:
+        _append(cache, json.dumps({_identity(stat): digest}))
+    return digest
 
 
 def _identity(stat: os.stat_result) -> str:

@@ -72,6 +72,7 @@ class Bucket:
         if not self.has_store():
             with reaching(self.place):
                 self._fs.pipe_file(self._at(MARK), TEXT.encode())
+            self._store = ObjectStore(self.place)
         return sys.maxsize
 
     def deliver(

@@ -17,7 +17,7 @@ import toy_stages as toys
 
 from pipeline import At, InputError, Keyed, Place, Store, Workflow, plan, stage
 from pipeline.planning.key import canonical
-from pipeline.store.files import FileDigests
+from pipeline.store.files import file_versions
 from pipeline.store.record import canonical_json
 
 FIELD_TEXT = (
@@ -186,19 +186,19 @@ def test_digests_are_cached_by_identity_and_survive_a_torn_line(
     cache, path = tmp_path / "cache", tmp_path / "field"
     path.write_text("links")
     os.utime(path, (1e9, 1e9))
-    first = FileDigests(cache).version(path)
+    first = file_versions([path], cache)[path]
     with open(cache, "a") as file:
         file.write('{"torn')
     monkeypatch.setattr("pipeline.store.files._digest", lambda path: "not asked for")
-    assert FileDigests(cache).version(path) == first
+    assert file_versions([path], cache)[path] == first
     os.utime(path, (1.1e9, 1.1e9))
-    assert FileDigests(cache).version(path).digest == "not asked for"
+    assert file_versions([path], cache)[path].digest == "not asked for"
 
 
 def test_a_file_that_may_still_change_is_not_cached(tmp_path: Path) -> None:
     path = tmp_path / "field"
     path.write_text("links")
-    FileDigests(tmp_path / "cache").version(path)
+    file_versions([path], tmp_path / "cache")[path]
     assert not (tmp_path / "cache").exists()
 
 
@@ -215,7 +215,7 @@ def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
 
     monkeypatch.setattr("pipeline.store.files._digest", replaced_meanwhile)
     with pytest.raises(InputError, match="changed while it was read"):
-        FileDigests(tmp_path / "cache").version(path)
+        file_versions([path], tmp_path / "cache")[path]
     assert not (tmp_path / "cache").exists()
 
 
