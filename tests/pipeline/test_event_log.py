@@ -305,7 +305,7 @@ def test_names_that_are_no_text_travel(
         "record.Evaluation.resident_bytes",
         "stopwatch.Stopwatch.take",
         "certificate._found",
-        "events.plain",
+        "events.as_json",
     ],
 )
 def test_no_measurement_of_a_chunk_ends_it(
