@@ -39,9 +39,8 @@ from pipeline.store.lease import job_has_ended
 from pipeline.store.lock import alone_for_a_moment, driver_lock, shared_lock
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
-from pipeline.worker.code_check import CodeCheck, OtherCodeError
 from pipeline.worker.events import OTHER_CODE, ChunkState, Event, EventKind
-from pipeline.worker.sources import code_of, sources_of
+from pipeline.worker.sources import CodeCheck, OtherCodeError, code_of, sources_of
 from pipeline.worker.work import RunContext
 from stages.base.errors import InputError
 from stages.base.host_memory import MEMORY_LIMIT
@@ -262,7 +261,7 @@ def _context(run: _Run, workforce: Workforce) -> RunContext:
 @contextmanager
 def _same_code(client: Client, context: RunContext, session: Session, log: EventLog) -> Iterator[None]:
     """Have all workers compare their code with the driver's, now or when they come."""
-    check = CodeCheck(context)
+    check = CodeCheck(context.run, context.topic, context.sources)
     try:
         client.register_plugin(check)
     except OtherCodeError as error:

@@ -75,7 +75,7 @@ class Footprint:
         return max((_sum(costs, task, *held) for task, held in self.tasks), default=0)
 
     def largest(self, costs: Costs) -> tuple[str, tuple[str, ...]]:
-        """That task: its node, and those of the results that stay for it."""
+        """Node of that task, and those of the results that stay for it."""
         return max(self.tasks, key=lambda each: _sum(costs, each[0], *each[1]))
 
     def on_each(self, costs: Costs, devices: Devices) -> int:

@@ -29,7 +29,6 @@ from pipeline.running.retrying import Retrying, described
 from pipeline.running.sharing import Elsewhere, Sharing
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
-from pipeline.worker.code_check import edit_of
 from pipeline.worker.events import ENDED, OTHER_CODE, ChunkState, Event, EventKind
 from pipeline.worker.work import RunContext
 
@@ -240,7 +239,7 @@ class Session:
         """Count the dead, end what makes no progress, and say what is waited for."""
         self._looked = time.monotonic()
         died = self._workforce.look(self.ends.in_work)
-        if died and (edit := edit_of(self._context.sources)):
+        if died and (edit := self._context.sources.edit()):
             self.refuse(edit)
         for lost in self.ends.lost(died):
             _, chunk = self._chunks[lost.key]

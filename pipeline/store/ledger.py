@@ -89,7 +89,7 @@ class LedgerEntry:
         return cls(**{**known, **names}, origin=str(content.get(ORIGIN, "")), more=more)
 
     def as_dict(self) -> dict[str, Any]:
-        """What is written of it."""
+        """The entry as it is written."""
         own = {name: getattr(self, name) for name in ("time", "campaign", *_WRITTEN[self.event])}
         return {"format": FORMAT, "event": str(self.event), **own}
 
@@ -152,7 +152,7 @@ class Ledger:
             ) from error
 
     def entries(self) -> Iterator[LedgerEntry]:
-        """The same, as what this version knows. Raises InputError as above."""
+        """Entries as far as this version knows them. Raises InputError as above."""
         return map(LedgerEntry.of, self.contents())
 
     def state(self) -> LedgerState:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store.provenance import host, processor
-from pipeline.store.record import canonical_json
+from pipeline.store.record import Facts, canonical_json
 from pipeline.worker.sources import QUARKLINE, digest_of
 from stages.base.user_cache import cache_folder
 
@@ -70,12 +70,12 @@ def certificates_folder() -> Path:
     return cache_folder() / "certificates"
 
 
-def certificate_id(content: dict[str, Any]) -> str:
+def certificate_id(content: Facts) -> str:
     """Digest of a certificate's content."""
     return sha256(canonical_json({k: v for k, v in content.items() if k != "id"})).hexdigest()
 
 
-def read_certificates(folder: Path) -> Iterator[dict[str, Any]]:
+def read_certificates(folder: Path) -> Iterator[Facts]:
     """All certificates of a folder that are what their id says, newest first."""
     found = []
     for path in folder.glob("*.json") if folder.is_dir() else ():

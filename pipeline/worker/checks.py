@@ -12,7 +12,7 @@ their own (`At.again`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from types import ModuleType
@@ -26,10 +26,13 @@ from stages.base.errors import DisagreementError, InputError
 FRACTION = 0.01
 """Of the chunks, that are repeated in part unless a run says otherwise."""
 
-Checksum = Callable[[Any], int]
+Array = Any
+"""Array of numbers, of NumPy or CuPy."""
+
+Checksum = Callable[[Array], int]
 
 
-def host_checksum(array: Any) -> int:
+def host_checksum(array: Array) -> int:
     """CRC-32 of an array; one that lies on a device is copied for it."""
     there = np.asarray(array.get() if hasattr(array, "get") else array)
     return crc32(np.ascontiguousarray(there).data)
@@ -76,7 +79,7 @@ class Sums:
     known: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By the path of an array within the value: which object it is, and its sum."""
 
-    def compare(self, name: str, value: Any, effort: Effort) -> None:
+    def compare(self, name: str, value: object, effort: Effort) -> None:
         """Compare the arrays with their sums; those that are new are summed for later.
 
         Raises:
@@ -96,31 +99,33 @@ class Sums:
         effort.seconds += time.perf_counter() - began
 
 
-def arrays_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Arrays in a result and their paths: those of tuples, lists, mappings, dataclasses, plain objects."""
-    return _arrays_of(value, "", set())
-
-
-def is_array(value: Any) -> bool:
+def is_array(value: Array) -> bool:
     """True for an array of numbers of any library."""
     return hasattr(value, "nbytes") and hasattr(value, "flags") and value.dtype.kind in "biufc"
 
 
-def _arrays_of(value: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+def arrays_of(value: object, wanted: Callable[[Array], bool] = is_array) -> Iterator[tuple[str, Array]]:
+    """Arrays in a result and their paths: those of tuples, lists, mappings, dataclasses, plain objects."""
+    return _arrays_of(value, wanted, "", set())
+
+
+def _arrays_of(
+    value: object, wanted: Callable[[Array], bool], path: str, seen: set[int]
+) -> Iterator[tuple[str, Array]]:
     if id(value) in seen or isinstance(value, (ModuleType, type)) or getattr(type(value), "scratch", False):
         return
     seen.add(id(value))
-    if is_array(value):
+    if wanted(value):
         yield path, value
         return
     if isinstance(value, Mapping):
-        items: Any = value.items()
+        items: Iterable[tuple[object, object]] = value.items()
     elif isinstance(value, (tuple, list)):
         items = zip(getattr(value, "_fields", range(len(value))), value, strict=True)
     else:
         items = getattr(value, "__dict__", {}).items()
     for name, item in list(items):
-        yield from _arrays_of(item, f"{path}.{name}" if path else str(name), seen)
+        yield from _arrays_of(item, wanted, f"{path}.{name}" if path else str(name), seen)
 
 
 _kept: dict[str, Sums] = {}
@@ -140,7 +145,7 @@ def forget_sums(name: str | None = None) -> None:
         _kept.pop(name, None)
 
 
-def result_sums(result: Any, checksum: Checksum, effort: Effort) -> dict[str, int]:
+def result_sums(result: object, checksum: Checksum, effort: Effort) -> dict[str, int]:
     """Sums of the arrays of a result, where they were computed, by name."""
     began = time.perf_counter()
     sums = {path: checksum(array) for path, array in arrays_of(result)}
@@ -149,7 +154,7 @@ def result_sums(result: Any, checksum: Checksum, effort: Effort) -> dict[str, in
 
 
 def compare_results(
-    stage: str, arrays: Mapping[str, Any], sums: Mapping[str, int], checksum: Checksum, effort: Effort
+    stage: str, arrays: Mapping[str, Array], sums: Mapping[str, int], checksum: Checksum, effort: Effort
 ) -> None:
     """Compare arrays that are to be committed with what was computed.
 

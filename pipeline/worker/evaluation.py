@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from pathlib import Path
 
-from pipeline.declare.coordinates import At, Checkpoint, describe
+from pipeline.declare.coordinates import At, Checkpoint, Coordinate, describe
 from pipeline.declare.node import Stage
 from pipeline.declare.signature import Input
 from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.provenance import as_json
-from pipeline.worker.again import InputsAgain
-from pipeline.worker.checks import Effort, Sums, forget_sums, kept_sums
+from pipeline.store.record import Facts
+from pipeline.worker.checks import Array, Effort, Sums, forget_sums, kept_sums
 from pipeline.worker.events import EventKind, Send, rate_limited
-from pipeline.worker.joining import arguments_of, joined
+from pipeline.worker.joining import Result, arguments_of, joined
 from pipeline.worker.memory import device_pool
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import RunContext, Work
 from stages.base.gpus import gpus_of, sharing
 
-Evaluated = tuple[Any, dict[str, Any]]
+Evaluated = tuple[Result, Facts]
 """A result with the statistics that its stage recorded."""
 
 
@@ -37,11 +37,11 @@ class Evaluation:
         self._context = context
         self._uses = _uses(works)
         self._shared: dict[str, Evaluated] = {}
-        self._statistics: dict[str, dict[str, Any]] = {}
+        self._statistics: dict[str, Facts] = {}
         self.stopwatch = Stopwatch()
         self.loading = 0.0
         """Seconds in which stored results were read since the last commit."""
-        self._chunk: dict[str, Any] = {}
+        self._chunk: Facts = {}
         """Names what is to be committed: what transient stages report on the way is its progress."""
         self._chosen = False
         """Whether parts of what is to be committed are repeated."""
@@ -57,31 +57,24 @@ class Evaluation:
             self._chunk, self.effort, self.loading = work.identity, Effort(), 0.0
             self._chosen = self._context.checks.choose(work.key)
         listener = rate_limited(self._send, self._chunk)
-        again = InputsAgain(self._load, work) if self._chosen else None
-        at = At(
-            work.coordinates,
-            backend=work.node.backend,
-            listener=listener,
-            checkpoint=checkpoint,
-            again=again,
-        )
-        files = {name: version.check() for name, version in work.files.items()}
+        again = _InputsAgain(self._load, work) if self._chosen else None
+        backend = work.node.backend
+        at = At(work.coordinates, backend=backend, listener=listener, checkpoint=checkpoint, again=again)
+        files = _files_of(work)
         arguments = [self._argument(*pair, at) for pair in arguments_of(stage, work)]
-        where = {"at": at} if stage.takes_at else {}
         if not stage.transient:
             self._make_room(work)
         with (
-            sharing(work.node.cost.shares, work.node.backend),
+            sharing(work.node.cost.shares, backend),
             self._unchanged(work, arguments),
             self.stopwatch.running(work.node),
         ):
-            result = stage.function(*arguments, **where, **work.node.parameters, **files)
-        for version in work.files.values():
-            version.check()  # what was read is what the key says only if it is still there
+            result = _called(work, at, arguments, files)
+        _files_of(work)  # what was read is what the key says only if it is still there
         return result, at.statistics
 
     @contextmanager
-    def _unchanged(self, work: Work, arguments: Sequence[Any]) -> Iterator[None]:
+    def _unchanged(self, work: Work, arguments: Sequence[object]) -> Iterator[None]:
         """Raises DisagreementError if the arguments change in memory while they are in use.
 
         It does so as well where the stage raises: then that is why, and the chunk is computed again.
@@ -95,7 +88,7 @@ class Evaluation:
             for name, sums, value in guards:
                 sums.compare(name, value, self.effort)
 
-    def _guards(self, work: Work, arguments: Sequence[Any]) -> list[tuple[str, Sums, Any]]:
+    def _guards(self, work: Work, arguments: Sequence[object]) -> list[tuple[str, Sums, object]]:
         """Name, sums and value of each argument of a stage that is there as a whole."""
         guards, checksum = [], self._context.checks.checksum
         for (argument, sources), value in zip(arguments_of(work.node.stage, work), arguments, strict=True):
@@ -120,17 +113,17 @@ class Evaluation:
 
         return FolderCheckpoint(folder, tell, self._store.path)
 
-    def keep(self, work: Work, result: Any) -> None:
+    def keep(self, work: Work, result: Result) -> None:
         """Hold a result that was just committed as if it had been loaded, if its stage is resident."""
         if work.node.stage.resident:
             self._cache("cpu").get(f"{work.key}-cpu", lambda: (result, {}))
 
-    def transient_statistics(self, work: Work) -> list[dict[str, Any]]:
+    def transient_statistics(self, work: Work) -> list[Facts]:
         """Statistics of the transient results that went into a chunk."""
         keys = dict.fromkeys(source.key for source in work.transient())
         return [self._statistics[key] for key in keys if key in self._statistics]
 
-    def get(self, work: Work) -> Any:
+    def get(self, work: Work) -> Result:
         """The result of an input: kept, shared, computed or loaded."""
         if work.node.stage.resident:
             result, statistics = self._hold(work)
@@ -188,7 +181,7 @@ class Evaluation:
         self.loading += time.perf_counter() - began
         return stage.result(**arrays), {}
 
-    def _load(self, stage: Stage, key: str) -> dict[str, Any]:
+    def _load(self, stage: Stage, key: str) -> dict[str, Array]:
         """The arrays of a stored result; those in pieces are left to be read by whoever needs them."""
         stored = self._store.arrays(stage.name, key)
         return {o.name: stored[o.name] if o.pieces else stored[o.name][...] for o in stage.outputs}
@@ -201,7 +194,7 @@ class Evaluation:
             device.release_unused()
         return evaluated
 
-    def _argument(self, argument: Input, sources: Sequence[Work], at: At) -> Any:
+    def _argument(self, argument: Input, sources: Sequence[Work], at: At) -> Result:
         if argument.reduces:
             return _LazyChunks(self, sources, at)
         pieces = [(source.coordinates, self.get(source)) for source in sources]
@@ -219,14 +212,14 @@ class _LazyChunks:
     def __len__(self) -> int:
         return len(self._sources)
 
-    def __iter__(self) -> Iterator[tuple[At, Any]]:
+    def __iter__(self) -> Iterator[tuple[At, Result]]:
         for source in self._sources:
             wanted = {dim: _within(values, self._at, dim) for dim, values in source.coordinates.items()}
             result = joined(source.node.stage, wanted, [(source.coordinates, self._evaluation.get(source))])
             yield At(wanted, backend=self._at.backend), result
 
 
-def _within(values: tuple[Any, ...], at: At, dim: str) -> tuple[Any, ...]:
+def _within(values: tuple[Coordinate, ...], at: At, dim: str) -> tuple[Coordinate, ...]:
     return tuple(value for value in values if value in at[dim]) if dim in at else values
 
 
@@ -241,3 +234,45 @@ def _uses(works: Sequence[Work]) -> Counter[str]:
                 if uses[source.held_as] == 1:
                     makers.append(source)
     return uses
+
+
+class _InputsAgain:
+    """The arguments of one chunk's stage by name, made on the host of what is stored and of files.
+
+    Nothing that a worker keeps is used. load: the arrays of a stored result, by stage and key.
+    """
+
+    def __init__(self, load: Callable[[Stage, str], dict[str, Array]], work: Work) -> None:
+        self._load, self._work = load, work
+
+    def __call__(self, name: str) -> Result:
+        """The argument of that name; KeyError where the stage has none."""
+        work = self._work
+        for argument, sources in arguments_of(work.node.stage, work):
+            if argument.name == name:
+                return self._joined(sources, At(work.coordinates))
+        raise KeyError(name)
+
+    def _joined(self, sources: tuple[Work, ...], at: At) -> Result:
+        pieces = [(source.coordinates, self._made(source)) for source in sources]
+        return joined(sources[0].node.stage, dict(at), pieces)
+
+    def _made(self, work: Work) -> Result:
+        stage = work.node.stage
+        if work.inputs is None:
+            return stage.result(**self._load(stage, work.key))
+        at = At(work.coordinates)
+        arguments = [self._joined(sources, at) for _, sources in arguments_of(stage, work)]
+        return _called(work, at, arguments, _files_of(work))
+
+
+def _files_of(work: Work) -> dict[str, Path]:
+    """Paths of its input files, which are those that were planned. Raises InputError."""
+    return {name: version.check() for name, version in work.files.items()}
+
+
+def _called(work: Work, at: At, arguments: Sequence[object], files: Mapping[str, Path]) -> Result:
+    """What the function of its stage returns."""
+    stage = work.node.stage
+    where = {"at": at} if stage.takes_at else {}
+    return stage.function(*arguments, **where, **work.node.parameters, **files)

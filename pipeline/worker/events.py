@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline.declare.coordinates import Coordinates, Listener
 from pipeline.store.provenance import as_json
+from pipeline.store.record import Facts
 from pipeline.store.typed import field_types, known_and_other
 from stages.base.errors import InputError
 
@@ -119,11 +120,11 @@ class Event:
     """Why the run stops."""
     stopped: str = ""
     """Why it ended before its work did."""
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Facts = field(default_factory=dict)
     """All else by name: values that a stage reports with its progress, what a run came to."""
 
     @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Event:
+    def of(cls, content: Facts) -> Event:
         """The event that a line of a log is, or a message of a worker.
 
         Raises:
@@ -201,7 +202,7 @@ def chunk_identity(node: str, stage: str, key: str, coordinates: Coordinates) ->
     return {"node": node, "stage": stage, "key": key, "coordinates": coordinates}
 
 
-def rate_limited(send: Send, chunk: Mapping[str, Any]) -> Listener:
+def rate_limited(send: Send, chunk: Facts) -> Listener:
     """Send a chunk's progress reports, at most one per interval; the last one of a chunk always."""
     last = 0.0
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from pipeline.store.provenance import buses
+from pipeline.store.record import Facts
 from pipeline.worker.energy import Meter, device_meter, nvml_device
 
 Traffic = tuple[int, int]
@@ -79,7 +79,7 @@ class GpuWatch:
         """Traffic of GPUs that share what they compute; asking takes some milliseconds."""
         return [gpu.traffic() if len(self.gpus) > 1 else None for gpu in self.gpus]
 
-    def facts(self, most_bytes: Sequence[int]) -> list[dict[str, Any]]:
+    def facts(self, most_bytes: Sequence[int]) -> list[Facts]:
         """Facts for a record about each GPU; None where nothing measures one.
 
         most_bytes: that were taken of each.
@@ -102,7 +102,7 @@ def _since(before: Traffic | None, now: Traffic | None) -> dict[str, int | None]
     return {"nvlink_sent": sent, "nvlink_received": received}
 
 
-def joules_of(facts: Sequence[Mapping[str, Any]]) -> float | None:
+def joules_of(facts: Sequence[Facts]) -> float | None:
     """Joules of all GPUs together; None without any, or where nothing measures one."""
     each = [gpu["joules"] for gpu in facts]
     return None if not each or None in each else sum(each)

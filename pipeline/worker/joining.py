@@ -12,10 +12,14 @@ from pipeline.declare.coordinates import Coordinate, Coordinates
 from pipeline.declare.node import Stage
 from pipeline.declare.signature import Input, Output
 from pipeline.store.stored_array import StoredArray
+from pipeline.worker.checks import Array
 from pipeline.worker.work import Work
 
+Result = Any
+"""Arrays of a stage's outputs, of NumPy, CuPy or in the store, as its named tuple or by name."""
 
-def joined(stage: Stage, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
+
+def joined(stage: Stage, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Result]]) -> Result:
     """One result at the wanted coordinates; the very object if there is nothing to join or cut."""
     if len(pieces) == 1 and all(wanted.get(dim, held) == held for dim, held in pieces[0][0].items()):
         return pieces[0][1]
@@ -29,8 +33,8 @@ def arguments_of(stage: Stage, work: Work) -> Iterator[tuple[Input, tuple[Work, 
 
 
 def join(
-    outputs: Sequence[Output], wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]
-) -> dict[str, Any]:
+    outputs: Sequence[Output], wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Result]]
+) -> dict[str, Array]:
     """Arrays at the `wanted` coordinates, from the chunks that hold them.
 
     Args:
@@ -45,7 +49,7 @@ def join(
     }
 
 
-def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Any]]) -> Any:
+def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Array]]) -> Array:
     """NumPy or CuPy, as the pieces are; what lies in the store is read."""
     pieces = [(at, np.asarray(a) if isinstance(a, StoredArray) else a) for at, a in pieces]
     first_at, first = pieces[0]

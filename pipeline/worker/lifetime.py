@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 import psutil
-from distributed import WorkerPlugin
+from distributed import Worker, WorkerPlugin
 
 from stages.base.gpus import gpus_per_worker
 
@@ -39,7 +39,7 @@ class Watchdog(WorkerPlugin):
         self._pid = os.getpid()
         self._born = psutil.Process().create_time()
 
-    def setup(self, worker: Any) -> None:
+    def setup(self, worker: Worker) -> None:
         """Begin to watch."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGHUP):
@@ -49,7 +49,7 @@ class Watchdog(WorkerPlugin):
         watch = self._watch_driver if socket.gethostname() == self._host else self._watch_scheduler
         threading.Thread(target=watch, args=(worker,), name="watchdog", daemon=True).start()
 
-    def _watch_driver(self, worker: Any) -> None:
+    def _watch_driver(self, worker: Worker) -> None:
         while self._driver_lives():
             time.sleep(INTERVAL)
         os._exit(1)
@@ -62,7 +62,7 @@ class Watchdog(WorkerPlugin):
         except psutil.NoSuchProcess:
             return False
 
-    def _watch_scheduler(self, worker: Any) -> None:
+    def _watch_scheduler(self, worker: Worker) -> None:
         lost_since = None
         while lost_since is None or time.monotonic() - lost_since < PATIENCE:
             lost = worker.batched_stream is None or worker.batched_stream.closed()

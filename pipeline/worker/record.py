@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pipeline.declare.parameter import flattened
 from pipeline.planning.key import canonical
 from pipeline.store.provenance import as_json, code, device, host
-from pipeline.store.record import Record
+from pipeline.store.record import Facts, Record
 from pipeline.worker.certificate import certification
 from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
@@ -65,7 +65,7 @@ class Meters:
     def _ask(self, what: str, ask: Callable[[], T], otherwise: T | None = None) -> T | None:
         return measured(self._work, self._send, what, ask, otherwise)
 
-    def record(self, context: RunContext, statistics: Mapping[str, Any]) -> Record:
+    def record(self, context: RunContext, statistics: Facts) -> Record:
         """The chunk's record, but for its checks; statistics: as its stage recorded them."""
         work, node, stage, finished = self._work, self._work.node, self._work.node.stage, time.time()
         record = Record(
@@ -115,7 +115,7 @@ class Meters:
         )
 
 
-def parts_of(laps: Iterable[Lap]) -> list[dict[str, Any]]:
+def parts_of(laps: Iterable[Lap]) -> list[Facts]:
     """The stages that ran for a chunk, with their seconds and the passes that were expected of them.
 
     kernels: number of those that were compiled or read, by kind, their seconds, which the part has, too, and

@@ -48,7 +48,7 @@ class ResidentCache:
         self._keep(key, value)
         return value
 
-    def declines(self, value: Any) -> bool:
+    def declines(self, value: object) -> bool:
         """True if a result is larger than all that is kept together."""
         return nbytes(value) > self.limit
 
@@ -58,7 +58,7 @@ class ResidentCache:
             while self._entries and not enough():
                 self._entries.popitem(last=False)
 
-    def _keep(self, key: str, value: Any) -> None:
+    def _keep(self, key: str, value: object) -> None:
         with self._lock:
             self._entries.pop(key, None)
             if self.declines(value):
@@ -68,9 +68,13 @@ class ResidentCache:
                 self._entries.popitem(last=False)
 
 
-def nbytes(value: Any) -> int:
-    """Bytes of all arrays in a result, each counted once."""
-    return sum(int(array.nbytes) for _, array in arrays_of(value))
+def nbytes(value: object) -> int:
+    """Bytes of all arrays in a result, without those of working memory (`pipeline.worker.checks`)."""
+    return sum(int(array.nbytes) for _, array in arrays_of(value, _has_bytes))
+
+
+def _has_bytes(value: object) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "nbytes")
 
 
 _caches: dict[tuple[str, int], ResidentCache] = {}

@@ -17,6 +17,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from distributed import Worker, WorkerPlugin
+
+from pipeline.store.provenance import host
+from pipeline.worker.events import Event, EventKind
+from stages.base.errors import InputError
+
 SUFFIXES = {".py", ".cu", ".cuh"}
 
 ENGINE = __name__.partition(".")[0]
@@ -28,12 +34,62 @@ QUARKLINE = (ENGINE, "stages")
 """Packages of quarkline that compute."""
 
 
+REMEDY = "start driver and workers again, from one installation, and do not edit it during a run"
+
+
+class OtherCodeError(InputError):
+    """Error of a worker whose code is not the driver's."""
+
+
+def refusal(difference: str) -> OtherCodeError:
+    """The error of a worker on this machine; difference: between its code and the driver's."""
+    return OtherCodeError(
+        f"a worker on {host()} has other code than the driver ({difference}): nothing was computed there; "
+        f"{REMEDY}"
+    )
+
+
 @dataclass(frozen=True)
 class Sources:
     """Top-level packages and modules of a run's stages and of the engine; digest: of their sources."""
 
     names: tuple[str, ...]
     digest: str
+
+    def check(self) -> None:
+        """Raise OtherCodeError unless this process has them."""
+        names = self.names
+        if absent := [name for name in names if name not in sys.modules and find_spec(name) is None]:
+            text = "cannot be imported there: install it, or name its folder in PYTHONPATH"
+            raise refusal(f"{', '.join(absent)} {text}")
+        if (found := digest_of(names)) != self.digest:
+            digests = f"{found[:12]} there, {self.digest[:12]} in the driver"
+            raise refusal(f"sources of {', '.join(names)}: {digests}")
+
+    def edit(self) -> str:
+        """The error of a driver whose sources were edited since it began; empty if they were not."""
+        if _joined(self.names, _read) == self.digest:
+            return ""
+        which = ", ".join(self.names)
+        return f"sources of {which} were edited during the run: no worker can be replaced; {REMEDY}"
+
+
+class CodeCheck(WorkerPlugin):
+    """Plugin of each worker that is there or comes later: one of other code tells the run.
+
+    It does not raise, which Dask would answer with a traceback: tasks compare again, and compute nothing.
+    """
+
+    def __init__(self, run: str, topic: str, sources: Sources) -> None:
+        self.name = f"quarkline-code-{run}"
+        self._topic, self._sources = topic, sources
+
+    def setup(self, worker: Worker) -> None:
+        """Compare."""
+        try:
+            self._sources.check()
+        except OtherCodeError as error:
+            worker.log_event(self._topic, Event(EventKind.REFUSED, error=str(error)).as_dict())
 
 
 def sources_of(functions: Iterable[Callable[..., Any]]) -> Sources:
@@ -54,11 +110,6 @@ def digest_of(names: Iterable[str]) -> str:
     its modules were loaded: code of two states has a digest that no other process has.
     """
     return _joined(names, _digest)
-
-
-def were_edited(sources: Sources) -> bool:
-    """True if sources on disk are not those that this process runs: processes that start now have others."""
-    return _joined(sources.names, _read) != sources.digest
 
 
 def _joined(names: Iterable[str], digest: Callable[[str], str]) -> str:

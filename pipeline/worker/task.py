@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -18,13 +17,14 @@ from pipeline.store.errors import DamagedChunkError, StoreError
 from pipeline.store.provenance import place
 from pipeline.store.record import Record
 from pipeline.worker.checks import compare_results, forget_sums, result_sums
-from pipeline.worker.code_check import OtherCodeError, check_sources, refusal
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import LOST, ChunkState, Event, EventKind, Send, error_text, is_worker, sender
+from pipeline.worker.joining import Result
 from pipeline.worker.lifetime import block_if_leaving, lost_gpu, retire, retire_if_broken
 from pipeline.worker.memory import trim_heap
 from pipeline.worker.record import Meters, kernel_seconds, measured
 from pipeline.worker.resident import drop_all
+from pipeline.worker.sources import OtherCodeError, refusal
 from pipeline.worker.work import RunContext, Work
 from stages.base.errors import DisagreementError, InputError, WrongResultError
 from stages.base.gpus import GPUS_PER_WORKER, gpus_per_worker, visible_gpus
@@ -145,7 +145,7 @@ def _check_code(works: Sequence[Work], context: RunContext) -> None:
         ours, theirs = node.stage.version, node.version
         if ours != theirs:
             raise refusal(f"stage {node.stage.name} has version {ours!r} there and {theirs!r} in the driver")
-    check_sources(context)
+    context.sources.check()
 
 
 def _check_gpus(work: Work, context: RunContext) -> None:
@@ -172,7 +172,7 @@ def _compute_and_commit(
     with closing(evaluation.checkpoint(work)) as checkpoint:
         result, statistics = evaluation.compute(work, checkpoint)
         sums = result_sums(result, checksum, evaluation.effort)
-        check_sources(context)  # what was loaded on the way may have been edited since
+        context.sources.check()  # what was loaded on the way may have been edited since
         arrays = host_arrays(stage, result, work.coordinates)
         record = meters.record(context, statistics)
         compare_results(stage.name, arrays, sums, checksum, evaluation.effort)
@@ -191,7 +191,7 @@ def _is_of_the_infrastructure(error: BaseException) -> bool:
     return error.__cause__ is not None and _is_of_the_infrastructure(error.__cause__)
 
 
-def host_arrays(stage: Stage, result: Any, coordinates: Coordinates) -> dict[str, np.ndarray]:
+def host_arrays(stage: Stage, result: Result, coordinates: Coordinates) -> dict[str, np.ndarray]:
     """The result's arrays in host memory, checked against the declaration."""
     if type(result) is not stage.result:
         raise InputError(

@@ -13,6 +13,7 @@ from pipeline.declare.node import Cost, Stage
 from pipeline.declare.parameter import flattened
 from pipeline.declare.stage import stage_of
 from pipeline.store.files import FileVersion
+from pipeline.store.record import Facts
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.events import ChunkState, Event, EventKind, chunk_identity
@@ -27,7 +28,7 @@ class NodeWork:
 
     name: str
     function: Callable[..., Any]
-    parameters: dict[str, Any]
+    parameters: Facts
     chunk: dict[str, int]
     backend: str
     version: str
