@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +33,10 @@ TALLY_INTERVAL = 5.0
 """A log that is longer has a tally beside it, so that nobody need read all of it; seconds between two."""
 
 GOES_WELL = (EventKind.STARTED, EventKind.PROGRESS, ChunkState.DONE, ChunkState.PRESENT)
+
+
+SECRET = {"dashboard"}
+"""What is shown to the listener alone: others may read the store."""
 
 
 class EventLog:
@@ -68,17 +72,17 @@ class EventLog:
 
     def __call__(self, event: Event) -> None:
         """Write an event and show it to the listener."""
-        written = replace(event, dashboard="") if event.dashboard else event
+        content = event.as_dict()
         with self.guarded("the log"):
             if event.kind not in GOES_WELL or self._file.tell() <= LOG_BYTES:
-                self._write(written)
+                self._write({name: value for name, value in content.items() if name not in SECRET})
         with self.guarded("the tally"):
-            self._state.add(written)
+            self._state.add(replace(event, dashboard="") if event.dashboard else event)
             if time.monotonic() - self._tallied > TALLY_INTERVAL:
                 self._keep_tally()
         with self.guarded("the display"):
             if self._listener:
-                self._listener(replace(event, details="").as_dict())
+                self._listener({name: value for name, value in content.items() if name != "details"})
                 self._shown += 1
 
     @contextmanager
@@ -98,8 +102,7 @@ class EventLog:
                 with suppress(OSError, ValueError):  # of a terminal that is gone, or closed
                     print(f"warning: {message}", file=sys.stderr)
 
-    def _write(self, event: Event) -> None:
-        content = {name: value for name, value in event.as_dict().items() if name != "dashboard"}
+    def _write(self, content: Mapping[str, object]) -> None:
         line = self._torn + json.dumps(content, default=str).encode() + b"\n"
         self._torn = b"\n"
         with suppress(OSError):

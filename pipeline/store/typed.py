@@ -36,7 +36,11 @@ def field_types(cls: type, *without: str) -> Types:
 
 def known_and_other(content: Mapping[str, Any], types: Types) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values of an object that have a name and type of these, and all others in it."""
-    known, other = dict[str, Any](), dict[str, Any]()
+    known: dict[str, Any] = {}
+    other: dict[str, Any] = {}
     for name, value in content.items():
-        (known if isinstance(value, types.get(name, ())) else other)[name] = value
+        if name in types and isinstance(value, types[name]):
+            known[name] = value
+        else:
+            other[name] = value
     return known, other

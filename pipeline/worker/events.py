@@ -132,35 +132,40 @@ class Event:
         """
         known, more = known_and_other(content, _TYPES)
         kind = more.pop("event", None)
-        needed = _NEEDED.get(kind, ("time",)) if isinstance(kind, str) else ("event",)
-        at = known.get("coordinates", {})
-        whole = known.keys() >= set(needed) and _COUNTED_ON.isdisjoint(more)
-        if not whole or not all(isinstance(values, (list, tuple)) for values in at.values()):
+        needed = _NEEDED.get(kind, _TIME) if isinstance(kind, str) else {"event"}
+        if not needed <= known.keys() or not _COUNTED_ON.isdisjoint(more):
             raise ValueError(f"no event: {content!r:.200}")
-        known["coordinates"] = {dim: tuple(values) for dim, values in at.items()}
+        if at := known.get("coordinates"):
+            if not {list, tuple}.issuperset(map(type, at.values())):
+                raise ValueError(f"no coordinates: {at!r:.200}")
+            known["coordinates"] = {dim: tuple(values) for dim, values in at.items()}
         if "damaged" in known:
             known["damaged"] = tuple(known["damaged"])
-        return cls(**known, kind=kind, more=more)
+        event = cls.__new__(cls)  # a log has many: what is not given is read from the class, which is faster
+        vars(event).update({**_EMPTY, **known, "kind": kind, "more": more})
+        return event
 
     def as_dict(self) -> dict[str, Any]:
         """The event as it is written: what is not its default, and what its kind always has."""
         always = _ALWAYS.get(self.kind, ())
-        known = {
-            name: value
-            for name, default in _DEFAULTS.items()
-            if (value := getattr(self, name)) != default or name in always
-        }
+        content = {**self.more, "event": str(self.kind), "time": self.time}
+        for name, value in vars(self).items():
+            if name in _DEFAULTS and (name in always or value != _DEFAULTS[name]):
+                content[name] = value
         if self.node:
-            known["coordinates"] = {dim: list(values) for dim, values in self.coordinates.items()}
-        return {**self.more, "event": str(self.kind), "time": self.time, **known}
+            content["coordinates"] = {dim: list(values) for dim, values in self.coordinates.items()}
+        return content
 
 
 _TYPES = field_types(Event, "kind", "more")
+_EMPTY: dict[str, Facts] = {"coordinates": {}, "missing": {}, "seconds": {}, "memory": {}}
+"""Defaults that no class has."""
 
-_CHUNK = ("time", "node", "stage", "key", "coordinates")
-_NEEDED: dict[str, tuple[str, ...]] = {
+_TIME = {"time"}
+_CHUNK = {"time", "node", "stage", "key", "coordinates"}
+_NEEDED: dict[str, set[str]] = {
     **dict.fromkeys((EventKind.STARTED, EventKind.PROGRESS, *ENDED), _CHUNK),
-    ChunkState.FAILED: (*_CHUNK, "error"),
+    ChunkState.FAILED: {*_CHUNK, "error"},
 }
 """What events of these kinds have."""
 

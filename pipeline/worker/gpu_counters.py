@@ -9,7 +9,7 @@ from functools import cache
 
 from pipeline.store.provenance import buses
 from pipeline.store.record import Facts
-from pipeline.worker.energy import Meter, device_meter, nvml_device
+from pipeline.worker.energy import device_meter, nvml_device
 
 Traffic = tuple[int, int]
 """Bytes that were sent and received."""
@@ -18,88 +18,78 @@ ALL_LINKS = 2**32 - 1
 """Of a field of NVML: that of all links of a device together."""
 
 
-@dataclass(frozen=True)
-class Gpu:
-    """A GPU of this process, by its place on the PCI bus."""
-
-    bus: str
-
-    @property
-    def meter(self) -> Meter | None:
-        """Counter of energy."""
-        return device_meter(self.bus)
-
-    def traffic(self) -> Traffic | None:
-        """Bytes that it sent and received over NVLink so far; None where nothing counts them."""
-        if (device := nvml_device(self.bus)) is None:
-            return None
-        import pynvml
-
-        fields = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
-        try:
-            sent, received = pynvml.nvmlDeviceGetFieldValues(device, [(each, ALL_LINKS) for each in fields])
-        except pynvml.NVMLError:
-            return None
-        if sent.nvmlReturn or received.nvmlReturn:
-            return None
-        return 1024 * int(sent.value.ullVal), 1024 * int(received.value.ullVal)
-
-    def busy(self, since: float) -> float | None:
-        """Mean share of the time in which a kernel ran, since a time in seconds; None if nothing tells.
-
-        NVML holds the samples of some seconds: of a longer time these are the last ones.
-        """
-        if (device := nvml_device(self.bus)) is None:
-            return None
-        import pynvml
-
-        kind = pynvml.NVML_GPU_UTILIZATION_SAMPLES
-        try:
-            _, samples = pynvml.nvmlDeviceGetSamples(device, kind, int(since * 1e6))
-        except pynvml.NVMLError:
-            return None
-        values = [each.sampleValue.uiVal / 100 for each in samples if each.timeStamp]
-        return sum(values) / len(values) if values else None
-
-
 @dataclass
 class GpuWatch:
-    """Counters of some GPUs since this was made."""
+    """Counters of some GPUs, by their places on the PCI bus, since this was made."""
 
-    gpus: Sequence[Gpu]
+    buses: Sequence[str]
     _began: float = field(default_factory=time.time)
     _joules: list[float | None] = field(init=False)
     _traffic: list[Traffic | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._joules = [gpu.meter and gpu.meter() for gpu in self.gpus]
-        self._traffic = self._now()
+        self._joules, self._traffic = list(map(_joules, self.buses)), self._traffic_now()
 
-    def _now(self) -> list[Traffic | None]:
+    def _traffic_now(self) -> list[Traffic | None]:
         """Traffic of GPUs that share what they compute; asking takes some milliseconds."""
-        return [gpu.traffic() if len(self.gpus) > 1 else None for gpu in self.gpus]
+        return [traffic(bus) if len(self.buses) > 1 else None for bus in self.buses]
 
     def facts(self, most_bytes: Sequence[int]) -> list[Facts]:
         """Facts for a record about each GPU; None where nothing measures one.
 
         most_bytes: that were taken of each.
         """
-        each = zip(self.gpus, most_bytes, self._joules, self._traffic, self._now(), strict=True)
+        each = zip(self.buses, most_bytes, self._joules, self._traffic, self._traffic_now(), strict=True)
         return [
             {
-                "gpu": gpu.bus,
+                "gpu": bus,
                 "device_bytes": taken,
-                "joules": None if joules is None or gpu.meter is None else gpu.meter() - joules,
-                "busy": gpu.busy(self._began),
-                **_since(before, now),
+                "joules": None if joules is None or (drawn := _joules(bus)) is None else drawn - joules,
+                "busy": busy(bus, self._began),
+                "nvlink_sent": now[0] - before[0] if before and now else None,
+                "nvlink_received": now[1] - before[1] if before and now else None,
             }
-            for gpu, taken, joules, before, now in each
+            for bus, taken, joules, before, now in each
         ]
 
 
-def _since(before: Traffic | None, now: Traffic | None) -> dict[str, int | None]:
-    sent, received = (now[0] - before[0], now[1] - before[1]) if before and now else (None, None)
-    return {"nvlink_sent": sent, "nvlink_received": received}
+def _joules(bus: str) -> float | None:
+    meter = device_meter(bus)
+    return meter() if meter else None
+
+
+def traffic(bus: str) -> Traffic | None:
+    """Bytes that a GPU sent and received over NVLink so far; None where nothing counts them."""
+    if (device := nvml_device(bus)) is None:
+        return None
+    import pynvml
+
+    fields = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
+    try:
+        sent, received = pynvml.nvmlDeviceGetFieldValues(device, [(each, ALL_LINKS) for each in fields])
+    except pynvml.NVMLError:
+        return None
+    if sent.nvmlReturn or received.nvmlReturn:
+        return None
+    return 1024 * int(sent.value.ullVal), 1024 * int(received.value.ullVal)
+
+
+def busy(bus: str, since: float) -> float | None:
+    """Mean share of the time in which a kernel ran, since a time in seconds; None if nothing tells.
+
+    NVML holds the samples of some seconds: of a longer time these are the last ones.
+    """
+    if (device := nvml_device(bus)) is None:
+        return None
+    import pynvml
+
+    kind = pynvml.NVML_GPU_UTILIZATION_SAMPLES
+    try:
+        _, samples = pynvml.nvmlDeviceGetSamples(device, kind, int(since * 1e6))
+    except pynvml.NVMLError:
+        return None
+    values = [each.sampleValue.uiVal / 100 for each in samples if each.timeStamp]
+    return sum(values) / len(values) if values else None
 
 
 def joules_of(facts: Sequence[Facts]) -> float | None:
@@ -110,9 +100,9 @@ def joules_of(facts: Sequence[Facts]) -> float | None:
 
 def watch(backend: str) -> GpuWatch | None:
     """Begin to watch the GPUs of this process; None on the CPU."""
-    return GpuWatch(_gpus()) if backend == "cuda" else None
+    return GpuWatch(_buses()) if backend == "cuda" else None
 
 
 @cache
-def _gpus() -> tuple[Gpu, ...]:
-    return tuple(map(Gpu, buses()))
+def _buses() -> tuple[str, ...]:
+    return tuple(buses())

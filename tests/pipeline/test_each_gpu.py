@@ -146,7 +146,7 @@ class FakeNvml(SimpleNamespace):
 
 @pytest.mark.parametrize("links", [True, False])
 def test_counters_of_each_gpu(gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
-    for cached in (device_meter, nvml_device, gpu_counters._gpus, device):
+    for cached in (device_meter, nvml_device, gpu_counters._buses, device):
         cached.cache_clear()
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(links=links))
     meter = energy_meter("cuda")
@@ -169,5 +169,5 @@ def test_counters_of_each_gpu(gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch, l
     assert (second["gpu"], second["device_bytes"], second["busy"]) == ("0000:02:00.0", 40, 0.5)
     assert place("cuda").endswith(" GPU 0000:01:00.0 and 0000:02:00.0")
     assert device("cuda") == "2 x a GPU"
-    for cached in (device_meter, nvml_device, gpu_counters._gpus, device):
+    for cached in (device_meter, nvml_device, gpu_counters._buses, device):
         cached.cache_clear()
