@@ -129,6 +129,42 @@ def test_the_digest_of_the_engine_is_of_the_layers_that_a_worker_stands_on() -> 
     assert names == {"declare", "planning", "store", "worker"}
 
 
+MODULES = """
+import sys
+from typing import Annotated, NamedTuple
+import numpy as np
+from pipeline import At, Dims, stage
+
+class Number(NamedTuple):
+    value: Annotated[np.ndarray, Dims("n")]
+
+@stage(version="1", over=("config",))
+def modules(*, at: At) -> Number:
+    with open("modules.txt", "w") as file:
+        file.write(" ".join(name for name in sys.modules if name.startswith("pipeline.")))
+    return Number(np.zeros(1))
+"""
+RUN = """
+if __name__ == "__main__":
+    from pipeline import Place, Store, Workflow, plan, run
+    from loaded_modules import modules
+
+    w, store = Workflow("w"), Store("store")
+    w.add(modules, place=Place(over={"config": ["a"]}))
+    raise SystemExit(run(plan(w, store), store).exit_status)
+"""
+
+
+def test_no_worker_imports_what_the_digest_leaves_out(tmp_path: Path) -> None:
+    (tmp_path / "loaded_modules.py").write_text(MODULES)
+    (tmp_path / "script.py").write_text(RUN)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(tmp_path)])}
+    command = [sys.executable, "script.py"]
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=120)
+    layers = {name.split(".")[1] for name in (tmp_path / "modules.txt").read_text().split()}
+    assert {"worker"} < layers <= set(sources.LAYERS["pipeline"])
+
+
 def test_workers_and_certificates_know_the_same_code_and_nothing_that_only_shows_or_drives(
     tmp_path: Path,
 ) -> None:

@@ -42,9 +42,11 @@ class Door:
         """The address of the first page, with the secret; Dask's own begin at `status` instead."""
         return f"http://{HOST}:{self.port}/{self.token}/quarkline"
 
-    def serve(self) -> HTTPServer:
-        """Serve the pages alone, from this thread's event loop."""
-        return self._serving(self._pages(self.token))
+    def serve(self, application: Application | None = None) -> HTTPServer:
+        """Serve the pages alone, or an application with all of them, from this thread's event loop."""
+        server = HTTPServer(Gate(application or self._pages(self.token), self.token))
+        server.add_socket(self._socket)
+        return server
 
     def serve_beside(self, scheduler: Scheduler) -> None:
         """Replace a scheduler's web server by one with Dask's pages and these, all below the secret."""
@@ -57,7 +59,7 @@ class Door:
         pages = self._pages(self.token)
         scheduler.http_server.stop()
         application = RoutingApplication(get_handlers(scheduler, self._routes, self.token))
-        server: Any = self._serving(application)
+        server: Any = self.serve(application)
         server.address, server.port = HOST, self.port
         scheduler.http_application, scheduler.http_server = application, server
         scheduler.services["dashboard"] = server
@@ -67,11 +69,6 @@ class Door:
     def close(self) -> None:
         """Give the port back, if no scheduler did."""
         self._socket.close()
-
-    def _serving(self, pages: Application) -> HTTPServer:
-        server = HTTPServer(Gate(pages, self.token))
-        server.add_socket(self._socket)
-        return server
 
 
 class Gate(Router):

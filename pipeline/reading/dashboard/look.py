@@ -169,10 +169,10 @@ def plot(title: str, x: str, y: str, height: int = 300, **options: object) -> fi
     return made
 
 
-def legend_below(made: figure, columns: int = 2) -> None:
-    """Add a legend below a figure, in so many columns: a phone has room for them."""
+def legend_below(made: figure) -> None:
+    """Add a legend below a figure, in two columns: a phone has room for them."""
     options = {"location": "center", "label_text_font_size": "9pt", "border_line_alpha": 0, "margin": 0}
-    made.add_layout(Legend(ncols=columns, background_fill_alpha=0, **options), "below")
+    made.add_layout(Legend(ncols=2, background_fill_alpha=0, **options), "below")
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:

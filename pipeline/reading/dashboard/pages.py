@@ -20,7 +20,7 @@ from tornado.ioloop import IOLoop
 from pipeline.reading.dashboard.chunk_page import patterns
 from pipeline.reading.dashboard.facts.campaign import Campaign, campaign_of
 from pipeline.reading.dashboard.look import STYLE, theming
-from pipeline.reading.dashboard.panel import Addition, Page, text_panel
+from pipeline.reading.dashboard.panel import Addition, Page, text
 from pipeline.reading.dashboard.panels.campaign import failures, headline
 from pipeline.reading.dashboard.panels.jobs import history, jobs, workers
 from pipeline.reading.dashboard.panels.over_time import POWER, THROUGHPUT
@@ -69,17 +69,12 @@ def application(token: str, store: Store, additions: Iterable[Addition] = ()) ->
 
 def pages_with(addition: Addition) -> tuple[Page, ...]:
     """All pages: the engine's, and those that workflows add."""
-    campaign, throughput = text_panel(headline), (THROUGHPUT, text_panel(failures))
-    nodes = text_panel(partial(resources, addition))
+    nodes = partial(resources, addition)
     return (
-        Page("quarkline", "campaign", ((campaign,), (OVERVIEW,), throughput)),
+        Page("quarkline", "campaign", ((text(headline),), (OVERVIEW,), (THROUGHPUT, text(failures)))),
         *addition.pages,
-        Page("quarkline-resources", "resources", ((nodes,), (text_panel(gpus),), (POWER,))),
-        Page(
-            "quarkline-jobs",
-            "jobs and runs",
-            ((text_panel(jobs),), (text_panel(workers),), (text_panel(history),)),
-        ),
+        Page("quarkline-resources", "resources", ((text(nodes),), (text(gpus),), (POWER,))),
+        Page("quarkline-jobs", "jobs and runs", ((text(jobs),), (text(workers),), (text(history),))),
     )
 
 

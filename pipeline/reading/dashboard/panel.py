@@ -34,7 +34,7 @@ class Panel(Generic[Facts]):
     draw: Callable[[], Drawing[Facts]]
 
 
-def text_panel(section: Callable[[Campaign], Section]) -> Panel[str]:
+def text(section: Callable[[Campaign], Section]) -> Panel[str]:
     """A panel of text, tables, tiles and folds."""
     return Panel(lambda campaign: html_of(section(campaign)), _draw_text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pipeline.reading.dashboard.look import Columns, percent
-from pipeline.reading.dashboard.panel import Addition, NodeFigures, Page, Panel, text_panel
+from pipeline.reading.dashboard.panel import Addition, NodeFigures, Page, Panel, text
 from workflows.shared.dashboard import histories, trace_error
 from workflows.shared.dashboard.histories import Histories
 from workflows.shared.dashboard.samples import Samples
@@ -31,7 +31,7 @@ TRACE_ERROR = Panel(trace_error.errors, trace_error.draw)
 SOLVES = Page(
     "quarkline-solves",
     "solves",
-    ((RESIDUALS, TRACE_ERROR), (EIGENSOLVES, text_panel(histories.setups))),
+    ((RESIDUALS, TRACE_ERROR), (EIGENSOLVES, text(histories.setups))),
 )
 COLUMNS: Columns[NodeFigures] = {
     "GFLOP/s": lambda node: node.figures.mean("gflops"),

@@ -70,9 +70,8 @@ class Campaign:
     @property
     def live(self) -> list[RunLog]:
         """Logs of the runs whose drivers are at work."""
-        return [
-            log for log in self.runs.followed.values() if log.name in self.driven and not log.state.is_over
-        ]
+        logs = self.runs.followed.values()
+        return [log for log in logs if log.name in self.driven and not log.state.is_over]
 
     @property
     def last(self) -> list[RunLog]:
@@ -87,14 +86,13 @@ class Campaign:
 
     def refresh(self) -> None:
         """Read what is new in the store."""
-        self._read_manifests()
-        added = self.chunks.refresh()
-        if added is None:
-            self._count_again()
-        else:
-            for stage, keys in added.items():
-                self.grid.add(stage, keys)
-                self.records.wait_for(stage, keys)
+        anew, chunks = self.chunks.refresh(whole=self._read_manifests())
+        if anew:
+            self.grid.clear()
+            self.records.clear()
+        for stage, keys in chunks.items():
+            self.grid.add(stage, keys)
+            self.records.wait_for(stage, sorted(keys))
         self.runs.refresh()
         self.driven = {driver.run for driver in current_drivers(self.store)}
         self.grid.mark(
@@ -106,20 +104,14 @@ class Campaign:
             own.refresh(self.store, self.manifests, self.chunks, READING / 2)
         self.ledger = Ledger(self.store).state()
 
-    def _read_manifests(self) -> None:
+    def _read_manifests(self) -> bool:
+        """Read the last plans; True if there are others."""
         files = sorted((self.store.path / ".workflows").glob("[!.]*.json"))
         written = [(str(file), file.stat().st_mtime_ns) for file in files]
-        if written != self._written:
+        if changed := written != self._written:
             self._written, self.manifests = written, manifests(self.store)
             self.grid = Grid(self.manifests)
-            self._count_again()
-
-    def _count_again(self) -> None:
-        self.grid.clear()
-        self.records.clear()
-        for stage, keys in self.chunks.stages.items():
-            self.grid.add(stage, keys)
-            self.records.wait_for(stage, sorted(keys))
+        return changed
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 
 from pipeline.store.shelves import is_shelf, listed, loose, shelved
 from pipeline.store.store import Store
@@ -28,8 +29,8 @@ class StoredChunks:
     def __contains__(self, key: object) -> bool:
         return any(key in keys for keys in self.stages.values())
 
-    def refresh(self) -> dict[str, list[str]] | None:
-        """Keys that are new, by stage; None where some were removed, and all are to be counted again."""
+    def refresh(self, whole: bool = False) -> tuple[bool, Mapping[str, Collection[str]]]:
+        """False and the new keys, by stage; True and all keys if whole, or where some were removed."""
         before, self._folders = self._folders, {}
         added, removed, now = dict[str, list[str]](), False, time.time_ns()
         for stage in listed(self._store.path):
@@ -51,4 +52,4 @@ class StoredChunks:
                 self.stages[stage_name].update(keys)
         for stage_name, new in added.items():
             self.stages.setdefault(stage_name, set()).update(new)
-        return None if removed else added
+        return (True, self.stages) if removed or whole else (False, added)

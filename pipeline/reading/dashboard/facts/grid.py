@@ -52,14 +52,9 @@ class Row:
     running: Counter[int] = field(default_factory=Counter)
 
     @property
-    def chunks(self) -> int:
-        """Number of them in the end."""
-        return len(self.place)
-
-    @property
     def left(self) -> int:
         """Number of those that are not stored."""
-        return self.chunks - self.stored.total()
+        return len(self.place) - self.stored.total()
 
 
 class Grid:

@@ -43,7 +43,7 @@ def progress(campaign: Campaign, now: float | None = None) -> Progress:
     counts = [sum(getattr(row, name).total() for row in rows) for name in ("stored", "running", "failed")]
     stored, running, failed = counts
     left, because = _seconds_left(campaign, time.time() if now is None else now)
-    return Progress(stored, sum(row.chunks for row in rows), running, failed, left, because)
+    return Progress(stored, sum(len(row.place) for row in rows), running, failed, left, because)
 
 
 def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections import ChainMap, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -77,7 +77,7 @@ class Records:
         for own in self._own:
             own.clear()
 
-    def wait_for(self, stage: str, keys: list[str]) -> None:
+    def wait_for(self, stage: str, keys: Iterable[str]) -> None:
         """Put chunks in front of those that are still to be read: what is new is shown first."""
         self._unread.extendleft((stage, key) for key in keys)
 

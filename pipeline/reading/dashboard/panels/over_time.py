@@ -12,16 +12,16 @@ from pipeline.reading.dashboard.facts.pace import throughput
 from pipeline.reading.dashboard.look import DONE, NOT_MEASURED, RUNNING, html, legend_below, plot
 from pipeline.reading.dashboard.panel import Drawing, Panel
 
-Columns = dict[str, list[float]]
+Series = dict[str, list[float]]
 """Times and widths in milliseconds, since 1970."""
 
 
-def _rates(campaign: Campaign) -> Columns:
+def _rates(campaign: Campaign) -> Series:
     times, rates, width = throughput(campaign)
     return {"time": [1000 * t for t in times], "rate": rates, "width": [1000 * width for _ in times]}
 
 
-def _draw_rates() -> Drawing[Columns]:
+def _draw_rates() -> Drawing[Series]:
     source = ColumnDataSource({"time": [], "rate": [], "width": []})
     root = plot("commits a second", "", "chunks / s", 240, x_axis_type="datetime")
     root.vbar(x="time", top="rate", width="width", color=DONE, source=source)
@@ -29,12 +29,12 @@ def _draw_rates() -> Drawing[Columns]:
     return root, partial(setattr, source, "data")
 
 
-def _power(campaign: Campaign) -> Columns:
+def _power(campaign: Campaign) -> Series:
     times, watts, joules = campaign.records.power()
     return {"time": [1000 * t for t in times], "watts": watts, "joules": joules}
 
 
-def _draw_power() -> Drawing[Columns]:
+def _draw_power() -> Drawing[Series]:
     source = ColumnDataSource({"time": [], "watts": [], "joules": []})
     head, figure = html(), plot("", "", "W for one chunk", 260, x_axis_type="datetime")
     figure.extra_y_ranges = {"energy": Range1d(0, 1)}
@@ -44,7 +44,7 @@ def _draw_power() -> Drawing[Columns]:
     figure.line("time", "watts", color=RUNNING, legend_label="power", **line)
     figure.line("time", "joules", color=DONE, legend_label="energy", y_range_name="energy", **line)
 
-    def show(facts: Columns) -> None:
+    def show(facts: Series) -> None:
         said = "" if facts["time"] else f"<p>{NOT_MEASURED}: no record has joules</p>"
         head.text = f"<h2>GPU power and energy</h2>{said}"
         figure.visible = bool(facts["time"])
