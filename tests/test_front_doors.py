@@ -23,10 +23,11 @@ value_with_error verify
     "workflows": """
 AnalysisSection Configurations Definition DeflationSection FileSection LinkSmearingSection Location
 NAIK_EPSILON Names ParameterFile Problem Project QuarkDefinition QuarkParameters QuarkSolves
-QuarkSourceSection SOLVES SPACE STAGGERED_MASS Seed StaggeredDefinition Step TOLERANCE Times Triples Usual
-WorkflowParameters aliases available choice_sections correlator_section correlator_text
+QuarkSourceSection SOLVES SPACE STAGGERED_MASS Seed SolverSection StaggeredDefinition Step
+TOLERANCE Times Triples Usual WorkflowParameters aliases available choice_sections correlator_section
+correlator_text
 deflation_economies deflation_variants degrees_of_freedom errors_in first_chunk gauge_section loaded
-mass_section mass_text momentum_text names_of node_of nodes_of precision_faults precisions_of
+mass_section mass_text momentum_text node_of nodes_of
 setup_sections solves_of solves_row solves_section spectrum_section validated variants with_errors
 """,
 }

@@ -13,7 +13,7 @@ from stages.base.front_door import front_door
 if TYPE_CHECKING:
     from workflows.parameter_file import FileSection, Location, ParameterFile, Problem, validated
     from workflows.shared import variants
-    from workflows.shared.choice import SPACE, names_of
+    from workflows.shared.choice import SPACE
     from workflows.shared.definition import Definition, Project, Step
     from workflows.shared.deflation_section import (
         DeflationSection,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
         Usual,
         WorkflowParameters,
     )
-    from workflows.shared.solver_precision import precision_faults, precisions_of
     from workflows.shared.solver_sections import (
         SOLVES,
         choice_sections,
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
         solves_section,
         spectrum_section,
     )
+    from workflows.shared.solves_section import SolverSection
     from workflows.shared.source_sections import (
         Names,
         QuarkSourceSection,

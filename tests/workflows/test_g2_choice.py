@@ -22,7 +22,7 @@ from workflows.catalogue import load_project
 from workflows.g2_disconnected.build import deflated_solves
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.parameter_file import read_parameter_file
-from workflows.shared.choice import named, names_of
+from workflows.shared.choice import named
 
 AUTO = ("solver: block_cgrq", "solver: auto")
 DEFLATION = "deflation: {vectors: 6, block: 2, precision: single}\n"
@@ -217,9 +217,10 @@ def test_what_there_is_to_choose_from(
 ) -> None:
     parameters = parameters_of(tmp_path, text, *changes)
     assert list(deflated_solves(parameters)) == left
-    names = names_of(parameters.solves, ("batched_cg", "block_cgrq"), 16, left)
+    names = parameters.solves.candidates(16, left)
     assert {Candidate.parse(each).precision for each in names} == {"double", "double-single"}
-    last = Candidate.parse(names[-1])
+    blocks = [each for each in map(Candidate.parse, names) if each.solver == "block_cgrq"]
+    last = blocks[-1]
     alone = named(parameters, last)
     assert (alone.deflation is None) == (not left[-1])
     assert alone.solves.solver == "block_cgrq" and alone.solves.block == last.block != parameters.solves.block

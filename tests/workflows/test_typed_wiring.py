@@ -29,7 +29,7 @@ def wired(g2: G2Parameters, mesons: MesonParameters, workflow: Workflow) -> None
     workflow.add(partial(exact_loops, masse=g2.masses.light, solve=solve))  # call-arg
     workflow.add(partial(exact_loops, mass=g2.masses, solve=solve))  # arg-type
     workflow.add(partial(current_loops, mass=g2.masses.light, noise=g2.noise, solve=solve))  # arg-type
-    workflow.add(partial(propagator, solve=mesons.solves.solve))
+    workflow.add(partial(propagator, solve=mesons.solves.to(1e-9)))
     workflow.add(partial(propagator, solve=mesons.solves))  # arg-type
 """
 

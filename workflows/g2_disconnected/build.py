@@ -18,7 +18,6 @@ from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
-from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.correlator import bootstrap_average, disconnected_correlator, ensemble_average
 from stages.loops.current_loops import current_loops, exact_loops, flavour_loops, split_even_loops
@@ -30,14 +29,12 @@ from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise import Dilution
-from stages.lqcd.solvers.named import POSITIVE, Solve
+from stages.lqcd.solvers.named import Solve
 from workflows import (
     StaggeredDefinition,
     Step,
     deflation_economies,
     deflation_variants,
-    names_of,
-    precisions_of,
     variants,
 )
 from workflows.g2_disconnected.schema import G2Parameters, alternatives, low_modes_wanted
@@ -86,12 +83,12 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
     @cached_property
     def operator(self) -> Node:
         """The fermion's operator."""
-        links, solves = self.parameters.links, self.parameters.solves
+        links = self.parameters.links
         action = ACTIONS[links.action]
         stage = partial(
             action.stage,
             boundary=links.boundary,
-            solves=ExpectedSolves(solves.solver, solves.precision, solves.block),
+            solves=self.parameters.solves.expected,
             **{option: getattr(links, option) for option in action.options},
         )
         return self.workflow.add(stage, self.configuration, place=Place("operator"))
@@ -212,7 +209,7 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
         solves, noise, fine = parameters.solves, parameters.noise, parameters.solves.fine
         stage = partial(
             solver_trials,
-            candidates=names_of(solves, tuple(POSITIVE), self.chunk_columns, deflated_solves(parameters)),
+            candidates=solves.candidates(self.chunk_columns, deflated_solves(parameters)),
             masses=parameters.masses.of_stages,
             solves=TrialSolves(
                 solves.sloppy.tolerance,
@@ -274,16 +271,13 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
 
     def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
-        parameters = self.parameters
-        noise, solves, modes = parameters.noise, parameters.solves, parameters.deflation
-        smaller: dict[str, Sequence[Any]] = {
-            "solves.block": variants.less(solves.block),
+        parameters, noise = self.parameters, self.parameters.noise
+        chunks = {
             "noise.chunk": variants.divisors(noise.chunk),
             "noise.probe_chunk": variants.divisors(noise.probe_chunk),
-            "solves.solver": variants.after(solves.solver, ("block_cgrq", "batched_cg")),
-            "solves.precision": variants.after(solves.precision, precisions_of(solves.solver)),
         }
-        return smaller | deflation_economies(modes, needed=low_modes_wanted(parameters))
+        modes = deflation_economies(parameters.deflation, needed=low_modes_wanted(parameters))
+        return {**parameters.solves.economies(chunks), **modes}
 
     def step(self, plan: Plan, store: Store) -> Step:
         """The next round towards a target."""

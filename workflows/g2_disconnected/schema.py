@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.current_loops import Masses
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows import (
     NAIK_EPSILON,
@@ -24,9 +24,9 @@ from workflows import (
     ParameterFile,
     Problem,
     Seed,
+    SolverSection,
     Usual,
     WorkflowParameters,
-    precision_faults,
     validated,
 )
 from workflows.g2_disconnected.noise_schema import (
@@ -131,8 +131,11 @@ class FineSection(FileSection):
     """Noise vectors that are solved for again, the first ones."""
 
 
-class SolvesSection(FileSection):
+class SolvesSection(SolverSection):
     """Solution of the linear systems, `block` right-hand sides at a time."""
+
+    solvers: ClassVar = tuple(POSITIVE)
+    lighter: ClassVar = {"block_cgrq": ("batched_cg",)}
 
     solver: Literal["auto", "block_cgrq", "batched_cg"]
     """The method; auto measures both on the first configuration, in precisions and blocks, and takes the
@@ -148,10 +151,6 @@ class SolvesSection(FileSection):
     """The solves of every noise vector."""
     fine: FineSection | None = None
     """Solves of the first few vectors again, to remove the sloppy bias; none unless given."""
-
-    def to(self, tolerance: float) -> Solve:
-        """Solves to a tolerance, as stages take them."""
-        return Solve(self.solver, tolerance, self.precision, self.max_iterations, self.block)
 
 
 class CurrentSection(FileSection):
@@ -230,7 +229,6 @@ class G2Parameters(WorkflowParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         solves = self.solves
-        yield from precision_faults(solves.solver, solves.precision, staggered=True)
         if solves.fine and solves.fine.tolerance > solves.sloppy.tolerance:
             yield (
                 ("solves", "fine", "tolerance"),

@@ -11,14 +11,13 @@ With `solver: auto` a first round measures solvers on the first configuration, s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place
-from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
-from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.spectroscopy.little_group import channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
 from stages.mesons.solver_choice import staggered_choice
@@ -31,8 +30,6 @@ from workflows import (
     deflation_economies,
     deflation_variants,
     first_chunk,
-    names_of,
-    precisions_of,
     variants,
 )
 from workflows.hisq_mesons.schema import HisqMesonParameters
@@ -91,7 +88,7 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
             hisq_operator,
             boundary=quark.boundary,
             naik_epsilon=quark.naik_epsilon,
-            solves=ExpectedSolves(solves.solver, solves.precision, min(solves.block, columns)),
+            solves=replace(solves.expected, block=min(solves.block, columns)),
         )
         return self.workflow.add(stage, self.configuration, place=Place("operator"))
 
@@ -106,9 +103,9 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
     def propagators(self) -> Node:
         """Solutions for all sources and operators."""
         sources, deflation = self._sources("sources", self.sources), self.deflation(self.parameters.deflation)
-        stage = partial(
-            staggered_propagator, mass=self.parameters.quark.mass, solve=self.parameters.solves.solve
-        )
+        solves = self.parameters.solves
+        solve = solves.to(solves.tolerance)
+        stage = partial(staggered_propagator, mass=self.parameters.quark.mass, solve=solve)
         modes = [deflation] if deflation else []
         return self.workflow.add(stage, self.operator, sources, *modes, place=Place("propagator"))
 
@@ -136,7 +133,7 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         columns = each * sources.chunk["source"]
         choice = partial(
             staggered_choice,
-            candidates=names_of(solves, tuple(POSITIVE), columns, deflated),
+            candidates=solves.candidates(columns, deflated),
             planned=each * len(self.sources),
             mass=parameters.quark.mass,
             tolerance=solves.tolerance,
@@ -155,14 +152,9 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
 
     def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
-        solves, section = self.parameters.solves, self.parameters.deflation
-        return {
-            "solves.block": variants.less(solves.block),
-            "sources.chunk": variants.less(self.parameters.sources.chunk),
-            "solves.solver": variants.after(solves.solver, ("block_cgrq", "batched_cg")),
-            "solves.precision": variants.after(solves.precision, precisions_of(solves.solver)),
-            **deflation_economies(section),
-        }
+        chunks = {"sources.chunk": variants.less(self.parameters.sources.chunk)}
+        solves = self.parameters.solves.economies(chunks)
+        return {**solves, **deflation_economies(self.parameters.deflation)}
 
     def physics(self) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign and normalisation."""

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from stages.base.errors import suggestion
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 from workflows import (
@@ -23,11 +23,11 @@ from workflows import (
     Names,
     Problem,
     QuarkSourceSection,
+    SolverSection,
     Times,
     Triples,
     WorkflowParameters,
     aliases,
-    precision_faults,
 )
 
 THREE_HOPS = 3
@@ -98,8 +98,11 @@ class StaggeredMesonSection(FileSection):
         yield from aliases(self.momenta, lattice)
 
 
-class StaggeredSolves(FileSection):
+class StaggeredSolves(SolverSection):
     """Solution of the linear systems, `block` right-hand sides at a time."""
+
+    solvers: ClassVar = tuple(POSITIVE)
+    lighter: ClassVar = {"block_cgrq": ("batched_cg",)}
 
     solver: Literal["auto", "block_cgrq", "batched_cg"] = "block_cgrq"
     """Conjugate gradients with one Krylov space for a block, or column by column; auto measures both on the
@@ -113,11 +116,6 @@ class StaggeredSolves(FileSection):
     """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
     """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
-
-    @property
-    def solve(self) -> Solve:
-        """Solves as stages take them."""
-        return Solve(self.solver, self.tolerance, self.precision, self.max_iterations, self.block)
 
 
 class HisqMesonParameters(WorkflowParameters):
@@ -141,7 +139,6 @@ class HisqMesonParameters(WorkflowParameters):
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
-        yield from precision_faults(self.solves.solver, self.solves.precision, staggered=True)
         yield from self.sources.noisy(self.mesons.momenta)
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:

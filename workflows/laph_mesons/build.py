@@ -23,6 +23,7 @@ from stages.distillation.operator_elementals import elementals
 from stages.distillation.perambulator import perambulator, sink_projection
 from stages.distillation.rehearsal import eigensolver_steps, perambulator_steps
 from stages.distillation.source_columns import first_sources, full_columns
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.trial import WIDEST
 from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.operators import BILINEARS
@@ -125,14 +126,19 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
 
     def solves(self) -> Node:
         """Perambulators of all source times, or projections of all noise."""
-        solve = self.parameters.solves.solve
+        solve = self.solve
         noisy, exact = partial(sink_projection, solve=solve), partial(perambulator, solve=solve)
         return self.workflow.add(noisy if self.parameters.noise else exact, *self._systems)
 
     def insertions(self, section: InsertionSection) -> Node:
         """Generalised perambulators from the sources and systems of the perambulators."""
-        stage = partial(current_insertion, currents=section.currents, solve=self.parameters.solves.solve)
+        stage = partial(current_insertion, currents=section.currents, solve=self.solve)
         return self.workflow.add(stage, *self._systems)
+
+    @property
+    def solve(self) -> Solve:
+        """The solves of perambulators and currents."""
+        return self.parameters.solves.to(self.parameters.solves.tolerance)
 
     @property
     def _systems(self) -> list[Node]:

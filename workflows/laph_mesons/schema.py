@@ -33,7 +33,6 @@ from workflows import (
     Triples,
     Usual,
     aliases,
-    precision_faults,
 )
 
 Row = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -281,7 +280,6 @@ class LaphParameters(QuarkParameters):
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
-        yield from precision_faults(self.solves.solver, self.solves.precision, staggered=False)
         if self.insertions and self.noise:
             yield (
                 ("insertions",),

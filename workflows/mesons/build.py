@@ -90,7 +90,9 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     def propagators(self) -> Node:
         """Propagators that mesons are made of: in memory, or those that are kept."""
         upstream = [self.operator, self.sources, *self.hierarchy]
-        solved = self.workflow.add(partial(propagator, solve=self.parameters.solves.solve), *upstream)
+        solves = self.parameters.solves
+        stage = partial(propagator, solve=solves.to(solves.tolerance))
+        solved = self.workflow.add(stage, *upstream)
         return self.workflow.add(kept_propagator, solved) if self.parameters.keep_propagators else solved
 
     def mesons(self, solved: Node) -> Node:

@@ -28,7 +28,6 @@ from workflows import (
     Triples,
     Usual,
     aliases,
-    precision_faults,
 )
 from workflows.mesons.sources import file_misfits
 
@@ -127,5 +126,4 @@ class MesonParameters(QuarkParameters):
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
-        yield from precision_faults(self.solves.solver, self.solves.precision, staggered=False)
         yield from self.sources.noisy(self.mesons.momenta)

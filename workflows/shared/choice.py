@@ -9,13 +9,12 @@ precision and block, without a section `deflation` if it is cheaper to solve wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pipeline import Plan, Store
 from pipeline.store.record import Record
-from stages.lqcd.solvers.named import PRECISIONS
-from stages.lqcd.solvers.trial import Candidate, candidates, trial_widths
+from stages.lqcd.solvers.trial import Candidate
 from stages.shared.solver_trials import SolverTrials, cheapest, costs
 from workflows.shared.sections import WorkflowParameters
 
@@ -26,19 +25,6 @@ TRIALS = ("solver_trials", "solver_choice", "staggered_choice")
 """Stages that measure."""
 
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
-
-
-def names_of(
-    solves: Any, solvers: Sequence[str], columns: int, deflated: Sequence[bool] = (False,)
-) -> list[str]:
-    """Names of the candidates that a section `solves` leaves; columns: of a chunk, which blocks are of.
-
-    A precision that the file leaves out is free: none is too coarse, as residuals are those of double.
-    """
-    free = "precision" not in solves.model_fields_set
-    precision = list(PRECISIONS)[-1] if free else solves.precision
-    widths = trial_widths(solves.block, columns)
-    return [str(each) for each in candidates(solvers, precision, widths, deflated)]
 
 
 def costs_of(record: Record, arrays: Mapping[str, Any], space: Record | None) -> dict[str, float]:

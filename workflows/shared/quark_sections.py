@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,10 +15,11 @@ from stages.lqcd.dirac.wilson import WilsonOperator, kappa_of_mass, mass_of_kapp
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels
-from stages.lqcd.solvers.named import MULTIGRID, Solve
+from stages.lqcd.solvers.named import MULTIGRID, REGULAR
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import TOLERANCE, Extents, Seed, Usual, WorkflowParameters
+from workflows.shared.solves_section import SolverSection
 
 HEAVIEST = 1.0
 """Bare mass, in lattice units, above which Compton wavelengths are shorter than the lattice spacing."""
@@ -153,8 +154,11 @@ class QuarkSection(FileSection):
             )
 
 
-class QuarkSolves(FileSection):
+class QuarkSolves(SolverSection):
     """Solution for propagators, `block` right-hand sides at a time."""
+
+    solvers: ClassVar = tuple(REGULAR)
+    lighter: ClassVar = dict.fromkeys(("auto", MULTIGRID, "gcr"), ("bicgstab",))
 
     solver: Literal["auto", "multigrid", "bicgstab", "cgnr", "block_cgrq", "gcr"]
     """The method, or auto: all are measured on the first configuration, in precisions and blocks, and the
@@ -169,11 +173,6 @@ class QuarkSolves(FileSection):
     """A solve that has not converged by then fails."""
     block: int = Field(default=24, ge=1, le=64)
     """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
-
-    @property
-    def solve(self) -> Solve:
-        """Solves as stages take them."""
-        return Solve(self.solver, self.tolerance, self.precision, self.max_iterations, self.block)
 
 
 class LevelSection(FileSection):

@@ -12,16 +12,12 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from pipeline import Node, Place
-from stages.ensemble.expected_solves import ExpectedSolves
-from stages.lqcd.solvers.named import MULTIGRID, REGULAR
+from stages.lqcd.solvers.named import MULTIGRID
 from stages.mesons.costs import chunk_columns
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
 from stages.mesons.solver_choice import solver_choice
-from workflows.shared.choice import names_of
 from workflows.shared.definition import Definition
 from workflows.shared.quark_sections import QuarkParameters
-from workflows.shared.solver_precision import precisions_of
-from workflows.shared.variants import after, less
 
 CHOICE = "solver_choice"
 """Name of the node of trials."""
@@ -41,9 +37,7 @@ class QuarkDefinition(Definition[Quarks]):
     @cached_property
     def operator(self) -> Node:
         """The Wilson-clover operator of each configuration."""
-        solves = self.parameters.solves
-        expected = ExpectedSolves(solves.solver, solves.precision, solves.block)
-        stage = self.parameters.quark.operator(expected)
+        stage = self.parameters.quark.operator(self.parameters.solves.expected)
         return self.workflow.add(stage, self.configuration, place=Place("operator"))
 
     @cached_property
@@ -74,7 +68,7 @@ class QuarkDefinition(Definition[Quarks]):
         first, solves, multigrid = self.first_sources(), parameters.solves, parameters.multigrid
         choice = partial(
             solver_choice,
-            candidates=names_of(solves, tuple(REGULAR), self.chunk_columns(first)),
+            candidates=solves.candidates(self.chunk_columns(first)),
             planned=self.planned_columns(first),
             tolerance=solves.tolerance,
             max_iterations=solves.max_iterations,
@@ -103,9 +97,4 @@ class QuarkDefinition(Definition[Quarks]):
 
     def economies(self) -> Mapping[str, Sequence[Any]]:
         """Smaller blocks, a solver of few fields without a hierarchy, lower precision."""
-        solves = self.parameters.solves
-        return {
-            "solves.block": less(solves.block),
-            "solves.solver": ("bicgstab",) if solves.solver in ("auto", MULTIGRID, "gcr") else (),
-            "solves.precision": after(solves.precision, precisions_of(solves.solver)),
-        }
+        return self.parameters.solves.economies({})

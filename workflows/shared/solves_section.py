@@ -1,0 +1,74 @@
+"""Section of a parameter file on the solution of linear systems, by a named solver or the cheapest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.lqcd.solvers.named import HALVES, PRECISIONS, WHOLE_PRECISIONS, Solve
+from stages.lqcd.solvers.trial import candidates, trial_widths
+from workflows.parameter_file import FileSection, Problem
+from workflows.shared.variants import after, less
+
+
+class SolverSection(FileSection):
+    """Solution of the linear systems, `block` right-hand sides at a time."""
+
+    solvers: ClassVar[Sequence[str]]
+    """All solvers of such systems, which auto tries."""
+    lighter: ClassVar[Mapping[str, Sequence[str]]]
+    """By solver, others that take less memory."""
+
+    solver: str
+    """The method, or auto."""
+    precision: Literal["double", "double-single", "double-half"] = "double-single"
+    """Double throughout, or iterations in single or half with residuals recomputed in double."""
+    if TYPE_CHECKING:  # each section has them after keys of its own, which is their order for people
+        max_iterations: int
+        block: int
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Precisions in which the solver, or one that auto tries, iterates; none is larger than the last."""
+        return tuple(PRECISIONS) if self.solver in ("auto", *HALVES) else WHOLE_PRECISIONS
+
+    @property
+    def expected(self) -> ExpectedSolves:
+        """What operators are made for."""
+        return ExpectedSolves(self.solver, self.precision, self.block)
+
+    def to(self, tolerance: float) -> Solve:
+        """Solves to a tolerance, as stages take them."""
+        return Solve(self.solver, tolerance, self.precision, self.max_iterations, self.block)
+
+    def candidates(self, columns: int, deflated: Sequence[bool] = (False,)) -> list[str]:
+        """Names of what auto tries; columns: of a chunk, which blocks are of.
+
+        A precision that the file leaves out is free: none is too coarse, as residuals are those of double.
+        """
+        free = "precision" not in self.model_fields_set
+        precision = list(PRECISIONS)[-1] if free else self.precision
+        widths = trial_widths(self.block, columns)
+        return [str(each) for each in candidates(self.solvers, precision, widths, deflated)]
+
+    def economies(self, chunks: Mapping[str, Sequence[int]]) -> dict[str, Sequence[object]]:
+        """Other values that take less memory; chunks: those of keys that say what is solved together."""
+        return {
+            "solves.block": less(self.block),
+            **chunks,
+            "solves.solver": self.lighter.get(self.solver, ()),
+            "solves.precision": after(self.precision, self.precisions),
+        }
+
+    def contradictions(self) -> Iterator[Problem]:
+        """A precision that the solver does not have."""
+        if self.precision not in self.precisions:
+            *others, last = (name for name in HALVES if name in self.solvers)
+            names, taken = last, "that solver"
+            if others:
+                names, taken = f"{', '.join(others)} and {last}", "one of them"
+            yield (
+                ("precision",),
+                f"{self.precision} is for {names}, not for {self.solver}: take {taken}, or double-single",
+            )
