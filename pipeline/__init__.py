@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pipeline.planning.plan import Plan, explain, plan
     from pipeline.planning.workflow import LARGEST, Workflow
     from pipeline.reading.account import NodeAccount, accounts
-    from pipeline.reading.dashboard.watcher import run
+    from pipeline.reading.dashboard.watcher import Dashboard, run
     from pipeline.reading.gc import collect_garbage
     from pipeline.reading.hdf5 import export_hdf5
     from pipeline.reading.report import Details, Figure, Section, Table, table_text, value_with_error

@@ -15,8 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 OFFERED = {
     "pipeline": """
-At Chunk Chunks Cost Details Dims Figure FolderCheckpoint FromParameter InputError Keyed LARGEST Node
-NodeAccount Outcome Pass Place Plan Record Resources Section Share Store Table Workflow accounts
+At Chunk Chunks Cost Dashboard Details Dims Figure FolderCheckpoint FromParameter InputError Keyed LARGEST
+Node NodeAccount Outcome Pass Place Plan Record Resources Section Share Store Table Workflow accounts
 collect_garbage counted duration_text explain export_hdf5 open_result plan run stage status table_text
 value_with_error verify
 """,
