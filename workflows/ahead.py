@@ -11,16 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pipeline.worker.task  # noqa: F401 - for the first task
+from pipeline.worker.gpu_counters import watch
+from pipeline.worker.memory import device_pool
+from stages.base.errors import InputError
+from workflows.catalogue import load_project
+
 WORKFLOW = "QUARKLINE_AHEAD"
 """Variable with the workflow file."""
 
 
 def dask_setup(worker: Any) -> None:
     """Prepare the process of a worker, before it tells the scheduler that it is there."""
-    import pipeline.worker.task  # noqa: F401 - for the first task
-    from stages.base.errors import InputError
-    from workflows.catalogue import load_project
-
     if file := os.environ.get(WORKFLOW):
         with suppress(InputError):  # the driver says what is wrong with it
             load_project(Path(file))
@@ -29,9 +31,6 @@ def dask_setup(worker: Any) -> None:
 
 def _open_device() -> None:
     """The context of the GPU, its pool and counter, and CUDA's libraries."""
-    from pipeline.worker.gpu_counters import watch
-    from pipeline.worker.memory import device_pool
-
     try:
         import cupy
     except ImportError:

@@ -13,8 +13,9 @@ from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.local import Local
 from pipeline.running.outcome import COMPLETE, FAILED
 from pipeline.store.errors import DamagedChunkError
+from pipeline.worker.checks import FRACTION, Checks
+from stages.lqcd.kernels.checksum import checksum
 from workflows.catalogue import dashboard_additions
-from workflows.checks import checks_of
 from workflows.display import RunDisplay
 from workflows.partial import Part, complete_part
 from workflows.publishing import publish
@@ -24,6 +25,11 @@ from workflows.stores import remarks
 from workflows.terminal import EXIT_CODES, tell
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+def checks_of(fraction: float | None = None) -> Checks:
+    """Checks of a run by the library's checksum; fraction: of the chunks, that are repeated in part."""
+    return Checks(FRACTION if fraction is None else fraction, checksum)
 
 
 @dataclass

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import pydantic
 import typer
 
+from workflows.terminal import say
+
 Keys = Mapping[str, Any]
 """Types by key; `Annotated` with a description where there is one."""
 
@@ -69,6 +71,13 @@ class Document:
     def print(self, *values: Any) -> None:
         """Write the document to standard output; values: one for each part."""
         typer.echo(json.dumps(self.content(*values), indent=2))
+
+    def show(self, *values: Any, text: str, as_json: bool) -> None:
+        """Write the document, or the same for people."""
+        if as_json:
+            self.print(*values)
+        else:
+            say(text)
 
     def adapters(self) -> list[pydantic.TypeAdapter[Any]]:
         """Types of lists with one value of each part, whose settings hold for dataclasses in them."""

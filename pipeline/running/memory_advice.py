@@ -43,12 +43,15 @@ Changes = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Term:
-    """A part of what a GPU holds at once; node: that it is of, empty for what other tasks left there."""
+class DeviceTerm:
+    """A part of what a GPU holds in a plan's largest task.
+
+    node: that it is of; empty for what is kept of other tasks.
+    """
 
     node: str
-    name: str
-    nbytes: int
+    term: str
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,14 @@ class Footprint:
         filled = task + min(mine, int(DEVICE_SHARE * devices.memory))
         return max(self.least(costs), min(filled, devices.memory - CONTEXT))
 
-    def terms(self, costs: Costs, total: int) -> list[Term]:
+    def terms(self, costs: Costs, total: int) -> list[DeviceTerm]:
         """Parts of the largest task, the largest first, and what is kept beside it; `total` bytes in all."""
         if not total:
             return []
         task, held = self.largest(costs)
         parts = [term for name in (task, *held) for term in _terms(name, costs.get(name, Cost()))]
-        kept = Term("", KEPT, total - _sum(costs, task, *held))
-        return sorted((part for part in (*parts, kept) if part.nbytes), key=lambda part: -part.nbytes)
+        kept = DeviceTerm("", KEPT, total - _sum(costs, task, *held))
+        return sorted((part for part in (*parts, kept) if part.bytes), key=lambda part: -part.bytes)
 
 
 def costs_of(plan: Plan, gpus: int = 1) -> dict[str, Cost]:
@@ -102,7 +105,7 @@ def costs_of(plan: Plan, gpus: int = 1) -> dict[str, Cost]:
     return {node.name: node.cost.on_each(gpus) for node in nodes}
 
 
-def device_terms(plan: Plan, devices: Devices | None, gpus_per_worker: int = 1) -> list[Term]:
+def device_terms(plan: Plan, devices: Devices | None, gpus_per_worker: int = 1) -> list[DeviceTerm]:
     """Parts of the memory of a GPU that a plan takes, the largest first; none where no task has a figure.
 
     Where the GPUs are not known, of what the largest task takes. gpus_per_worker: where they are not known.
@@ -115,12 +118,12 @@ def device_terms(plan: Plan, devices: Devices | None, gpus_per_worker: int = 1) 
 
 def device_memory(plan: Plan, devices: Devices | None) -> int:
     """Bytes of these parts together."""
-    return sum(term.nbytes for term in device_terms(plan, devices))
+    return sum(term.bytes for term in device_terms(plan, devices))
 
 
-def _terms(node: str, cost: Cost) -> list[Term]:
+def _terms(node: str, cost: Cost) -> list[DeviceTerm]:
     other = cost.device_memory - sum(cost.terms.values())
-    return [Term(node, name, nbytes) for name, nbytes in (*cost.terms.items(), (OTHER, other))]
+    return [DeviceTerm(node, name, nbytes) for name, nbytes in (*cost.terms.items(), (OTHER, other))]
 
 
 def _sum(costs: Costs, *names: str) -> int:
@@ -287,8 +290,8 @@ def _words(changes: Changes) -> str:
     return " and ".join(f"{word} {' and '.join(names)}" for word, names in parts if names)
 
 
-def _list(terms: list[Term]) -> str:
-    named = [f"{term.name} {gigabytes(term.nbytes)}" for term in islice(terms, NAMED_TERMS)]
+def _list(terms: list[DeviceTerm]) -> str:
+    named = [f"{term.term} {gigabytes(term.bytes)}" for term in islice(terms, NAMED_TERMS)]
     return ", ".join(named) + (", and less" if len(terms) > NAMED_TERMS else "")
 
 
@@ -300,7 +303,7 @@ def device_projection(plan: Plan, cluster: Cluster) -> str:
     devices, gpus = cluster.devices, cluster.gpus_per_worker
     if not (devices or cluster.backend == "cuda") or not (terms := device_terms(plan, devices, gpus)):
         return ""
-    needed = sum(term.nbytes for term in terms)
+    needed = sum(term.bytes for term in terms)
     shared = f", {gpus} of which share a lattice" if gpus > 1 else ""
     if devices:
         head = f"projected: {gigabytes(needed)} on each GPU of {gigabytes(devices.memory)}{shared}"
@@ -312,11 +315,11 @@ def device_projection(plan: Plan, cluster: Cluster) -> str:
     return "\n".join([head, *_table(terms, needed)])
 
 
-def _table(terms: list[Term], total: int) -> list[str]:
+def _table(terms: list[DeviceTerm], total: int) -> list[str]:
     """Lines of the terms that are not negligible."""
-    shown = [term for term in terms if term.nbytes >= SHOWN_SHARE * total]
+    shown = [term for term in terms if term.bytes >= SHOWN_SHARE * total]
     rows = [
-        [term.name, term.node, f"{term.nbytes / 1e9:.3f}", f"{100 * term.nbytes / total:.0f} %"]
+        [term.term, term.node, f"{term.bytes / 1e9:.3f}", f"{100 * term.bytes / total:.0f} %"]
         for term in shown
     ]
     return text_table(["on the GPU", "of", "GB", "share"], rows, left=(0, 1))

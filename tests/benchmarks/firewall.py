@@ -22,7 +22,7 @@ from stages.loops.current_loops import current_loops
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import Solve
-from workflows.checks import checks_of
+from workflows.computing import checks_of
 
 VECTORS = 4
 """Noise vectors of a chunk, diluted to 16 right-hand sides each and parity."""

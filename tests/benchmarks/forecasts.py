@@ -30,7 +30,7 @@ from pipeline.running.clusters.choose import choose
 from pipeline.running.event_log import runs, state_of
 from script import PrintedTable
 from workflows.catalogue import load_project
-from workflows.checks import checks_of
+from workflows.computing import checks_of
 from workflows.parameter_file import read_parameter_file
 from workflows.starters import OWN_FILES
 

@@ -202,14 +202,14 @@ def test_a_remedy_counts_what_would_be_computed_again(store: Store) -> None:
 def test_terms_are_the_whole_of_what_a_gpu_holds(store: Store) -> None:
     made = plan(grouped(), store)
     terms = device_terms(made, None)
-    assert [(term.node, term.name, term.nbytes) for term in terms] == [
+    assert [(term.node, term.term, term.bytes) for term in terms] == [
         ("setup", "links", 10 * GB - 5),
         ("with_setup", "N = 8", 8 * GB),
         ("with_setup", "other", GB),
         ("setup", "index", 3),
         ("setup", "other", 2),
     ]
-    assert sum(term.nbytes for term in terms) == device_memory(made, None)
+    assert sum(term.bytes for term in terms) == device_memory(made, None)
 
 
 def test_terms_beyond_a_cost_are_refused() -> None:

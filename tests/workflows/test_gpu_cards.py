@@ -92,8 +92,8 @@ def text(name: str) -> Iterator[str]:
     """What a workflow takes at each size, and what each card says of it."""
     for size, (space, _, _, time) in enumerate(LATTICES):
         terms = device_terms(of(name, size), None)
-        parts = ", ".join(f"{term.name} {gigabytes(term.nbytes)}" for term in terms[:SHOWN])
-        yield f"{name}, {space}^3 x {time}: {gigabytes(sum(term.nbytes for term in terms))}: {parts}"
+        parts = ", ".join(f"{term.term} {gigabytes(term.bytes)}" for term in terms[:SHOWN])
+        yield f"{name}, {space}^3 x {time}: {gigabytes(sum(term.bytes for term in terms))}: {parts}"
         for card in CARDS:
             short = short_of(of(name, size), card)
             yield f"  {card} GB: {short.text.rpartition('CUDA itself: ')[2] if short else 'fits'}"
@@ -161,7 +161,7 @@ def test_smeared_links_of_a_current_are_made_beside_the_contraction() -> None:
     """With narrow blocks most is needed then: three and a half fields of links instead of a half."""
     narrow = changed(file_of("g2_disconnected", LATTICES[0]), {"solves.block": 4})
     thin, smeared = (
-        {term.name: term.nbytes for term in device_terms(planned(changed(narrow, change)), None)}
+        {term.term: term.bytes for term in device_terms(planned(changed(narrow, change)), None)}
         for change in ({}, {"current.links": "smeared"})
     )
     field = 4 * 144 * 32**3 * 48

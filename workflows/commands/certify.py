@@ -14,7 +14,6 @@ from workflows.certification.certificate import certify as check_all
 from workflows.certification.references import reference_folder
 from workflows.commands.options import JsonOption
 from workflows.documents import Document
-from workflows.terminal import say
 
 DOCUMENT = Document("certify", Certification)
 
@@ -62,8 +61,5 @@ def certify(
             full=full,
             announce=lambda check: shown.update(f"checking; {check.name}: {check.status}"),
         )
-    if json:
-        DOCUMENT.print(made)
-    else:
-        say(certification_text(made))
+    DOCUMENT.show(made, text=certification_text(made), as_json=json)
     raise typer.Exit(0 if made.certified else 1)

@@ -12,7 +12,6 @@ from stages.lqcd.lattice.formats import GaugeField
 from stages.lqcd.lattice.formats.conversion import convert_gauge
 from workflows.commands.options import JsonOption
 from workflows.documents import Document
-from workflows.terminal import say
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,10 @@ def convert(
     Example: quarkline convert --format milc --overwrite conf.0100.lime lat.0100
     """
     done = convert_gauge(source, target, format=format, precision=precision, overwrite=overwrite)
-    if json:
-        files = {"source": _facts(source, done.source), "target": _facts(target, done.target)}
-        DOCUMENT.print({**files, "rounding": done.rounding})
-        return
-    say(_text(source, done.source))
-    say(_text(target, done.target))
+    files = {"source": _facts(source, done.source), "target": _facts(target, done.target)}
     changed = f"rounded, by {done.rounding:.1e} at most" if done.rounding else "unchanged"
-    say(f"  numbers      {changed}")
+    lines = [_text(source, done.source), _text(target, done.target), f"  numbers      {changed}"]
+    DOCUMENT.show({**files, "rounding": done.rounding}, text="\n".join(lines), as_json=json)
 
 
 def _facts(path: Path, field: GaugeField) -> GaugeFile:

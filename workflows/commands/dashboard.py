@@ -15,7 +15,6 @@ from workflows.commands.options import JsonOption, Target
 from workflows.commands.options import port as port_of
 from workflows.documents import Document
 from workflows.stores import open_store
-from workflows.terminal import say
 
 DOCUMENT = Document(
     "dashboard",
@@ -55,10 +54,10 @@ def dashboard(
 
     def tell(served: Door) -> None:
         tunnel = f"ssh -L {served.port}:127.0.0.1:{served.port} {socket.gethostname()}"
-        if json:
-            DOCUMENT.print({"store": store.path, "link": served.link, "port": served.port, "tunnel": tunnel})
-        else:
-            say(f"dashboard: {served.link}\nfrom elsewhere: {tunnel}, then open this link there")
-            say("Ctrl-C ends it")
+        text = (
+            f"dashboard: {served.link}\nfrom elsewhere: {tunnel}, then open this link there\nCtrl-C ends it"
+        )
+        facts = {"store": store.path, "link": served.link, "port": served.port, "tunnel": tunnel}
+        DOCUMENT.show(facts, text=text, as_json=json)
 
     Dashboard(port, dashboard_additions).serve(store, tell)

@@ -62,7 +62,4 @@ def gc(
 
     agree = {} if yes else {"agree": ask}
     garbage = collect_garbage(results, reached, dry_run=dry_run, **agree)
-    if json:
-        DOCUMENT.print(garbage)
-    else:
-        say(str(garbage))
+    DOCUMENT.show(garbage, text=str(garbage), as_json=json)

@@ -11,7 +11,6 @@ from stages.base.errors import InputError
 from workflows.commands.options import JsonOption
 from workflows.documents import Document
 from workflows.starters import cluster_files, starter, starter_names
-from workflows.terminal import say
 
 DOCUMENT = Document("init", {"file": Path}, about="The parameter file that was written.")
 
@@ -56,11 +55,8 @@ def init(
     except OSError as error:
         remedy = "" if path.parent.is_dir() else f": make the folder {path.parent} first"
         raise InputError(f"cannot write {path}: {error.strerror or error}{remedy}") from None
-    if json:
-        DOCUMENT.print({"file": path})
-        return
+    text = f"{path} written. What it would do: quarkline plan {path}; to do it: quarkline run {path}"
     if cluster:
         use = f"bash {path} WORKFLOW" if path.suffix == ".sh" else f"quarkline run WORKFLOW --cluster {path}"
-        say(f"{path} written: look through it. To use it: {use}")
-        return
-    say(f"{path} written. What it would do: quarkline plan {path}; to do it: quarkline run {path}")
+        text = f"{path} written: look through it. To use it: {use}"
+    DOCUMENT.show({"file": path}, text=text, as_json=json)

@@ -18,7 +18,6 @@ from pipeline.transfer.receipt import Receipt
 from workflows.catalogue import definition_of
 from workflows.documents import Document
 from workflows.names import workflow_names
-from workflows.terminal import say
 
 OF_BYTES = (DownloadColumn(), TimeRemainingColumn())
 
@@ -80,8 +79,5 @@ def reached(text: str, ssh: str) -> Iterator[RemoteStore | None]:
 
 def show(receipt: Receipt, document: Document, *, json: bool) -> None:
     """Print what a transfer did; ends with exit code 1 where it left something behind."""
-    if json:
-        document.print(receipt)
-    else:
-        say(str(receipt))
+    document.show(receipt, text=str(receipt), as_json=json)
     raise typer.Exit(int(not receipt.is_whole))

@@ -12,6 +12,7 @@ from pipeline import InputError, Store, explain
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.choose import cluster_of
 from pipeline.running.memory_advice import (
+    DeviceTerm,
     check_gpus_per_worker,
     device_projection,
     device_terms,
@@ -69,18 +70,6 @@ class MissingChunk:
     coordinates: dict[str, list[Any]]
     reason: str
     detail: str
-
-
-@dataclass(frozen=True)
-class DeviceTerm:
-    """A part of what a GPU holds in a plan's largest task.
-
-    node: that it is of; empty for what is kept of other tasks.
-    """
-
-    node: str
-    term: str
-    bytes: int
 
 
 @dataclass(frozen=True)
@@ -214,8 +203,8 @@ def _output(rounds: Rounds, cluster: Cluster, warnings: list[str]) -> PlanOutput
         memory_bytes=plan.memory,
         stored_bytes=plan.stored,
         seconds=plan.seconds,
-        device_memory_bytes=sum(term.nbytes for term in terms) if on_devices else None,
-        device_terms=[DeviceTerm(term.node, term.name, term.nbytes) for term in terms],
+        device_memory_bytes=sum(term.bytes for term in terms) if on_devices else None,
+        device_terms=terms,
         gpus_per_worker=GpusPerWorker(
             asked=cluster.gpus_per_worker,
             least=advice.least if advice else None,

@@ -11,7 +11,6 @@ from workflows.commands.options import JsonOption, StoreOption, WorkflowFile
 from workflows.documents import Document
 from workflows.publishing import publish, results_of, sound_chunks
 from workflows.stores import project_and_store
-from workflows.terminal import say
 
 DOCUMENT = Document(
     "report",
@@ -37,8 +36,6 @@ def report(workflow: WorkflowFile, store: StoreOption = None, json: JsonOption =
         part = results_of(project, results, workflow)
         page = publish(part, results)
     missing = len(part.whole.missing)
-    if json:
-        DOCUMENT.print({"report": page, "partial": part.mark(results), "missing": missing})
-    else:
-        say(f"report: {page}")
+    facts = {"report": page, "partial": part.mark(results), "missing": missing}
+    DOCUMENT.show(facts, text=f"report: {page}", as_json=json)
     raise typer.Exit(int(missing > 0))

@@ -19,7 +19,6 @@ from workflows.commands.options import JsonOption, Target
 from workflows.display import progress_bar
 from workflows.documents import Document
 from workflows.stores import open_store
-from workflows.terminal import say
 
 CAMPAIGNS = "State of the last campaign of each workflow: its jobs, its cost, why it submits no further ones."
 
@@ -67,10 +66,8 @@ def status(
     state, targets = find_status(store), status_lines(store)
     lacking = {node.workflow for node in state.nodes if node.stored < node.chunks}
     campaigns = campaign_lines(store, {node.workflow for node in state.nodes} - lacking)
-    if json:
-        DOCUMENT.print(state, {"targets": targets, "campaigns": campaigns})
-    else:
-        say("\n".join([str(state), *campaigns, *targets]))
+    text = "\n".join([str(state), *campaigns, *targets])
+    DOCUMENT.show(state, {"targets": targets, "campaigns": campaigns}, text=text, as_json=json)
 
 
 def _hand_over(store: Store, page: Path, json: bool) -> None:
@@ -78,7 +75,4 @@ def _hand_over(store: Store, page: Path, json: bool) -> None:
     with progress_bar("reading", TimeRemainingColumn(), quiet=json) as listener:
         facts = handover(store, status_lines(store), listener)
     written = write_handover(facts, page)
-    if json:
-        HANDOVER.print({"page": written}, facts)
-    else:
-        say(f"hand-over: {written}")
+    HANDOVER.show({"page": written}, facts, text=f"hand-over: {written}", as_json=json)

@@ -28,7 +28,6 @@ from workflows.documents import Document
 from workflows.rounds import Rounds
 from workflows.shared.definition import Project
 from workflows.stores import project_and_store, remarks
-from workflows.terminal import say
 
 DOCUMENT = Document("submit", Submission)
 
@@ -119,10 +118,7 @@ def submit(
             check=check,
         )
         submission = _submitted(project, workflow, store, campaign, dry_run)
-    if json:
-        DOCUMENT.print(submission)
-    else:
-        say(submission.text)
+    DOCUMENT.show(submission, text=submission.text, as_json=json)
 
 
 def _walltime(site: ClusterSection, workflow: Path) -> int:

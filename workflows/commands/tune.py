@@ -8,7 +8,6 @@ from workflows.catalogue import load_project
 from workflows.commands.options import JsonOption, WorkflowFile
 from workflows.display import NOTE, progress_bar
 from workflows.documents import Document
-from workflows.terminal import say
 from workflows.tuning import Tuning, tuning_text
 from workflows.tuning import tune as measure
 
@@ -28,7 +27,4 @@ def tune(workflow: WorkflowFile, json: JsonOption = False) -> None:
     project = load_project(workflow)
     with progress_bar("tuning", TimeElapsedColumn(), NOTE, quiet=json) as listener:
         tuning = measure(project, listener)
-    if json:
-        DOCUMENT.print(tuning)
-    else:
-        say(tuning_text(tuning))
+    DOCUMENT.show(tuning, text=tuning_text(tuning), as_json=json)

@@ -13,7 +13,6 @@ from workflows.commands.options import JsonOption, Target
 from workflows.display import progress_bar
 from workflows.documents import Document
 from workflows.stores import open_store
-from workflows.terminal import say
 
 DOCUMENT = Document("verify", Verification, about="Findings of rereading a store.")
 
@@ -33,9 +32,6 @@ def verify(
     """
     with progress_bar("reading", TimeRemainingColumn(), quiet=json) as listener:
         verification = reread(open_store(target), remove=remove, listener=listener)
-    if json:
-        DOCUMENT.print(verification)
-    else:
-        say(str(verification))
+    DOCUMENT.show(verification, text=str(verification), as_json=json)
     if verification.damaged or verification.unreadable:
         raise typer.Exit(1)
