@@ -74,7 +74,7 @@ def test_jobs_come_and_go_with_the_work(
     site = ClusterSection(
         kind="slurm",
         cores=1,
-        memory=10**9,
+        memory="1GB",
         walltime="10m",
         interface="lo",
         environment={"PYTHONPATH": str(ROOT)},
@@ -105,7 +105,7 @@ def test_each_worker_of_a_job_has_a_gpu_of_its_own(commands: ControlledSlurm, tm
         backend="cuda",
         gpus=2,
         cores=2,
-        memory=10**9,
+        memory="1GB",
         walltime="10m",
         interface="lo",
         environment={"PYTHONPATH": str(ROOT)},
