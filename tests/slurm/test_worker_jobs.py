@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from campaigns_on_slurm import ROOT, SlurmCampaign
@@ -81,10 +79,9 @@ def test_jobs_come_and_go_with_the_work(
         workers=Workers(min=0, max=3),
     )
     said: list[str] = []
-    log: Any = SimpleNamespace(note=lambda kind, message: said.append(message))
     with JobQueue(site).open(Demand(1, 0, jobs=JobList(tmp_path))) as client:
         client.cluster.bounds = site.workers  # more tasks came than were planned
-        elastic, numbers = Elastic(client, log), []
+        elastic, numbers = Elastic(client, lambda event: said.append(event.message)), []
         work = [client.submit(time.sleep, 2.0 + k, resources={"device": 1}, pure=False) for k in range(6)]
         deadline = time.monotonic() + 90
         while (commands.jobs() or work) and time.monotonic() < deadline:
