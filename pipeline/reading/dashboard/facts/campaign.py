@@ -25,8 +25,6 @@ FRESH = 0.2
 READING = 0.1
 """Seconds of a look that go into records; half as many go into what workflows read."""
 
-Fact = Callable[["Campaign"], Any]
-
 Own = TypeVar("Own", bound=OwnFacts)
 
 
@@ -53,7 +51,7 @@ class Campaign:
         self._looked = -FRESH
         self._lock = Lock()
 
-    def look(self, facts: Sequence[Fact]) -> list[Any]:
+    def look(self, facts: Sequence[Callable[[Campaign], Any]]) -> list[Any]:
         """The values of these facts now."""
         with self._lock:
             if time.monotonic() - self._looked > FRESH:

@@ -51,11 +51,6 @@ class Row:
     failed: Counter[int] = field(default_factory=Counter)
     running: Counter[int] = field(default_factory=Counter)
 
-    @property
-    def left(self) -> int:
-        """Number of those that are not stored."""
-        return len(self.place) - self.stored.total()
-
 
 class Grid:
     """Rows of cells for the nodes that are stored, in the order of their workflows."""

@@ -6,14 +6,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline.declare.duration import duration_text
-
-if TYPE_CHECKING:
-    from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.reading.dashboard.facts.campaign import Campaign
 
 WINDOW = 600.0
 """Seconds back that a pace is taken from."""
@@ -47,8 +44,9 @@ def progress(campaign: Campaign, now: float | None = None) -> Progress:
 
 
 def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
-    left = {row.node: row.left for row in campaign.grid.rows if row.left}
-    if not campaign.grid.rows:
+    rows = campaign.grid.rows
+    left = {row.node: count for row in rows if (count := len(row.place) - row.stored.total())}
+    if not rows:
         return None, "no workflow was run into this store"
     if not left:
         return None, "complete"
