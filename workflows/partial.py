@@ -7,7 +7,7 @@ six: once those are there, the same command computes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -70,7 +70,7 @@ def complete_part(project: Project, whole: Plan, store: Store) -> Part | None:
     labels = complete_labels(whole)
     if not labels or project.chooses_solver:  # a round that has no results
         return None
-    if len(labels) == len(_configurations(whole)):
+    if len(labels) == len(_labels(whole.chunks)):
         return Part(project, whole.again(averages(whole)), whole)
     part = project.among(labels)
     plan = make_plan(part.workflow, store, backend=whole.backend)
@@ -111,10 +111,6 @@ def _shortened(labels: list[str]) -> str | None:
     return (f"{named} and {len(labels) - NAMED} more" if len(labels) > NAMED else named) or None
 
 
-def _labels(chunks: list[Chunk]) -> list[str]:
+def _labels(chunks: Sequence[Chunk]) -> list[str]:
     """Configurations of chunks, in order."""
     return list(dict.fromkeys(str(label) for chunk in chunks for label in chunk.coordinates.get(CONFIG, ())))
-
-
-def _configurations(plan: Plan) -> list[str]:
-    return _labels([chunk for chunk in plan.chunks if CONFIG in chunk.coordinates])

@@ -17,7 +17,7 @@ from stages.ensemble.configuration import file_configuration
 from stages.lqcd.lattice.formats import read_extents
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import ParameterFile, Problem
-from workflows.shared.sections import EnsembleSection, HeatbathSection
+from workflows.shared.sections import EnsembleSection
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def configurations(file: ParameterFile, ensemble: EnsembleSection) -> Configurat
             a label to leave out that there is not, or nothing left.
     """
     if ensemble.heatbath:
-        labels = _generated(ensemble.heatbath)
+        labels = [f"heatbath-{number}" for number in range(ensemble.heatbath.configurations)]
         file.refuse(_misnamed(ensemble.exclude, labels))
         kept = tuple(label for label in labels if label not in ensemble.exclude)
         return Configurations(kept, ensemble.heatbath.lattice)
@@ -108,10 +108,6 @@ def refuse_copies(plan: Plan) -> None:
                 f"one configuration under {count} names counts {count} times, and errors come out too small: "
                 "keep one of them"
             )
-
-
-def _generated(heatbath: HeatbathSection) -> list[str]:
-    return [f"heatbath-{number}" for number in range(heatbath.configurations)]
 
 
 def _matches(pattern: str) -> list[Path]:
