@@ -11,11 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from pipeline import Plan, Store
+from pipeline import Chunk, Plan, Section, Store, Table
 from pipeline import plan as make_plan
 from pipeline.declare.coordinates import describe_values
-from pipeline.planning.chunk import Chunk
-from pipeline.reading.report import Section, Table
 from workflows.shared.definition import Project
 
 CONFIG = "config"

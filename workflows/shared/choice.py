@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pipeline import Plan, Store
-from pipeline.store.record import Record
+from pipeline import Plan, Record, Store
 from stages.lqcd.solvers.trial import Candidate
 from stages.shared.solver_trials import SolverTrials, cheapest, costs
 from workflows.shared.sections import WorkflowParameters

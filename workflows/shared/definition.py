@@ -13,8 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from pipeline import Node, Place, Plan, Store, Workflow
-from pipeline.declare.text import counted
+from pipeline import Node, Place, Plan, Store, Workflow, counted
 from pipeline.planning.manifest import PART
 from pipeline.planning.workflow import Economies, Source
 from stages.base.errors import InputError

@@ -9,9 +9,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Place, Plan, Workflow
+from pipeline import Node, Place, Plan, Workflow, counted
 from pipeline.declare.stage import stage_of
-from pipeline.declare.text import counted
 from stages.base.errors import InputError, suggestion
 from stages.ensemble.configuration import file_configuration
 from stages.lqcd.lattice.formats import read_extents

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import xarray
 
-from pipeline import Store, open_result
-from pipeline.declare.text import counted
-from pipeline.reading.report import Figure, Section, Table, value_with_error
+from pipeline import Figure, Section, Store, Table, counted, open_result, value_with_error
 from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure

@@ -11,10 +11,8 @@ import numpy as np
 import xarray
 from numpy.typing import NDArray
 
-from pipeline import Store, open_result
+from pipeline import Figure, NodeAccount, Section, Store, Table, accounts, open_result, value_with_error
 from pipeline.planning.manifest import Manifest
-from pipeline.reading.account import NodeAccount, accounts
-from pipeline.reading.report import Figure, Section, Table, value_with_error
 from pipeline.reading.result import IncompleteError
 from stages.loops.loop_figures import plaquette_figure
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom

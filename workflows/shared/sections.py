@@ -11,8 +11,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
-from pipeline.declare.text import counted
-from pipeline.planning.workflow import LARGEST
+from pipeline import LARGEST, counted
 from pipeline.running.clusters.section import ClusterSection
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.lqcd.lattice.geometry import Lattice

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import Store
+from pipeline import Figure, Section, Store, Table, accounts
 from pipeline.declare.coordinates import describe
-from pipeline.reading.account import accounts
-from pipeline.reading.report import Figure, Section, Table
 from stages.loops.loop_figures import convergence_figure, spectrum_figure
 from stages.lqcd.solvers.trial import CONVERGED, Candidate, reason_of
 from stages.shared.solver_trials import SolverTrials, cheapest
