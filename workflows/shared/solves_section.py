@@ -35,7 +35,7 @@ class SolverSection(FileSection):
 
     @property
     def expected(self) -> ExpectedSolves:
-        """What operators are made for."""
+        """Solver, precision and block that operators are made for."""
         return ExpectedSolves(self.solver, self.precision, self.block)
 
     def to(self, tolerance: float) -> Solve:
