@@ -28,11 +28,11 @@ from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
 from pipeline.running.limits import LIMITS
 from pipeline.running.memory_advice import check_gpus_per_worker, shortage
 from pipeline.running.outcome import Outcome
-from pipeline.running.quarantine import CheckCounts, Quarantine
+from pipeline.running.quarantine import Quarantine
 from pipeline.running.session import Session
 from pipeline.running.sharing import Elsewhere, Share, Sharing, homes_of
 from pipeline.running.stopping import StopRequest, signals_to
-from pipeline.running.watching import Watcher
+from pipeline.running.watching import Pages, Watcher
 from pipeline.running.workforce import Workforce
 from pipeline.store.claims import Claims, remove_claims
 from pipeline.store.lease import job_has_ended
@@ -92,25 +92,28 @@ def run(
     chosen = choose(cluster) if isinstance(cluster, str) else cluster
     _refuse_misfit(plan, chosen)
     name = f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    if plan.missing:
-        this = _Run(name, plan, store, chosen, stop, checks, watcher)
-        return _compute(this, share, listener)
-    with suppress(InputError):
-        _keep_manifest(plan, store, name)
-    return Outcome(name, plan.workflow, {})
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A run: the plan that it computes into a store on a cluster, reasons to stop it, and its bounds."""
-
-    name: str
-    plan: Plan
-    store: Store
-    cluster: Cluster
-    stop: StopRequest
-    checks: Checks
-    watcher: Watcher | None
+    if not plan.missing:  # it may still give new names to chunks that exist
+        with suppress(InputError), driver_lock(store, name, job_has_ended):
+            keep_plan(store, plan)
+        return Outcome(name, plan.workflow, {})
+    store.create()
+    with _lock(plan, store, name, share) as claims, EventLog(store, name, listener) as log:
+        with log.guarded("a look after jobs of earlier runs"):
+            for message in cancel_left_jobs(
+                store, {each.run for each in claims.others()} if claims else set()
+            ):
+                log(Event(EventKind.NOTE, message=message))
+        sharing = partial(Elsewhere, claims, homes_of(plan), share.waits) if claims and share else None
+        quarantine = Quarantine(plan, store, log, stop)
+        this = _Run(name, plan, store, chosen, stop, checks, log, quarantine, sharing)
+        this.sweep(claims)
+        for chunk in plan.lacking:
+            this.set_aside(chunk.node.stage.name, chunk.key)
+        keep_plan(store, plan)
+        with signals_to(stop):
+            outcome = this.drive(partial(watcher, store) if watcher else None)
+        this.sweep(claims)
+        return outcome
 
 
 def _refuse_misfit(plan: Plan, cluster: Cluster) -> None:
@@ -124,207 +127,178 @@ def _refuse_misfit(plan: Plan, cluster: Cluster) -> None:
         raise InputError(short.text)
 
 
-def _compute(run: _Run, share: Share | None, listener: Listener | None) -> Outcome:
-    """Compute what is missing, as the store's only driver or as one of several, and leave the store clean."""
-    plan, store, name = run.plan, run.store, run.name
-    store.create()
-    with _lock(run, share) as claims, EventLog(store, name, listener) as log:
-        with log.guarded("a look after jobs of earlier runs"):
-            for message in cancel_left_jobs(store, _runs_of_others(claims)):
-                log(Event(EventKind.NOTE, message=message))
-        _sweep(store, name, claims, log)
-        sharing = partial(Elsewhere, claims, homes_of(plan), share.waits) if claims and share else None
-        for chunk in plan.lacking:
-            _set_aside(store, chunk.node.stage.name, chunk.key, log)
-        keep_plan(store, plan)
-        with signals_to(run.stop):
-            outcome = _drive(run, log, sharing)
-        _sweep(store, name, claims, log)
-        return outcome
-
-
 @contextmanager
-def _lock(run: _Run, share: Share | None) -> Iterator[Claims | None]:
+def _lock(plan: Plan, store: Store, run: str, share: Share | None) -> Iterator[Claims | None]:
     """Be the store's only driver, or one of several with the same code, which then has claims."""
     if share:
-        code = code_of(chunk.node.stage.function for chunk in run.plan.everything)
-        with shared_lock(run.store, run.name, job_has_ended, code) as claims:
+        code = code_of(chunk.node.stage.function for chunk in plan.everything)
+        with shared_lock(store, run, job_has_ended, code) as claims:
             yield claims
     else:
-        with driver_lock(run.store, run.name, job_has_ended):
+        with driver_lock(store, run, job_has_ended):
             yield None
 
 
-def _runs_of_others(claims: Claims | None) -> set[str]:
-    return {driver.run for driver in claims.others()} if claims else set()
+@dataclass(frozen=True)
+class _Run:
+    """A run: the plan that it computes into a store on a cluster, and who watches over it."""
+
+    name: str
+    plan: Plan
+    store: Store
+    cluster: Cluster
+    stop: StopRequest
+    checks: Checks
+    log: EventLog
+    quarantine: Quarantine
+    sharing: Sharing | None
+
+    def sweep(self, claims: Claims | None) -> None:
+        """Remove what ended drivers left, unless another one is at work."""
+        with (
+            self.log.guarded("housekeeping"),
+            alone_for_a_moment(self.store) if claims else nullcontext(True) as alone,
+        ):
+            if alone:
+                self.store.sweep()
+                drop_old_runs(self.store, self.name)
+                remove_claims(self.store, self.name)
+
+    def set_aside(self, stage: str, key: str) -> None:
+        """Move a damaged chunk out of the way of its successor."""
+        if grave := self.store.set_aside(stage, key):
+            text = f"chunk {stage}/{key[:12]} is damaged: moved to {grave}, and computed again"
+            self.log(Event(EventKind.DAMAGED, stage=stage, key=key, message=text))
+
+    def drive(self, pages: Callable[[], Pages] | None) -> Outcome:
+        """Start the cluster, have it compute the tasks, and tell the log how the run begins and ends."""
+        began, plan, stop = time.time(), self.plan, self.stop
+        with without_collection():
+            tasks = plan_tasks(plan)
+        with self.log.guarded("the log"):
+            _note_start(self.name, plan, self.log)
+        states, failures = dict[str, ChunkState](), list[Failure]()
+        jobs = JobList(self.store.inside(".runs", self.name))
+        demand = Demand(widest_level(tasks), plan.memory, stop.check, jobs, pages)
+        with suppress(StartInterruptedError), self.cluster.open(demand) as client:
+            workforce = Workforce(client, self.log, stop, LIMITS, queued=self.cluster.queued)
+            workforce.wait()
+            stop.note_start(time.time() - began)
+            if workforce.present:
+                _check_resources(workforce.devices, tasks)
+            ends = self._carry_out(tasks, client, workforce)
+            states, failures = ends.by_key, ends.failures
+        outcome = self._outcome(states, failures, time.time() - began)
+        with self.log.guarded("the log"):
+            _note_end(outcome, self.log)
+        return outcome
+
+    def _carry_out(self, tasks: Sequence[TaskPlan], client: Client, workforce: Workforce) -> ChunkStates:
+        """Run all tasks on the workers, and once more what was damaged or is in doubt."""
+        context = RunContext(
+            store=self.store,
+            run=self.name,
+            backend=self.plan.backend,
+            resident_bytes=_resident_bytes(workforce),
+            sources=sources_of(chunk.node.stage.function for chunk in self.plan.everything),
+            checks=self.checks,
+            gpus_per_worker=self.cluster.gpus_per_worker,
+        )
+        with self.log.guarded("the dashboard"):
+            self.log(Event(EventKind.CLUSTER_READY, dashboard=client.dashboard_link))
+        about = (context, self.log, self.stop, workforce, self.plan.expected_seconds)
+
+        def session_of(tasks: Sequence[TaskPlan]) -> Session:
+            return Session(client, tasks, *about, self.quarantine, self.sharing)
+
+        session = session_of(tasks)
+        with self._same_code(client, context, session):
+            session.drive()
+            return self._repair(session, session_of).ends
+
+    @contextmanager
+    def _same_code(self, client: Client, context: RunContext, session: Session) -> Iterator[None]:
+        """Have all workers compare their code with the driver's, now or when they come."""
+        check = CodeCheck(context.run, context.topic, context.sources)
+        try:
+            client.register_plugin(check)
+        except OtherCodeError as error:
+            session.refuse(str(error))
+        except (ImportError, AttributeError) as error:  # of an installation without the comparison
+            session.refuse(f"a worker has another version of quarkline than the driver: {error}")
+        except OSError as error:  # a worker that died or does not answer: chunks compare code themselves
+            text = f"not all workers have compared their code yet: {error}"
+            self.log(Event(EventKind.NOTE, message=text))
+        try:
+            yield
+        finally:
+            with suppress(OSError, ValueError):
+                client.unregister_worker_plugin(check.name)
+
+    def _repair(self, session: Session, session_of: Callable[[Sequence[TaskPlan]], Session]) -> Session:
+        """Compute damaged inputs again, what is in doubt, and what these blocked.
+
+        Returns the session with all states of the run.
+
+        What was damaged together may be found one after the other: it ends after a few times without news.
+        """
+        stored = {(chunk.node.stage.name, chunk.key) for chunk in self.plan.chunks}
+        ends, quarantine = session.ends, self.quarantine
+        states, failures, damaged = dict(ends.by_key), list(ends.failures), ends.damaged & stored
+        failed_checks: set[str] = set()
+        known, repairs = set[str](), 0
+        while True:
+            in_doubt = quarantine.settle()
+            states |= dict.fromkeys(in_doubt, ChunkState.UNFINISHED)
+            for key in quarantine.hopeless.keys() - failed_checks:
+                failed_checks.add(key)
+                states[key] = ChunkState.FAILED
+                failures.append(quarantine.hopeless[key])
+            repairs = 0 if any(key not in known for _, key in damaged) else repairs + 1
+            if not (damaged or in_doubt) or self.stop.check() or repairs > REPAIRS:
+                break
+            for stage, key in sorted(damaged):
+                self.set_aside(stage, key)
+            keys = {key for _, key in damaged} | in_doubt
+            known |= keys
+            blocked = {key for key, state in states.items() if state == ChunkState.BLOCKED}
+            blocked -= quarantine.below(quarantine.hopeless)
+            session = session_of(plan_tasks(self.plan.again(keys | blocked, known)))
+            session.drive()
+            states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.ends.by_key}
+            failures += session.ends.failures
+            damaged = session.ends.damaged & stored
+        session.ends.by_key, session.ends.failures = states, failures
+        return session
+
+    def _outcome(
+        self, ends: Mapping[str, ChunkState], failures: Sequence[Failure], seconds: float
+    ) -> Outcome:
+        """ends: of chunks by key, as far as they came to one."""
+        states: dict[str, Counter[ChunkState]] = {}
+        for chunk in self.plan.missing:
+            counts = states.setdefault(chunk.node.name, Counter())
+            counts[ends.get(chunk.key, ChunkState.UNFINISHED)] += 1
+        unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
+        reason = self.stop.reason
+        stopped = reason if unfinished or reason == OTHER_CODE else ""
+        checks = self.quarantine.counts
+        return Outcome(self.name, self.plan.workflow, states, tuple(failures), stopped, seconds, checks)
 
 
-def _sweep(store: Store, run: str, claims: Claims | None, log: EventLog) -> None:
-    """Remove what ended drivers left, unless another one is at work."""
-    with (
-        log.guarded("housekeeping"),
-        alone_for_a_moment(store) if claims else nullcontext(True) as alone,
-    ):
-        if alone:
-            store.sweep()
-            drop_old_runs(store, run)
-            remove_claims(store, run)
-
-
-def _keep_manifest(plan: Plan, store: Store, name: str) -> None:
-    """A plan without anything to do may still give new names to chunks that exist."""
-    with driver_lock(store, name, job_has_ended):
-        keep_plan(store, plan)
-
-
-def _drive(run: _Run, log: EventLog, sharing: Sharing | None) -> Outcome:
-    """Start the cluster, have it compute the tasks, and tell the log how the run begins and ends."""
-    began, plan = time.time(), run.plan
-    with without_collection():
-        tasks = plan_tasks(plan)
-    with log.guarded("the log"):
-        _note_start(run, log)
-    states, failures = dict[str, ChunkState](), list[Failure]()
-    quarantine = Quarantine(plan, run.store, log, run.stop)
-    jobs = JobList(run.store.inside(".runs", run.name))
-    pages = partial(run.watcher, run.store) if run.watcher else None
-    demand = Demand(widest_level(tasks), plan.memory, run.stop.check, jobs, pages)
-    with suppress(StartInterruptedError), run.cluster.open(demand) as client:
-        workforce = Workforce(client, log, run.stop, LIMITS, queued=run.cluster.queued)
-        workforce.wait()
-        run.stop.note_start(time.time() - began)
-        if workforce.present:
-            _check_resources(workforce.devices, tasks)
-        ends = _carry_out(run, tasks, client, workforce, quarantine, log, sharing)
-        states, failures = ends.by_key, ends.failures
-    outcome = _outcome(run, states, failures, time.time() - began, quarantine.counts)
-    with log.guarded("the log"):
-        _note_end(outcome, log)
-    return outcome
-
-
-def _note_start(run: _Run, log: EventLog) -> None:
+def _note_start(run: str, plan: Plan, log: EventLog) -> None:
     """Tell what is missing by node, and what a chunk of it is expected to take."""
-    plan = run.plan
-    counts = dict(Counter(chunk.node.name for chunk in plan.missing))
+    counts = Counter(chunk.node.name for chunk in plan.missing)
     seconds = {node: plan.expected_seconds[node] for node in counts if node in plan.expected_seconds}
     memory = {chunk.node.name: chunk.node.cost.memory for chunk in plan.missing}
-    about = Event(EventKind.RUN_STARTED, run=run.name, workflow=plan.workflow, missing=counts)
+    about = Event(EventKind.RUN_STARTED, run=run, workflow=plan.workflow, missing=counts)
     log(replace(about, seconds=seconds, memory=memory))
 
 
 def _note_end(outcome: Outcome, log: EventLog) -> None:
-    came_to = {
-        "status": outcome.exit_status,
-        "checks": asdict(outcome.checks),
-        "seconds": outcome.seconds,
-        "states": outcome.states,
-    }
-    log(Event(EventKind.RUN_ENDED, stopped=outcome.stopped, more=came_to))
-
-
-def _carry_out(
-    run: _Run,
-    tasks: Sequence[TaskPlan],
-    client: Client,
-    workforce: Workforce,
-    quarantine: Quarantine,
-    log: EventLog,
-    sharing: Sharing | None,
-) -> ChunkStates:
-    """Run all tasks on the workers, and once more what was damaged or is in doubt; how all chunks ended."""
-    context, expected = _context(run, workforce), run.plan.expected_seconds
-    with log.guarded("the dashboard"):
-        log(Event(EventKind.CLUSTER_READY, dashboard=client.dashboard_link))
-
-    def session_of(tasks: Sequence[TaskPlan]) -> Session:
-        return Session(client, tasks, context, log, run.stop, workforce, expected, quarantine, sharing)
-
-    session = session_of(tasks)
-    with _same_code(client, context, session, log):
-        session.drive()
-        return _repair(run, session, session_of, quarantine, log).ends
-
-
-def _context(run: _Run, workforce: Workforce) -> RunContext:
-    return RunContext(
-        store=run.store,
-        run=run.name,
-        backend=run.plan.backend,
-        resident_bytes=_resident_bytes(workforce),
-        sources=sources_of(chunk.node.stage.function for chunk in run.plan.everything),
-        checks=run.checks,
-        gpus_per_worker=run.cluster.gpus_per_worker,
-    )
-
-
-@contextmanager
-def _same_code(client: Client, context: RunContext, session: Session, log: EventLog) -> Iterator[None]:
-    """Have all workers compare their code with the driver's, now or when they come."""
-    check = CodeCheck(context.run, context.topic, context.sources)
-    try:
-        client.register_plugin(check)
-    except OtherCodeError as error:
-        session.refuse(str(error))
-    except (ImportError, AttributeError) as error:  # of an installation that does not have the comparison
-        session.refuse(f"a worker has another version of quarkline than the driver: {error}")
-    except OSError as error:  # a worker that died or does not answer: chunks compare code themselves
-        log(Event(EventKind.NOTE, message=f"not all workers have compared their code yet: {error}"))
-    try:
-        yield
-    finally:
-        with suppress(OSError, ValueError):
-            client.unregister_worker_plugin(check.name)
-
-
-def _repair(
-    run: _Run,
-    session: Session,
-    session_of: Callable[[Sequence[TaskPlan]], Session],
-    quarantine: Quarantine,
-    log: EventLog,
-) -> Session:
-    """Compute damaged inputs again, what is in doubt, and what these blocked.
-
-    Returns the session with all states of the run.
-
-    What was damaged together may be found one after the other: it ends after a few times without news.
-    """
-    stored = {(chunk.node.stage.name, chunk.key) for chunk in run.plan.chunks}
-    ends = session.ends
-    states, failures, damaged = dict(ends.by_key), list(ends.failures), ends.damaged & stored
-    failed_checks: set[str] = set()
-    known, repairs = set[str](), 0
-    while True:
-        in_doubt = quarantine.settle()
-        states |= dict.fromkeys(in_doubt, ChunkState.UNFINISHED)
-        for key in quarantine.hopeless.keys() - failed_checks:
-            failed_checks.add(key)
-            states[key] = ChunkState.FAILED
-            failures.append(quarantine.hopeless[key])
-        repairs = 0 if any(key not in known for _, key in damaged) else repairs + 1
-        if not (damaged or in_doubt) or run.stop.check() or repairs > REPAIRS:
-            break
-        for stage, key in sorted(damaged):
-            _set_aside(run.store, stage, key, log)
-        keys = {key for _, key in damaged} | in_doubt
-        known |= keys
-        blocked = {key for key, state in states.items() if state == ChunkState.BLOCKED}
-        blocked -= quarantine.below(quarantine.hopeless)
-        session = session_of(plan_tasks(run.plan.again(keys | blocked, known)))
-        session.drive()
-        states = {**states, **dict.fromkeys(blocked, ChunkState.UNFINISHED), **session.ends.by_key}
-        failures += session.ends.failures
-        damaged = session.ends.damaged & stored
-    session.ends.by_key, session.ends.failures = states, failures
-    return session
-
-
-def _set_aside(store: Store, stage: str, key: str, log: EventLog) -> None:
-    """Move a damaged chunk out of the way of its successor."""
-    if grave := store.set_aside(stage, key):
-        text = f"chunk {stage}/{key[:12]} is damaged: moved to {grave}, and computed again"
-        log(Event(EventKind.DAMAGED, stage=stage, key=key, message=text))
+    more = {"status": outcome.exit_status, "checks": asdict(outcome.checks)}
+    more |= {"seconds": outcome.seconds, "states": outcome.states}
+    log(Event(EventKind.RUN_ENDED, stopped=outcome.stopped, more=more))
 
 
 def _check_resources(offered: float, tasks: Sequence[TaskPlan]) -> None:
@@ -340,21 +314,3 @@ def _check_resources(offered: float, tasks: Sequence[TaskPlan]) -> None:
 
 def _resident_bytes(workforce: Workforce) -> int:
     return int(RESIDENT_SHARE * MEMORY_LIMIT / max(1, workforce.count))
-
-
-def _outcome(
-    run: _Run,
-    ends: Mapping[str, ChunkState],
-    failures: Sequence[Failure],
-    seconds: float,
-    checks: CheckCounts,
-) -> Outcome:
-    """ends: of chunks by key, as far as they came to one."""
-    states: dict[str, Counter[ChunkState]] = {}
-    for chunk in run.plan.missing:
-        counts = states.setdefault(chunk.node.name, Counter())
-        counts[ends.get(chunk.key, ChunkState.UNFINISHED)] += 1
-    unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
-    reason = run.stop.reason
-    stopped = reason if unfinished or reason == OTHER_CODE else ""
-    return Outcome(run.name, run.plan.workflow, states, tuple(failures), stopped, seconds, checks)
