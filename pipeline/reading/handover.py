@@ -18,6 +18,7 @@ from pipeline.planning.manifest import PART, Manifest, NodeRecord, manifests
 from pipeline.reading.status import RunStatus, run_status
 from pipeline.running.event_log import runs, state_of
 from pipeline.running.failures import FailedChunks
+from pipeline.running.run_state import RunState
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.ledger import Ledger, LedgerEvent, LedgerState
 from pipeline.store.lock import current_drivers
@@ -155,15 +156,16 @@ def handover(
     """
     store = store_at(store)
     known, ledger = manifests(store), Ledger(store).state()
+    states = {run: state_of(store, run) for run in runs(store)}
     existing = {stage: store.keys(stage) for stage in store.stages()}
     records, damaged = _records(store, known, existing, listener)
     return Handover(
         store=str(store.path),
         written=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         drivers=tuple(map(str, current_drivers(store))),
-        workflows=tuple(_workflow(store, each, existing, records) for each in known),
+        workflows=tuple(_workflow(store, each, existing, records, states.values()) for each in known),
         targets=tuple(targets),
-        runs=tuple(run_status(store, run) for run in reversed(runs(store))),
+        runs=tuple(run_status(store, run, states[run]) for run in reversed(states)),
         codes=dict(Counter(_code(record) for record in records.values()).most_common()),
         devices=dict(Counter(_device(record) for record in records.values()).most_common()),
         jobs=tuple(_jobs(ledger)),
@@ -214,12 +216,16 @@ def _records(
 
 
 def _workflow(
-    store: Store, manifest: Manifest, existing: Mapping[str, set[str]], records: Records
+    store: Store,
+    manifest: Manifest,
+    existing: Mapping[str, set[str]],
+    records: Records,
+    states: Iterable[RunState],
 ) -> WorkflowState:
     kept = store.path / ".workflows" / f"{manifest.workflow}.yaml"
     text = text_of(kept)
     path, folder = manifest.source.get("path", ""), manifest.source.get("folder", "")
-    errors = _errors(store, manifest.workflow)
+    errors = _errors(states, manifest.workflow)
     stored = {name: node for name, node in manifest.nodes.items() if not node.content["transient"]}
     missing = [
         entry
@@ -253,11 +259,10 @@ def _total(values: Iterable[float | None]) -> float | None:
     return None if None in measured or not measured else sum(value or 0.0 for value in measured)
 
 
-def _errors(store: Store, workflow: str) -> dict[tuple[str, str], str]:
+def _errors(states: Iterable[RunState], workflow: str) -> dict[tuple[str, str], str]:
     """The last error of each chunk that failed, by node and coordinates."""
     errors = {}
-    for run in runs(store):
-        state = state_of(store, run)
+    for state in states:
         if state.first.workflow.removesuffix(PART) == workflow:
             for failure in state.failed:
                 errors[failure.node, describe(failure.coordinates)] = failure.error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,14 +17,13 @@ from pipeline.reading.energy import StageEnergy, energies, energy_lines
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.failures import Failures
-from pipeline.running.quarantine import CheckCounts
-from pipeline.running.run_state import RunState, time_left
+from pipeline.running.run_state import CheckCounts, RunState, time_left
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.object_store import store_at
 from pipeline.store.store import Store
-from pipeline.worker.events import ChunkState, EventKind
+from pipeline.worker.events import ChunkState
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,14 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
     )
     in_flight = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
     driver = current_driver(store)
-    last = _last_run(store, driver.run if driver else "")
+    states = {run: state_of(store, run) for run in runs(store)}
+    last = _last_run(store, states, driver.run if driver else "")
     left = tuple(
         (jobs.folder.name, tuple(jobs.ids()))
         for jobs in job_lists(store)
         if not driver or driver.run != jobs.folder.name
     )
-    return Status(str(store.path), driver, nodes, last, in_flight, left, _energy(store))
-
-
-def _energy(store: Store) -> tuple[StageEnergy, ...]:
-    return energies(state_of(store, run) for run in runs(store))
+    return Status(str(store.path), driver, nodes, last, in_flight, left, energies(states.values()))
 
 
 def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:
@@ -130,20 +127,19 @@ def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[st
     return NodeStatus(workflow, name, stage, len(record.chunks), stored)
 
 
-def _last_run(store: Store, current: str) -> RunStatus | None:
+def _last_run(store: Store, states: Mapping[str, RunState], current: str) -> RunStatus | None:
     """The current run, else the last one, or the one before where that only averaged what it left complete.
 
     The current one has not always the last name: a clock may have been wrong before.
     """
-    known = (
-        run_status(store, run) for run in sorted(runs(store), key=lambda run: (run == current, run))[::-1]
-    )
+    newest = sorted(states, key=lambda run: (run == current, run), reverse=True)
+    known = (run_status(store, run, states[run]) for run in newest)
     return next((run for run in known if run.ended is None or not run.workflow.endswith(PART)), None)
 
 
-def run_status(store: Store, run: str) -> RunStatus:
-    """State of a run that ended or goes on."""
-    state = state_of(store, run)
+def run_status(store: Store, run: str, state: RunState | None = None) -> RunStatus:
+    """State of a run that ended or goes on; state: by its events, read here where it is not known."""
+    state = state or state_of(store, run)
     over, finished = state.is_over, state.finished
     return RunStatus(
         run=run,
@@ -157,11 +153,7 @@ def run_status(store: Store, run: str) -> RunStatus:
         part=state.part_done(finished),
         seconds_left=None if over else state.seconds_left(finished),
         failures=tuple(_failures(state)),
-        checks=CheckCounts(
-            state.checks.get("repeated", 0),
-            state.checks.get(EventKind.DISAGREED, 0),
-            state.checks.get(EventKind.RETRACTED, 0),
-        ),
+        checks=state.check_counts,
         log=str(log_of(store, run)),
     )
 

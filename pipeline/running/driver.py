@@ -282,7 +282,7 @@ class _Run:
         unfinished = any(counts[ChunkState.UNFINISHED] for counts in states.values())
         reason = self.stop.reason
         stopped = reason if unfinished or reason == OTHER_CODE else ""
-        checks = self.quarantine.counts
+        checks = self.log.state.check_counts
         return Outcome(self.name, self.plan.workflow, states, tuple(failures), stopped, seconds, checks)
 
 

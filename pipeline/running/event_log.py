@@ -52,7 +52,7 @@ class EventLog:
         with store.writing("the log of the run"):
             folder.mkdir(parents=True, exist_ok=True)
             self._file = open(log, "ab", buffering=0)  # noqa: SIM115 (closed by __exit__)
-        self._state = RunState()
+        self.state = RunState()
         self._tallied = time.monotonic()
         self._listener = listener
         self._shown = 0
@@ -77,7 +77,7 @@ class EventLog:
             if event.kind not in GOES_WELL or self._file.tell() <= LOG_BYTES:
                 self._write({name: value for name, value in content.items() if name not in SECRET})
         with self.guarded("the tally"):
-            self._state.add(replace(event, dashboard="") if event.dashboard else event)
+            self.state.add(replace(event, dashboard="") if event.dashboard else event)
             if time.monotonic() - self._tallied > TALLY_INTERVAL:
                 self._keep_tally()
         with self.guarded("the display"):
@@ -115,7 +115,7 @@ class EventLog:
         with suppress(OSError):
             if size > TALLY_BYTES:
                 with replacing(self._path) as file:
-                    file.write(json.dumps({"read": size, **self._state.as_dict()}, default=str).encode())
+                    file.write(json.dumps({"read": size, **self.state.as_dict()}, default=str).encode())
 
 
 def runs(store: Store) -> list[str]:

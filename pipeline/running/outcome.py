@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, text_table
 from pipeline.running.failures import Failure, Failures
-from pipeline.running.quarantine import CheckCounts
+from pipeline.running.run_state import CheckCounts
 from pipeline.worker.events import OTHER_CODE, ChunkState
 
 COMPLETE, FAILED, REFUSED, STOPPED, ELSEWHERE = 0, 1, 2, 3, 4

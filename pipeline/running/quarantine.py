@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
 from itertools import chain
 
 from pipeline.declare.coordinates import describe
-from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
 from pipeline.running.event_log import EventLog
@@ -22,30 +20,6 @@ TRIALS = 2
 
 STRIKES = 3
 """Failed checks at one place, a GPU or a machine, that end the run."""
-
-
-@dataclass
-class CheckCounts:
-    """Outcome of the checks of a run."""
-
-    repeated: int = 0
-    """Chunks of which a part was computed a second time, and agreed."""
-    disagreed: int = 0
-    """Checks that failed; each had its worker replaced."""
-    retracted: int = 0
-    """Chunks that were committed and moved aside."""
-
-    def __str__(self) -> str:
-        text = "checked: "
-        if self.repeated:
-            text += f"a part of {counted(self.repeated, 'chunk')} computed a second time, all sums compared"
-        else:
-            text += "all sums compared; no chunk was drawn to be computed a second time"
-        if self.disagreed:
-            text += (
-                f"; {counted(self.disagreed, 'check')} failed, {counted(self.retracted, 'chunk')} retracted"
-            )
-        return text
 
 
 class Quarantine:
@@ -67,13 +41,10 @@ class Quarantine:
         """Committed chunks that are in doubt, and why."""
         self.hopeless: dict[str, Failure] = {}
         """Chunks that disagreed on several processes, by key."""
-        self.counts = CheckCounts()
 
     def committed(self, event: Event) -> None:
         """Take note of a chunk that was committed."""
-        if event.repeated:
-            self.counts.repeated += 1
-        else:
+        if not event.repeated:
             self._unchecked[event.worker].append(event.key)
 
     def dropped(self, key: str) -> None:
@@ -83,7 +54,6 @@ class Quarantine:
     def disagreed(self, event: Event) -> None:
         """Act on a failed check: of a chunk, on a worker, at a place."""
         key, where = event.key, event.place
-        self.counts.disagreed += 1
         self._trials[key] += 1
         if self._trials[key] >= TRIALS:
             error = f"a check failed on {TRIALS} processes, so that no machine is to blame: {event.error}"
@@ -123,7 +93,6 @@ class Quarantine:
             reason = reasons.get(chunk.key, "it was computed from a chunk that was retracted")
             stage = chunk.node.stage.name
             if grave := self._store.set_aside(stage, chunk.key, reason):
-                self.counts.retracted += 1
                 name = f"{chunk.node.name} {describe(chunk.coordinates)}".rstrip()
                 text = f"{name} is retracted ({reason}): moved to {grave}, and computed again"
                 self._log(Event(EventKind.RETRACTED, stage=stage, key=chunk.key, message=text))

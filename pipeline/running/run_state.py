@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.declare.coordinates import Coordinate
 from pipeline.declare.duration import duration_text
+from pipeline.declare.text import counted
 from pipeline.running.failures import Failure, Failures
 from pipeline.worker.events import ENDED, ChunkState, Event, EventKind
 
@@ -20,6 +21,30 @@ LATELY = 15
 """Chunks of a node whose seconds a tally holds, the last ones."""
 
 NONE = Event("", 0.0)
+
+
+@dataclass(frozen=True)
+class CheckCounts:
+    """Outcome of the checks of a run."""
+
+    repeated: int = 0
+    """Chunks of which a part was computed a second time, and agreed."""
+    disagreed: int = 0
+    """Checks that failed; each had its worker replaced."""
+    retracted: int = 0
+    """Chunks that were committed and moved aside."""
+
+    def __str__(self) -> str:
+        text = "checked: "
+        if self.repeated:
+            text += f"a part of {counted(self.repeated, 'chunk')} computed a second time, all sums compared"
+        else:
+            text += "all sums compared; no chunk was drawn to be computed a second time"
+        if self.disagreed:
+            text += (
+                f"; {counted(self.disagreed, 'check')} failed, {counted(self.retracted, 'chunk')} retracted"
+            )
+        return text
 
 
 @dataclass
@@ -95,6 +120,12 @@ class RunState:
         for event in self.running.values():
             finished[event.node] += event.done / max(event.total or 1, 1)  # type: ignore[assignment]
         return finished
+
+    @property
+    def check_counts(self) -> CheckCounts:
+        """Outcome of the checks so far."""
+        kinds = ("repeated", EventKind.DISAGREED, EventKind.RETRACTED)
+        return CheckCounts(*(self.checks.get(kind, 0) for kind in kinds))
 
     def add(self, event: Event) -> None:
         """Take the next event into account."""

@@ -17,7 +17,8 @@ from pipeline.reading.account import NodeAccount, checks_section
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import EventLog, read_events
-from pipeline.running.quarantine import CheckCounts, Quarantine
+from pipeline.running.quarantine import Quarantine
+from pipeline.running.run_state import CheckCounts
 from pipeline.running.stopping import StopRequest
 from pipeline.store.record import Record
 from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksum
