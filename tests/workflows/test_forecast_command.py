@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_project import TINY, CommandLine, missing
 
-from workflows.commands.plan import FORECAST
+from workflows.commands.forecast import DOCUMENT
 
 pytestmark = pytest.mark.usefixtures("plain_figures")
 LOOPS = ("loops_light", "loops_strange", "loops_light_fine", "loops_strange_fine")
@@ -27,9 +27,9 @@ def test_a_forecast_without_records_says_so_and_a_pilot_makes_some(
     told = quarkline(*command, "--workers", "1", "--pilot", "--json")
     assert told.code == 0, told.err
     content = json.loads(told.out)
-    assert set(content) == set(FORECAST.json_schema()["required"])
+    assert set(content) == set(DOCUMENT.json_schema()["required"])
     assert content.pop("schema") == "quarkline.forecast/1"
-    FORECAST.content(content)
+    DOCUMENT.content(content)
     assert "which the run will find done" in told.err
     assert content["records"] == 6 and content["unknown"] == ["correlator", "average"]
     sigmas = {node["node"]: node["seconds"]["sigma"] for node in content["nodes"]}

@@ -15,7 +15,6 @@ from pipeline.transfer.bucket import Bucket, RemoteStore
 from pipeline.transfer.host import Host, remote_folder
 from pipeline.transfer.offer import Selection
 from pipeline.transfer.receipt import Receipt
-from workflows.catalogue import definition_of
 from workflows.documents import Document
 from workflows.names import workflow_names
 
@@ -55,6 +54,8 @@ def selection(stage: Sequence[str] | None, results: bool) -> Selection:
 
 def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:
     """Names of the nodes that installed workflows call their results, of those that stores have."""
+    from workflows.catalogue import definition_of  # with the kernels of all stages: a second
+
     installed = workflow_names()
     return tuple(
         name

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline import InputError, Store, explain
+from pipeline import InputError, explain
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.choose import cluster_of
 from pipeline.running.memory_advice import (
@@ -30,9 +30,7 @@ from workflows.commands.options import (
     count_option,
 )
 from workflows.documents import Document
-from workflows.forecasting import ForecastOutput, Wish, compute_pilot, show
 from workflows.rounds import Rounds
-from workflows.shared.definition import Project
 from workflows.stores import project_and_store, remarks
 from workflows.terminal import say
 
@@ -109,7 +107,6 @@ class PlanOutput:
 
 
 DOCUMENT = Document("plan", PlanOutput)
-FORECAST = Document("forecast", ForecastOutput)
 
 
 def plan(
@@ -148,8 +145,10 @@ def plan(
     if pilot and not forecast:
         raise InputError("--pilot is for forecasts: give --forecast, too")
     if forecast:
+        from workflows.commands.forecast import Wish, forecast_round  # with what draws its page: a second
+
         wish = Wish(chosen, workers, workers_per_node, tuple(learn_from or ()))
-        _forecast(project, results, wish, pilot=pilot, json=json)
+        forecast_round(project, results, wish, with_pilot=pilot, json=json)
         return
     rounds = Rounds(project, results, chosen.backend)
     check_gpus_per_worker(rounds.plan, chosen)
@@ -158,14 +157,6 @@ def plan(
         DOCUMENT.print(_output(rounds, chosen, warnings))
     else:
         say(_text(rounds, chosen, warnings))
-
-
-def _forecast(project: Project, store: Store, wish: Wish, *, pilot: bool, json: bool) -> None:
-    """Forecast the round that the store is in; with a pilot, the one that it is in after that."""
-    last = Rounds(project, store, wish.cluster.backend)
-    if pilot and compute_pilot(last.plan, store, wish, quiet=json):
-        last = Rounds(project, store, wish.cluster.backend)
-    show(last.plan, last.project, store, wish, FORECAST if json else None)
 
 
 def _text(rounds: Rounds, cluster: Cluster, warnings: list[str]) -> str:

@@ -24,6 +24,7 @@ from pipeline.store.provenance import processor
 from workflows.display import RunDisplay
 from workflows.documents import Document
 from workflows.publishing import writing_into
+from workflows.rounds import Rounds
 from workflows.shared.definition import Project
 from workflows.terminal import say
 
@@ -71,6 +72,17 @@ class Wish:
         return Setting(count, machines, self.per_node or max(1, here))
 
 
+DOCUMENT = Document("forecast", ForecastOutput)
+
+
+def forecast_round(project: Project, store: Store, wish: Wish, *, with_pilot: bool, json: bool) -> None:
+    """Forecast the round that the store is in; with a pilot, the one that it is in after that."""
+    last = Rounds(project, store, wish.cluster.backend)
+    if with_pilot and compute_pilot(last.plan, store, wish, quiet=json):
+        last = Rounds(project, store, wish.cluster.backend)
+    show(last.plan, last.project, store, wish, json)
+
+
 def compute_pilot(planned: Plan, store: Store, wish: Wish, *, quiet: bool) -> bool:
     """Compute the first chunks of what there are no records of; False where nothing is to be computed.
 
@@ -108,7 +120,7 @@ def _known(planned: Plan, model: Model, setting: Setting) -> set[str]:
     }
 
 
-def show(planned: Plan, project: Project, store: Store, wish: Wish, document: Document | None) -> None:
+def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) -> None:
     """Write the page of a forecast of a plan's missing chunks, and print it, as a document or text."""
     stores = wish.stores(store)
     model, around = Model(samples(stores)), run_overheads(stores, planned.backend)
@@ -124,8 +136,8 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, document: Do
     with writing_into(project.report / "forecast") as folder:
         head = f"{planned.workflow}: {len(planned.missing)} chunks to compute"
         page = write_report(folder, f"Forecast: {project.title}", head, shown)
-    if document:
-        document.print(
+    if json:
+        DOCUMENT.print(
             ForecastOutput(**vars(main), workers=team, alternatives=others, unknown=unknown, page=page)
         )
         return
