@@ -77,3 +77,11 @@ def _spelled(character: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun: `1 chunk`, `3 chunks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def energy_text(joules: float) -> str:
+    """`1.23 MJ`: three digits with a unit."""
+    for size, unit in ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ")):
+        if joules >= size:
+            return f"{joules / size:.3g} {unit}"
+    return f"{joules:.3g} J"

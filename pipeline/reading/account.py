@@ -11,9 +11,8 @@ from matplotlib.figure import Figure as Plot
 
 from pipeline.declare.coordinates import describe
 from pipeline.declare.duration import duration_text
-from pipeline.declare.text import counted, figure_text
+from pipeline.declare.text import counted, energy_text, figure_text
 from pipeline.planning.manifest import Manifest
-from pipeline.reading.energy import energy_text
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.provenance import code_text
 from pipeline.store.record import Record

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dask.utils import format_bytes
 
 from pipeline.declare.duration import duration_text
-from pipeline.declare.text import counted, text_table
+from pipeline.declare.text import counted, energy_text, text_table
 from pipeline.planning.manifest import PART, NodeRecord, manifests
-from pipeline.reading.energy import StageEnergy, energies, energy_lines
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.failures import Failures
@@ -60,6 +60,18 @@ class RunStatus:
     checks: CheckCounts = field(default_factory=CheckCounts)
     log: str = ""
     """File with all events, tracebacks among them."""
+
+
+@dataclass(frozen=True)
+class StageEnergy:
+    """Energy of the chunks of a stage that were computed, repeated ones among them."""
+
+    stage: str
+    joules: float | None
+    """Of those that something measured; None where that is none of them."""
+    measured: int
+    unmeasured: int
+    """Number of chunks whose energy nothing measured."""
 
 
 @dataclass(frozen=True)
@@ -183,3 +195,29 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
         *details,
         "dashboard: its address, which holds a secret, is in what the run prints",
     ]
+
+
+def energies(states: Iterable[RunState]) -> tuple[StageEnergy, ...]:
+    """Energy by stage over some runs, in the order of their first chunks."""
+    joules, measured, unmeasured = Counter[str](), Counter[str](), Counter[str]()
+    for state in states:
+        joules.update(state.joules)
+        measured.update(state.measured)
+        unmeasured.update(state.unmeasured)
+    return tuple(
+        StageEnergy(stage, joules[stage] if measured[stage] else None, measured[stage], unmeasured[stage])
+        for stage in dict.fromkeys([*measured, *unmeasured])
+    )
+
+
+def energy_lines(stages: Sequence[StageEnergy]) -> list[str]:
+    """The sum, and each stage's part, for people; nothing where nothing was computed."""
+    if not stages:
+        return []
+    known = {each.stage: each.joules for each in stages if each.joules is not None}
+    without = sum(each.unmeasured for each in stages)
+    if not known:
+        return [f"energy: not measured ({counted(without, 'chunk')}: no counter of the device can be read)"]
+    parts = ", ".join(f"{stage} {energy_text(joules)}" for stage, joules in known.items())
+    missing = f"; without {counted(without, 'chunk')} that nothing measured" if without else ""
+    return [f"energy: {energy_text(sum(known.values()))} ({parts}){missing}"]

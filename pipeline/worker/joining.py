@@ -20,10 +20,20 @@ Result = Any
 
 
 def joined(stage: Stage, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Result]]) -> Result:
-    """One result at the wanted coordinates; the very object if there is nothing to join or cut."""
+    """One result at the wanted coordinates; the very object if there is nothing to join or cut.
+
+    Args:
+        stage: whose; along a dimension of it, an array has the length of the chunk.
+        wanted: coordinates per dimension; a dimension that is absent is taken whole, from one chunk.
+        pieces: (coordinates, result) of the chunks that hold them.
+    """
     if len(pieces) == 1 and all(wanted.get(dim, held) == held for dim, held in pieces[0][0].items()):
         return pieces[0][1]
-    return stage.result(**join(stage.outputs, wanted, pieces))
+    arrays = (
+        _join(output, wanted, [(at, result[k]) for at, result in pieces])
+        for k, output in enumerate(stage.outputs)
+    )
+    return stage.result(*arrays)
 
 
 def arguments_of(stage: Stage, work: Work) -> Iterator[tuple[Input, tuple[Work, ...]]]:
@@ -32,24 +42,7 @@ def arguments_of(stage: Stage, work: Work) -> Iterator[tuple[Input, tuple[Work, 
         yield stage.inputs[min(position, len(stage.inputs) - 1)], sources
 
 
-def join(
-    outputs: Sequence[Output], wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Result]]
-) -> dict[str, Array]:
-    """Arrays at the `wanted` coordinates, from the chunks that hold them.
-
-    Args:
-        outputs: names and dimensions of the arrays; along a dimension of the stage, an array has the length
-            of the chunk.
-        wanted: coordinates per dimension; a dimension that is absent is taken whole, from one chunk.
-        pieces: (coordinates, result) of each chunk; a result is a tuple of arrays in the order of `outputs`.
-    """
-    return {
-        output.name: _join_one(output, wanted, [(at, result[k]) for at, result in pieces])
-        for k, output in enumerate(outputs)
-    }
-
-
-def _join_one(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Array]]) -> Array:
+def _join(output: Output, wanted: Coordinates, pieces: Sequence[tuple[Coordinates, Array]]) -> Array:
     """NumPy or CuPy, as the pieces are; what lies in the store is read."""
     pieces = [(at, np.asarray(a) if isinstance(a, StoredArray) else a) for at, a in pieces]
     first_at, first = pieces[0]

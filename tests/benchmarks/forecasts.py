@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import Outcome, Plan, Store, plan, run
-from pipeline.reading.energy import energies
 from pipeline.reading.forecast.forecast import RunCost, Setting, forecast, run_overheads
 from pipeline.reading.forecast.model import Model
 from pipeline.reading.forecast.samples import samples
+from pipeline.reading.status import energies
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.choose import choose
 from pipeline.running.event_log import runs, state_of

@@ -13,8 +13,8 @@ import toy_stages as toys
 
 from pipeline import Outcome, Place, Store, Workflow
 from pipeline.reading.account import NodeAccount, time_section
-from pipeline.reading.energy import StageEnergy, energies, energy_lines
 from pipeline.reading.report import Table, table_text
+from pipeline.reading.status import StageEnergy, energies, energy_lines
 from pipeline.running.run_state import RunState
 from pipeline.store.record import Record
 from pipeline.worker.energy import (

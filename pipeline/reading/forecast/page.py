@@ -8,8 +8,7 @@ from math import exp
 from dask.utils import format_bytes
 
 from pipeline.declare.duration import duration_text
-from pipeline.declare.text import counted
-from pipeline.reading.energy import energy_text
+from pipeline.declare.text import counted, energy_text
 from pipeline.reading.forecast.estimate import Estimate
 from pipeline.reading.forecast.forecast import Forecast, RunCost
 from pipeline.reading.report import Section, Table
