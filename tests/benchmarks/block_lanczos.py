@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from script import SMALL, PrintedTable, arguments_of, quenched, staggered
+from script import SMALL, PrintedTable, arguments_of, metered, quenched, staggered
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import around_kernels
-from workflows.benchmarks.machine import Machine, metered
+from workflows.benchmarks.machine import Machine
 from workflows.benchmarks.staggered import FLOPS_PER_SITE
 
 SEED = 271

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import cupy
 
-from script import LARGE, PrintedTable, arguments_of
+from script import LARGE, PrintedTable, arguments_of, host_seconds
 from stages.lqcd.dirac.operator import application
 from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels import block_blas, cg_update, stream
@@ -68,7 +68,7 @@ def main() -> None:
         for name, work in works.items():
             gpu = replayed_seconds(device, work)
             waited = median(device.wall_seconds(lambda: as_numpy(work())) for _ in range(51))  # noqa: B023
-            times = gpu, waited, device.host_seconds(work, CALLS)
+            times = gpu, waited, host_seconds(device, work, CALLS)
             reductions.add(name, precision, *(1e6 * seconds for seconds in times))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from pipeline.worker.energy import energy_meter
 from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
 from stages.lqcd.gauge.heatbath import thermalised
@@ -16,7 +18,9 @@ from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.benchmarks.machine import machine_of
+from workflows.benchmarks.machine import Device, Work, machine_of
+
+T = TypeVar("T")
 
 SMALL, LARGE = (8, 8, 8, 16), (32, 32, 32, 48)
 OVERRELAXATION = 4
@@ -70,6 +74,29 @@ def _option(default: Any) -> dict[str, Any]:
     if isinstance(default, list):
         return {"type": type(default[0]), "nargs": "+", **described}
     return {"type": type(default), **described}
+
+
+def host_seconds(device: Device, work: Work, calls: int = 100) -> float:
+    """Time that the host needs to start a call."""
+    work()
+    device.wait()
+    start = time.perf_counter()
+    for _ in range(calls):
+        work()
+    elapsed = time.perf_counter() - start
+    device.wait()
+    return elapsed / calls
+
+
+def metered(backend: str, work: Callable[[], T]) -> tuple[T, float | None]:
+    """Result of a call of seconds, and the joules drawn meanwhile, None where nothing measures them.
+
+    The counter of an H200 moves every 100 ms.
+    """
+    meter = energy_meter(backend)
+    before = meter() if meter else 0.0
+    result = work()
+    return result, meter() - before if meter else None
 
 
 class PrintedTable:

@@ -13,9 +13,9 @@ from tiny_project import CommandLine
 
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.benchmarks import machine, staggered, table
+from workflows.benchmarks import machine, staggered
 from workflows.benchmarks.families import FAMILIES, bench_of, speeds
-from workflows.benchmarks.speed import Bench, SiteCost, streaming
+from workflows.benchmarks.speed import Bench, SiteCost, _seconds, streaming
 
 SMALL = ("--lattice", "4", "4", "4", "4", "--rhs", "2,3")
 
@@ -73,7 +73,7 @@ def test_figures_of_a_line_follow_from_its_time() -> None:
     assert speed.perfect_reuse_bandwidth == pytest.approx(50)
     assert speed.fraction_of_copy == pytest.approx(1)
     assert speed.naive_bandwidth == pytest.approx(65)
-    cells = [cell.strip() for cell in table.row(speed).strip("|").split("|")]
+    cells = [cell.strip() for cell in speed.row.strip("|").split("|")]
     assert cells == ["f", "k", "4x4x4x6", "single", "5", "2 ns", "573", "50.0", "65.0", "1.00", "0.5 J"]
 
 
@@ -82,7 +82,7 @@ def test_figures_of_a_line_follow_from_its_time() -> None:
     [(4.21e-11, "42.1 ps"), (2e-9, "2 ns"), (3.5e-6, "3.5 us"), (0.0057, "5.7 ms"), (2, "2 s")],
 )
 def test_times_have_a_unit_with_few_digits(seconds: float, text: str) -> None:
-    assert table._seconds(seconds) == text
+    assert _seconds(seconds) == text
 
 
 @pytest.mark.slow

@@ -13,8 +13,8 @@ import hisq_solves
 import mixed_precision
 import truncated_solver
 from mixed_iterations import METHODS, columns
+from script import metered
 from truncated_solver import Measured
-from workflows.benchmarks.machine import metered
 
 Table = Callable[..., list[list[list[str]]]]
 

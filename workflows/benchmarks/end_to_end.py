@@ -67,15 +67,6 @@ def _line(
     rhs = sum(part["rhs"] for part in statistics)
     applications = sum(BLOCK * sum(part["iterations"]) for part in statistics) / rhs
     cost = applications * normal_cost(BLOCK, DTYPES["single"])
-    return bench.speed(
-        seconds,
-        joules,
-        cost,
-        bench.run_lattice.half_volume,
-        family="end-to-end",
-        kernel=kernel,
-        precision="double-single",
-        rhs=rhs,
-        unit="run",
-        lattice=str(bench.run_lattice),
-    )
+    lattice, precision = bench.run_lattice, "double-single"
+    names = {"family": "end-to-end", "kernel": kernel, "precision": precision, "unit": "run"}
+    return bench.speed(seconds, joules, cost, lattice.half_volume, rhs=rhs, lattice=str(lattice), **names)

@@ -37,23 +37,14 @@ def speeds(bench: Bench) -> Iterator[Speed]:
     lattice, xp = bench.lattice, bench.machine.xp
     thin = thermalised(lattice, BETA, 31, "bench", sweeps=2, overrelaxation=1, xp=xp)
     build = partial(hisq_links, thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
-    yield _line(bench, "hisq_links", "construction", HISQ_COST, build)
-    yield _line(bench, "over_relax", "sweep", SWEEP_COST, partial(heatbath.over_relax, thin, lattice))
-    sweep = partial(heatbath.heat_bath, thin, lattice, BETA, (271, 828), 7)
-    yield _line(bench, "heat_bath", "sweep", SWEEP_COST, sweep)
-
-
-def _line(bench: Bench, kernel: str, unit: str, cost: SiteCost, work: Work) -> Speed:
-    seconds = fastest(bench.machine, work, REPEATS)
-    return bench.speed(
-        seconds,
-        bench.machine.joules(work, seconds),
-        cost,
-        bench.lattice.volume,
-        family="links",
-        kernel=kernel,
-        precision="double",
-        rhs=1,
-        unit=unit,
-        lattice=str(bench.lattice),
-    )
+    works: dict[str, tuple[Work, SiteCost, str]] = {
+        "hisq_links": (build, HISQ_COST, "construction"),
+        "over_relax": (partial(heatbath.over_relax, thin, lattice), SWEEP_COST, "sweep"),
+        "heat_bath": (partial(heatbath.heat_bath, thin, lattice, BETA, (271, 828), 7), SWEEP_COST, "sweep"),
+    }
+    for kernel, (work, cost, unit) in works.items():
+        seconds, names = fastest(bench.machine, work, REPEATS), {"kernel": kernel, "unit": unit}
+        joules = bench.machine.joules(work, seconds)
+        yield bench.speed(
+            seconds, joules, cost, lattice.volume, family="links", precision="double", rhs=1, **names
+        )

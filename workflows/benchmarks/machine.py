@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import ceil, prod
 from statistics import median
 from threading import Event, Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import llvmlite.binding as llvm
 import numba
@@ -20,7 +21,6 @@ from stages.base.errors import InputError
 from stages.base.host_memory import available_memory
 from stages.lqcd.kernels.dispatch import Array
 
-T = TypeVar("T")
 Work = Callable[[], object]
 
 HOST_SECONDS = 0.2
@@ -42,7 +42,7 @@ Steps = list[tuple[float, float]]
 """Times, and what a counter of joules showed from then on."""
 
 
-class Machine(Protocol):
+class Machine(ABC):
     """A backend on the machine at hand."""
 
     backend: str
@@ -50,24 +50,36 @@ class Machine(Protocol):
     xp: Any
     """`numpy` or `cupy`."""
 
+    @abstractmethod
     def seconds(self, work: Work) -> float:
         """Time of one call of `work`, which warms up and compiles first."""
 
-    def wall_seconds(self, work: Work) -> float:
-        """Time of a single call of work that uses the host as well, until the device is idle again."""
-
-    def joules(self, work: Work, seconds: float) -> float | None:
-        """Energy of one call that takes `seconds`; None where nothing measures it."""
-
+    @abstractmethod
     def copy_bandwidth(self) -> float:
         """GB/s, read and written, of a copy within the memory that fields live in."""
 
+    def joules(self, work: Work, seconds: float) -> float | None:
+        """Energy of one call that takes `seconds`; None where nothing measures it."""
+        return None
 
-class Host:
+    def wall_seconds(self, work: Work) -> float:
+        """Time of a single call of work that uses the host as well, until the device is idle again."""
+        self.wait()
+        start = time.perf_counter()
+        work()
+        self.wait()
+        return time.perf_counter() - start
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Return when nothing computes any more."""
+
+
+class Host(Machine):
     """The CPU: as many threads as the kernels use."""
 
     backend = "cpu"
-    xp: Any = np
+    xp = np
 
     def __init__(self) -> None:
         self.name = f"{llvm.get_host_cpu_name()}, {numba.get_num_threads()} threads"
@@ -80,13 +92,8 @@ class Host:
             times.append(self.wall_seconds(work))
         return min(times)
 
-    def wall_seconds(self, work: Work) -> float:
-        start = time.perf_counter()
-        work()
-        return time.perf_counter() - start
-
-    def joules(self, work: Work, seconds: float) -> float | None:
-        return None
+    def wait(self) -> None:
+        pass  # a call that has returned is over
 
     def copy_bandwidth(self) -> float:
         threads = numba.get_num_threads()
@@ -97,7 +104,7 @@ class Host:
         return 2 * HOST_COPY_BYTES / seconds / 1e9
 
 
-class Device:
+class Device(Machine):
     """The current CUDA device. Raises InputError where there is none."""
 
     backend = "cuda"
@@ -130,22 +137,8 @@ class Device:
         stop.synchronize()
         return self.xp.cuda.get_elapsed_time(start, stop) / 1e3 / calls
 
-    def wall_seconds(self, work: Work) -> float:
+    def wait(self) -> None:
         self.device.synchronize()
-        start = time.perf_counter()
-        work()
-        self.device.synchronize()
-        return time.perf_counter() - start
-
-    def host_seconds(self, work: Work, calls: int = 100) -> float:
-        """Time that the host needs to start a call."""
-        self._batch(work, 1)
-        start = time.perf_counter()
-        for _ in range(calls):
-            work()
-        elapsed = time.perf_counter() - start
-        self.device.synchronize()
-        return elapsed / calls
 
     def joules(self, work: Work, seconds: float) -> float | None:
         """Energy of one call among calls that follow each other, None without a counter.
@@ -161,7 +154,7 @@ class Device:
                     return None  # a counter stands still
                 for _ in range(calls):
                     work()
-                self.device.synchronize()
+                self.wait()
                 total += calls
         power = sum((after - before) / (end - start) for (_, (start, before), *_, (end, after)) in steps)
         return power * passed / total
@@ -196,14 +189,11 @@ def watched(meters: list[Meter]) -> Iterator[list[Steps]]:
         thread.join()
 
 
-MACHINES: dict[str, Callable[[], Machine]] = {"cpu": Host, "cuda": Device}
-
-
 def machine_of(backend: str) -> Machine:
     """The machine at hand by its backend. Raises InputError."""
-    if backend not in MACHINES:
+    if backend not in ("cpu", "cuda"):
         raise InputError(f"backend must be 'cpu' or 'cuda', got {backend!r}")
-    return MACHINES[backend]()
+    return Host() if backend == "cpu" else Device()
 
 
 def random_field(machine: Machine, shape: tuple[int, ...], dtype: Any, seed: int = 2718) -> Array:
@@ -221,17 +211,6 @@ def fastest(machine: Machine, work: Work, calls: int = 3) -> float:
     """Wall time of the shortest of some calls, after one that compiles."""
     work()
     return min(machine.wall_seconds(work) for _ in range(calls))
-
-
-def metered(backend: str, work: Callable[[], T]) -> tuple[T, float | None]:
-    """Result of a call of seconds, and the joules drawn meanwhile, None where nothing measures them.
-
-    The counter of an H200 moves every 100 ms.
-    """
-    meter = energy_meter(backend)
-    before = meter() if meter else 0.0
-    result = work()
-    return result, meter() - before if meter else None
 
 
 def _require_memory(size: int) -> None:

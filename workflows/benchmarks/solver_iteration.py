@@ -40,18 +40,9 @@ def speeds(bench: Bench) -> Iterator[Speed]:
         for method, cost in METHODS:
             solver = partial(method, TOLERANCE, inner=inner)
             seconds, joules = iteration(bench.machine, solver, operator, b)
-            yield bench.speed(
-                seconds,
-                joules,
-                cost(rhs, dtype),
-                bench.lattice.half_volume,
-                family="solver",
-                kernel=method.__name__,
-                precision=name,
-                rhs=rhs,
-                unit="iteration",
-                lattice=str(bench.lattice),
-            )
+            names = {"kernel": method.__name__, "precision": name, "unit": "iteration"}
+            sites, line = bench.lattice.half_volume, cost(rhs, dtype)
+            yield bench.speed(seconds, joules, line, sites, family="solver", rhs=rhs, **names)
 
 
 def batched_cost(rhs: int, dtype: np.dtype) -> SiteCost:

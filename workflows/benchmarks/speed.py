@@ -1,4 +1,4 @@
-"""One line of the benchmark: how fast something ran, against what it computes and moves."""
+"""One line of the benchmark: how fast something ran, against what it computes and moves; their table."""
 
 from __future__ import annotations
 
@@ -14,6 +14,21 @@ from workflows.benchmarks.machine import Machine, Work
 
 DTYPES: dict[str, np.dtype] = {"single": np.dtype(np.complex64), "double": np.dtype(np.complex128)}
 MOST_RHS = 64
+
+COLUMNS = {
+    "family": "<10",
+    "kernel": "<15",
+    "lattice": "<11",
+    "precision": "<13",
+    "N": ">4",
+    "per site, rhs": ">13",
+    "GFLOP/s": ">8",
+    "GB/s reuse": ">10",
+    "GB/s naive": ">10",
+    "of copy": ">7",
+    "energy": ">9",
+}
+"""Of the table of speeds, which grows while they are measured and is Markdown, too: alignment and width."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +82,23 @@ class Speed:
     fraction_of_copy: float
     joules: float | None
 
+    @property
+    def row(self) -> str:
+        """One line of the table."""
+        return _row(
+            self.family,
+            self.kernel,
+            self.lattice,
+            self.precision,
+            str(self.rhs),
+            _seconds(self.picoseconds * 1e-12),
+            f"{self.gflops:.0f}" if self.gflops >= 100 else f"{self.gflops:.3g}",
+            f"{self.perfect_reuse_bandwidth:.1f}",
+            f"{self.naive_bandwidth:.1f}",
+            f"{self.fraction_of_copy:.2f}",
+            "-" if self.joules is None else f"{self.joules:.3g} J",
+        )
+
 
 @dataclass(frozen=True)
 class Bench:
@@ -91,6 +123,21 @@ class Bench:
                 raise InputError(f"a block holds 1 to {MOST_RHS} right-hand sides, got {rhs} (--rhs)")
 
     @property
+    def heading(self) -> str:
+        """The machine and its copy bandwidth, and the head of the table."""
+        ends = {"<": "-", ">": ":"}
+        rulers = ("-" * (int(layout[1:]) + 1) + ends[layout[0]] for layout in COLUMNS.values())
+        return "\n".join(
+            [
+                f"{self.machine.name}; copy bandwidth of this run {self.copy_bandwidth:.1f} GB/s, "
+                "read and written",
+                "",
+                _row(*COLUMNS),
+                f"|{'|'.join(rulers)}|",
+            ]
+        )
+
+    @property
     def dtypes(self) -> dict[str, np.dtype]:
         """The complex types to measure, by precision."""
         return {name: dtype for name, dtype in DTYPES.items() if name in self.precisions}
@@ -105,15 +152,15 @@ class Bench:
     def measured(self, work: Work, cost: SiteCost, sites: int, **names: Any) -> Speed:
         """The speed of a kernel that is called again and again, with its energy."""
         seconds = self.machine.seconds(work)
-        joules = self.machine.joules(work, seconds)
-        return self.speed(
-            seconds, joules, cost, sites, unit="application", lattice=str(self.lattice), **names
-        )
+        return self.speed(seconds, self.machine.joules(work, seconds), cost, sites, **names)
 
     def speed(
         self, seconds: float, joules: float | None, cost: SiteCost, sites: int, *, rhs: int, **names: Any
     ) -> Speed:
-        """The line of one unit that took `seconds`, its cost counted per site of `sites` and per rhs."""
+        """The line of one unit that took `seconds`, its cost counted per site of `sites` and per rhs.
+
+        names: fields of `Speed`; an application on the bench's lattice unless they say otherwise.
+        """
         each = seconds / (sites * rhs) * 1e9
         return Speed(
             rhs=rhs,
@@ -124,5 +171,18 @@ class Bench:
             naive_bandwidth=cost.naive_bytes / each,
             fraction_of_copy=cost.perfect_bytes / each / self.copy_bandwidth,
             joules=joules,
-            **names,
+            **{"unit": "application", "lattice": str(self.lattice), **names},
         )
+
+
+def _row(*cells: str) -> str:
+    padded = (f"{cell:{layout}}" for cell, layout in zip(cells, COLUMNS.values(), strict=True))
+    return f"| {' | '.join(padded)} |"
+
+
+def _seconds(value: float) -> str:
+    """Seconds as text with the unit that leaves few digits before the point."""
+    for unit, name in ((1e-12, "ps"), (1e-9, "ns"), (1e-6, "us"), (1e-3, "ms")):
+        if value < 1e3 * unit:
+            return f"{value / unit:.4g} {name}"
+    return f"{value:.4g} s"

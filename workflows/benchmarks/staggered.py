@@ -48,18 +48,17 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
     if "half" in bench.precisions and bench.machine.backend == "cuda":
         yield from _half_speeds(bench)
     machine, sites = bench.machine, bench.lattice.half_volume
-    for precision, dtype in bench.dtypes.items():
-        fields = random_links(machine, bench.lattice)
-        links = doubled_links(*fields, bench.lattice, EVEN, dtype)
-        for rhs in bench.widths:
-            packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, rhs)
-            x = random_field(machine, (sites, 3, rhs), dtype)
-            work = partial(hisq_dslash.hisq_dslash, packed, x, machine.xp.empty_like(x))
-            names: dict[str, Any] = {"family": "dslash", "precision": precision, "rhs": rhs}
-            cost = dslash_cost(rhs, dtype.itemsize)
-            yield bench.measured(work, cost, sites, kernel="hisq_dslash", **names)
-            if machine.backend == "cpu":
-                yield _best_of_numpy(bench, links, x, cost, names)
+    fields = random_links(machine, bench.lattice)
+    for precision, dtype, rhs in bench.blocks:
+        packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, rhs)
+        x = random_field(machine, (sites, 3, rhs), dtype)
+        work = partial(hisq_dslash.hisq_dslash, packed, x, machine.xp.empty_like(x))
+        names: dict[str, Any] = {"family": "dslash", "precision": precision, "rhs": rhs}
+        cost = dslash_cost(rhs, dtype.itemsize)
+        yield bench.measured(work, cost, sites, kernel="hisq_dslash", **names)
+        if machine.backend == "cpu":
+            links = doubled_links(*fields, bench.lattice, EVEN, dtype)
+            yield _best_of_numpy(bench, links, x, cost, names)
 
 
 def _half_speeds(bench: Bench) -> Iterator[Speed]:
@@ -86,16 +85,7 @@ def _best_of_numpy(bench: Bench, links: NDArray, x: NDArray, cost: SiteCost, nam
     neighbours = neighbour_table(bench.lattice, EVEN, HISQ_DIRECTIONS)[:sites]
     works = [partial(_numpy_dslash, product, links[:sites], neighbours, x) for product in PRODUCTS]
     seconds = min(map(bench.machine.seconds, works))
-    return bench.speed(
-        seconds,
-        None,
-        cost,
-        sites,
-        kernel="best of NumPy",
-        unit="application",
-        lattice=str(bench.lattice),
-        **names,
-    )
+    return bench.speed(seconds, None, cost, sites, kernel="best of NumPy", **names)
 
 
 def _numpy_dslash(
@@ -107,16 +97,12 @@ def _numpy_dslash(
     return total
 
 
-def _by_einsum(u: NDArray, v: NDArray) -> NDArray:
-    return np.einsum("sij,sjn->sin", u, v)
-
-
 def _by_broadcasting(u: NDArray, v: NDArray) -> NDArray:
     columns = [u[:, :, j, None] * v[:, None, j] for j in range(3)]
     return columns[0] + columns[1] + columns[2]
 
 
-PRODUCTS = (np.matmul, _by_einsum, _by_broadcasting)
+PRODUCTS = (np.matmul, partial(np.einsum, "sij,sjn->sin"), _by_broadcasting)
 
 
 def normal_cost(rhs: int, dtype: np.dtype) -> SiteCost:
@@ -145,12 +131,6 @@ def normal_speeds(bench: Bench) -> Iterator[Speed]:
     for precision, dtype, rhs in bench.blocks:
         operator = packed_for(double, rhs).astype(dtype)
         x = random_field(bench.machine, (*operator.shape, rhs), dtype)
-        yield bench.measured(
-            partial(operator.apply, x, bench.machine.xp.empty_like(x)),
-            normal_cost(rhs, dtype),
-            sites,
-            family="normal",
-            kernel="4m^2 - Deo Doe",
-            precision=precision,
-            rhs=rhs,
-        )
+        work = partial(operator.apply, x, bench.machine.xp.empty_like(x))
+        names = {"family": "normal", "kernel": "4m^2 - Deo Doe", "precision": precision}
+        yield bench.measured(work, normal_cost(rhs, dtype), sites, rhs=rhs, **names)

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from workflows.benchmarks import table
 from workflows.benchmarks.families import bench_of, speeds
 from workflows.benchmarks.speed import Speed
 from workflows.documents import Document
@@ -63,11 +62,11 @@ def bench(
     """
     families, precisions = _chosen("--only", only, FAMILIES), _chosen("--precision", precision, PRECISIONS)
     asked = bench_of(backend, lattice, _widths(rhs), precisions)
-    typer.echo(table.heading(asked), err=json)
+    typer.echo(asked.heading, err=json)
     lines = []
     for speed in speeds(asked, families):
         lines.append(speed)
-        typer.echo(table.row(speed), err=json)
+        typer.echo(speed.row, err=json)
     if json:
         machine = asked.machine
         measured = {"copy_bandwidth": asked.copy_bandwidth, "lines": lines}
