@@ -73,13 +73,13 @@ def publish(part: Part, store: Store) -> Path:
     except IncompleteError:  # of the average, which could not be made
         texts = {}
     about = {name: value for name, value in project.workflow.about.items() if name not in ("title", FILE)}
-    told = reconciled(store, name, accounts(store, name))
+    nodes = accounts(store, name)
+    told = reconciled(store, name, nodes)
     own = project.sections(store)
-    sections = [*_warnings(project, own), *part.sections(), *own, *told, *account(store, name)]
+    sections = [*_warnings(project, own), *part.sections(), *own, *told, *account(store, name, nodes)]
     with writing_into(project.report) as folder:
-        return write_report(
-            folder, project.title, summary(store, name), sections, texts, part.mark(store), about
-        )
+        mark = part.mark(store)
+        return write_report(folder, project.title, summary(nodes), sections, texts, mark, about)
 
 
 def _warnings(project: Project, sections: Sequence[Section]) -> list[Section]:

@@ -63,9 +63,8 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     return sorted(nodes, key=lambda node: min(record.finished for record in node.records))
 
 
-def summary(store: Store, workflow: str) -> str:
+def summary(nodes: Sequence[NodeAccount]) -> str:
     """One line under the title: how many chunks, how much work, when finished, by which code."""
-    nodes = accounts(store, workflow)
     records = [record for node in nodes for record in node.records]
     work = duration_text(sum(node.seconds for node in nodes))
     finished = max(record.finished for record in records)[:16].replace("T", " ")
@@ -73,9 +72,8 @@ def summary(store: Store, workflow: str) -> str:
     return f"{counted(len(records), 'chunk')}, {work} of work, finished {finished} UTC, quarkline {codes}"
 
 
-def account(store: Store, workflow: str) -> list[Section]:
+def account(store: Store, workflow: str, nodes: Sequence[NodeAccount]) -> list[Section]:
     """The closing sections of a report: time, checks, provenance."""
-    nodes = accounts(store, workflow)
     provenance = provenance_section(nodes, _manifest(store, workflow), store)
     return [time_section(nodes), checks_section(nodes), provenance]
 

@@ -11,8 +11,9 @@ import dask.array
 import numpy as np
 import xarray
 
-from pipeline.declare.coordinates import Coordinate, natural_order
+from pipeline.declare.coordinates import natural_order
 from pipeline.declare.node import Node
+from pipeline.planning.chunk import Block
 from pipeline.planning.manifest import PART, NodeRecord, find_node
 from pipeline.store.object_store import store_at
 from pipeline.store.record import Record
@@ -70,7 +71,7 @@ def open_result(
             f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "
             "run its workflow" + (", or open what is there with partial=True" if chunks or averaged else "")
         )
-    grid = _Grid(node)
+    grid = _grid(node)
     record = store.record(stage, next(iter(chunks.values())))
     arrays = {
         output: _joined(store, stage, output, tuple(dims), grid, chunks)
@@ -80,7 +81,8 @@ def open_result(
         arrays[output].attrs["long_name"] = text
     provenance = {name: record[name] for name in _KEPT if name in record}
     attributes = {"node": label, **manifest.about, **provenance, "chunks": len(chunks)}
-    coordinates = {**_labels(node.content.get("labels", {})), **grid.coordinates()}
+    values = {dim: [value for block in blocks for value in block] for dim, blocks in grid.items()}
+    coordinates = {**_labels(node.content.get("labels", {})), **values}
     return _numbered(xarray.Dataset(arrays, coordinates, attributes))
 
 
@@ -112,30 +114,27 @@ def _labels(labels: Mapping[str, Any]) -> dict[str, Any]:
     return coordinates
 
 
-class _Grid:
-    """The chunks of a node as a grid of blocks, dimension by dimension."""
+Grid = dict[str, list[Block]]
+"""The chunks of a node: blocks of coordinates by dimension."""
 
-    def __init__(self, node: NodeRecord) -> None:
-        self.dims: tuple[str, ...] = tuple(node.content["over"])
-        self.blocks: dict[str, list[tuple[Coordinate, ...]]] = {}
-        for k, dim in enumerate(self.dims):
-            extents = {at[k][1] for at in node.chunks}
-            self.blocks[dim] = sorted(extents, key=lambda block: natural_order(block[0]))
 
-    def coordinates(self) -> dict[str, list[Coordinate]]:
-        return {dim: [value for block in blocks for value in block] for dim, blocks in self.blocks.items()}
+def _grid(node: NodeRecord) -> Grid:
+    return {
+        dim: sorted(node.chunks.blocks(axis), key=lambda block: natural_order(block[0]))
+        for axis, dim in enumerate(node.content["over"])
+    }
 
 
 def _joined(
-    store: Store, stage: str, output: str, dims: tuple[str, ...], grid: _Grid, chunks: Mapping[Any, str]
+    store: Store, stage: str, output: str, dims: tuple[str, ...], grid: Grid, chunks: Mapping[Any, str]
 ) -> xarray.Variable:
     """One output over the whole grid, a lazy block per chunk."""
     first = next(iter(chunks.values()))
     with store.reading(stage, first):
         example = store.open(stage, first)[output]
-    lead = tuple(dim for dim in grid.dims if dim not in dims)
+    lead = tuple(dim for dim in grid if dim not in dims)
 
-    def block(at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:
+    def block(at: dict[str, Block]) -> dask.array.Array:
         lengths = [len(at[dim]) if dim in at else n for dim, n in zip(dims, example.shape, strict=True)]
         shape = (*(1 for _ in lead), *lengths)
         key = chunks.get(tuple(at.items()))
@@ -148,15 +147,15 @@ def _joined(
         meta = np.empty(0, example.dtype)
         return dask.array.from_array(stored, pieces, name=name, asarray=False, meta=meta)
 
-    def nested(dims_left: Sequence[str], at: dict[str, tuple[Coordinate, ...]]) -> dask.array.Array:
+    def nested(dims_left: Sequence[str], at: dict[str, Block]) -> dask.array.Array:
         if not dims_left:
-            return block({dim: at[dim] for dim in grid.dims})
+            return block(at)
         dim, *others = dims_left
         axis = (*lead, *dims).index(dim)
-        parts = [nested(others, {**at, dim: values}) for values in grid.blocks[dim]]
+        parts = [nested(others, {**at, dim: values}) for values in grid[dim]]
         return dask.array.concatenate(parts, axis=axis)
 
-    return xarray.Variable((*lead, *dims), nested(grid.dims, {}))
+    return xarray.Variable((*lead, *dims), nested(tuple(grid), {}))
 
 
 @dataclass(frozen=True)

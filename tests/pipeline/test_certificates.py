@@ -11,7 +11,7 @@ import pytest
 import toy_stages as toys
 
 from pipeline import Outcome, Place, Store, Workflow, export_hdf5
-from pipeline.reading.account import account
+from pipeline.reading.account import account, accounts
 from pipeline.reading.result import result_to_export
 from pipeline.worker.certificate import certificate_id, certificates_folder, certification, subject
 
@@ -45,7 +45,7 @@ def test_workers_name_it_and_exports_show_it(
     assert [record["certificate"] for record in records(store)] == [certificate] * 2
     assert result_to_export(store, "field").attrs["certificate"] == certificate
     assert export_hdf5(store, "field", tmp_path / "field.h5").exists()
-    assert certificate[:12] in str(account(store, "certified")[-1])
+    assert certificate[:12] in str(account(store, "certified", accounts(store, "certified"))[-1])
 
 
 def test_what_is_computed_without_one_says_why(

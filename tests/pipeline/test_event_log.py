@@ -14,7 +14,7 @@ from stores import demo
 
 from pipeline import Outcome, Place, Share, Store, Workflow, plan, run
 from pipeline.planning.manifest import write_manifest
-from pipeline.reading.account import account
+from pipeline.reading.account import account, accounts
 from pipeline.reading.dashboard.facts.runs import RunLog
 from pipeline.reading.forecast.samples import samples
 from pipeline.reading.status import run_status, status
@@ -325,4 +325,4 @@ def test_no_measurement_of_a_chunk_ends_it(
         assert outcome.kind == ChunkState.DONE, outcome
     write_manifest(store, "demo", "cpu", planned.everything, planned.about, planned.source)
     assert not plan(demo("a", noise=2), store).missing
-    assert len(samples([store])) == 3 and account(store, "demo")
+    assert len(samples([store])) == 3 and account(store, "demo", accounts(store, "demo"))
