@@ -16,6 +16,9 @@ import toy_workflow
 from executions import Executions
 
 from pipeline import Store
+from pipeline.store.ledger import Ledger, LedgerEntry
+from pipeline.store.record import Record
+from pipeline.worker.events import Event
 from workflows.command import main
 
 PACKED = Path(__file__).with_name("earlier_store.tar.gz")
@@ -50,6 +53,22 @@ def said(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     out, err = capsys.readouterr()
     assert code == 0, err
     return out
+
+
+def test_events_records_and_ledgers_are_written_as_they_were(half: Path) -> None:
+    """Key for key, whatever form they have in memory."""
+    stores = [Store(half / "store"), Store(half.parent / "whole" / "store")]
+    logs = [log for store in stores for log in sorted(store.path.glob(".runs/*/events.jsonl"))]
+    lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()]
+    assert len(lines) > 40 and [Event.of(line).as_dict() for line in lines] == lines
+    assert all({**line, "more": 3} == Event.of({**line, "more": 3}).as_dict() for line in lines)
+    records = [
+        store.record(stage, key) for store in stores for stage in store.stages() for key in store.keys(stage)
+    ]
+    assert [Record.of(record).as_dict() for record in records] == records
+    entries = [entry for store in stores for entry in Ledger(store).contents()]
+    assert {entry["event"] for entry in entries} == {"budget", "submitted", "began", "ended"}
+    assert [LedgerEntry.of(entry).as_dict() for entry in entries] == entries
 
 
 def test_what_was_done_is_told(half: Path, capsys: pytest.CaptureFixture[str]) -> None:
