@@ -143,20 +143,16 @@ def _process_pool() -> DevicePool:
     return peak
 
 
-class HostPeak:
-    """High-water mark of this process's memory on the host, as Linux counts it."""
+def host_peak() -> Callable[[], int | None]:
+    """Begin a high-water mark of this process's memory on the host, as Linux counts it.
 
-    def __init__(self) -> None:
-        try:
-            Path("/proc/self/clear_refs").write_text("5")  # begins the mark anew
-        except OSError:
-            self.known = False
-        else:
-            self.known = True
-
-    def bytes(self) -> int | None:
-        """The mark since this was made; None where it cannot be begun anew."""
-        return _high_water() if self.known else None
+    Returns what reads its bytes: None where it cannot be begun anew.
+    """
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return lambda: None
+    return _high_water
 
 
 def _high_water() -> int | None:

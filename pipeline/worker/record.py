@@ -17,7 +17,7 @@ from pipeline.worker.energy import energy_meter
 from pipeline.worker.evaluation import Evaluation
 from pipeline.worker.events import EventKind, Send, error_text
 from pipeline.worker.gpu_counters import joules_of, watch
-from pipeline.worker.memory import HostPeak, device_pool
+from pipeline.worker.memory import device_pool, host_peak
 from pipeline.worker.stopwatch import PROCESS, Lap, first_in_process
 from pipeline.worker.work import RunContext, Work
 from stages.base.compilation import Kernels
@@ -56,7 +56,7 @@ class Meters:
         self._joules = None if self._gpus else self._ask("energy", lambda: energy_meter(backend))
         self._began, self._cpu = time.time(), time.process_time()
         self._drawn = self._ask("energy", self._joules) if self._joules else None
-        self._host = self._ask("memory", HostPeak)
+        self._host = self._ask("memory", host_peak)
         self._opening = time.perf_counter() - called if first_in_process(backend) else None
         self._ask("time", evaluation.stopwatch.take)
         if self._pool:
@@ -95,7 +95,7 @@ class Meters:
         gpus = (self._ask("GPUs", lambda: watching.facts(pool.each)) or []) if watching and pool else []
         drawn = self._ask("energy", self._joules) if self._joules and self._drawn is not None else None
         cpu = time.process_time() - self._cpu
-        host_bytes = self._ask("memory", self._host.bytes) if self._host else None
+        host_bytes = self._ask("memory", self._host) if self._host else None
         laps, outside = self._ask("time", evaluation.stopwatch.take) or ([], {})
         kept = self._ask("memory", lambda: evaluation.resident_bytes(record.backend))
         expected = self._ask("memory", lambda: expected_of(self._work))

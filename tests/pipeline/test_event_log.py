@@ -296,8 +296,8 @@ def test_names_that_are_no_text_travel(
     [
         "record.watch",
         "record.energy_meter",
-        "record.HostPeak",
-        "record.HostPeak.bytes",
+        "record.host_peak",
+        "memory._high_water",
         "task.trim_heap",
         "task.kernel_seconds",
         "record.expected_of",
