@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
@@ -58,17 +58,13 @@ class Certification:
     date: str
     checks: tuple[Check, ...]
     seconds: float
-    certified: bool = field(init=False, default=False)
+    certified: bool
     """Whether no check failed."""
     id: str | None = None
     """The certificate's, null where a check failed."""
     file: Path | None = None
     withdrawn: tuple[str, ...] = ()
     """Earlier certificates of the same machine, device and code that are taken back."""
-
-    def __post_init__(self) -> None:
-        certified = all(check.status is not Status.FAILED for check in self.checks)
-        object.__setattr__(self, "certified", certified)
 
 
 def certify(
@@ -93,8 +89,9 @@ def certify(
         checks.append(check)
     keep_copy_bandwidth(backend, machine_of(backend).copy_bandwidth())
     date, seconds = datetime.now(UTC).isoformat(timespec="seconds"), perf_counter() - began
-    made = Certification(subject(backend), full, date, tuple(checks), seconds)
-    if not made.certified:
+    certified = all(check.status is not Status.FAILED for check in checks)
+    made = Certification(subject(backend), full, date, tuple(checks), seconds, certified)
+    if not certified:
         return replace(made, withdrawn=tuple(_withdraw(made.subject)))
     content = {
         "format": FORMAT,
