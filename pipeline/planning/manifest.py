@@ -24,7 +24,7 @@ from pipeline.planning.workflow import Source
 from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import plain, text_of
 from pipeline.store.record import Facts, canonical_json
-from pipeline.store.store import Store
+from pipeline.store.store import ChunkId, Store
 from stages.base.errors import InputError, suggestion
 
 DIGITS = 64
@@ -90,6 +90,16 @@ class NodeRecord:
         content = content if "keys" in content else _from_list(content)
         return cls(content, KeyTable(content["over"], content["blocks"], content["keys"]))
 
+    @property
+    def stage(self) -> str:
+        """Name of its stage."""
+        return str(self.content["stage"])
+
+    @property
+    def chunk_ids(self) -> list[ChunkId]:
+        """Stage and key of each chunk, in the order of their coordinates."""
+        return [(self.stage, key) for key in self.chunks.in_order()]
+
     def files(self, place: Position) -> dict[str, str]:
         """Digests of the files that a chunk reads, by parameter."""
         first = self.chunks.first(place)
@@ -121,6 +131,11 @@ class Manifest:
     source: dict[str, str] = field(default_factory=dict)
     """Path of the file that it was made of, and the folder where its paths begin."""
 
+    @property
+    def stored(self) -> dict[str, NodeRecord]:
+        """The nodes whose chunks are stored: those that are not transient."""
+        return {name: node for name, node in self.nodes.items() if not node.content["transient"]}
+
     @classmethod
     def read(cls, store: Store, workflow: str) -> Manifest | None:
         """The last manifest of a workflow, None if it was never run or the file is damaged."""
@@ -148,10 +163,9 @@ def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[Man
         InputError: there is none; or there are several, and `workflow` or the node's name must say which.
     """
     known = manifests(store) if workflow is None else filter(None, [Manifest.read(store, workflow)])
-    nodes = [(each, label, node) for each in known for label, node in each.nodes.items()]
-    stored = [item for item in nodes if not item[2].content["transient"]]
+    stored = [(each, label, node) for each in known for label, node in each.stored.items()]
     holding = [item for item in stored if item[1] == name]
-    holding = holding or [item for item in stored if item[2].content["stage"] == name]
+    holding = holding or [item for item in stored if item[2].stage == name]
     if not holding:
         names = {label for _, label, _ in stored}
         raise InputError(f"store {store.path} has no result named {name!r}{suggestion(name, names)}")

@@ -93,7 +93,7 @@ class Reasons:
     def _before(self, node: Node) -> NodeRecord | None:
         name = self._former.get(node.name, node.name)
         record = self._manifest.nodes.get(name) if self._manifest else None
-        return record if record and record.content["stage"] == node.stage.name else None
+        return record if record and record.stage == node.stage.name else None
 
     @cached_property
     def _former(self) -> dict[str, str]:
@@ -104,7 +104,7 @@ class Reasons:
         former = {}
         for name, chunks in self._chunks.items() if gone else ():
             stage = chunks[0].node.stage.name
-            alike = [old for old, record in gone.items() if record.content["stage"] == stage]
+            alike = [old for old, record in gone.items() if record.stage == stage]
             same = [keys[chunk.key] for chunk in chunks if chunk.key in keys] or alike
             if name not in known and same and (same is not alike or len(alike) == 1):
                 former[name] = same[0]

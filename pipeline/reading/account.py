@@ -55,11 +55,11 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
         InputError: it was never run into this store, or a record cannot be read.
     """
     nodes = []
-    for name, node in _manifest(store, workflow).nodes.items():
+    for name, node in _manifest(store, workflow).stored.items():
         keys = tuple(node.chunks.in_order())
-        if not node.content["transient"] and store.keys(node.content["stage"]).issuperset(keys):
-            records = tuple(Record.of(store.record(node.content["stage"], key)) for key in keys)
-            nodes.append(NodeAccount(name, node.content["stage"], keys, records))
+        if store.keys(node.stage).issuperset(keys):
+            records = tuple(Record.of(store.record(node.stage, key)) for key in keys)
+            nodes.append(NodeAccount(name, node.stage, keys, records))
     return sorted(nodes, key=lambda node: min(record.finished for record in node.records))
 
 

@@ -83,7 +83,7 @@ def collect_garbage(
             for backend in BACKENDS
             for chunk in plan(workflow, store, backend=backend).chunks
         }
-        present = {(stage, key) for stage in store.stages() for key in store.keys(stage)}
+        present = store.chunks()
         dropped = sorted(present - reached)
         states = [f for f in checkpoints(store.checkpoints) if (f.parent.name, f.name) not in reached]
         nbytes = sum(map(nbytes_of, [*states, *(store.location(*chunk) for chunk in dropped)]))

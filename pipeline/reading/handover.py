@@ -26,7 +26,7 @@ from pipeline.store.object_store import store_at
 from pipeline.store.plain_files import text_of
 from pipeline.store.provenance import code_text
 from pipeline.store.record import Record
-from pipeline.store.store import Store
+from pipeline.store.store import ChunkId, Store
 from stages.base.errors import InputError
 
 READERS = 4
@@ -157,13 +157,14 @@ def handover(
     store = store_at(store)
     known, ledger = manifests(store), Ledger(store).state()
     states = {run: state_of(store, run) for run in runs(store)}
-    existing = {stage: store.keys(stage) for stage in store.stages()}
-    records, damaged = _records(store, known, existing, listener)
+    present = store.chunks()
+    named = {chunk for manifest in known for node in manifest.nodes.values() for chunk in node.chunk_ids}
+    records, damaged = _records(store, named & present, listener)
     return Handover(
         store=str(store.path),
         written=f"{datetime.now(UTC):%Y-%m-%d %H:%M}",
         drivers=tuple(map(str, current_drivers(store))),
-        workflows=tuple(_workflow(store, each, existing, records, states.values()) for each in known),
+        workflows=tuple(_workflow(store, each, present, records, states.values()) for each in known),
         targets=tuple(targets),
         runs=tuple(run_status(store, run, states[run]) for run in reversed(states)),
         codes=dict(Counter(_code(record) for record in records.values()).most_common()),
@@ -179,25 +180,15 @@ def handover(
     )
 
 
-Records = dict[tuple[str, str], Record]
+Records = dict[ChunkId, Record]
 
 
 def _records(
-    store: Store,
-    known: Iterable[Manifest],
-    existing: Mapping[str, set[str]],
-    listener: Callable[[int, int], None] | None,
+    store: Store, chunks: set[ChunkId], listener: Callable[[int, int], None] | None
 ) -> tuple[Records, list[str]]:
-    """Records of all chunks that workflows name, by stage and key, and what is wrong with the others."""
-    stages = ((node.content["stage"], node) for manifest in known for node in manifest.nodes.values())
-    named = {
-        (stage, key)
-        for stage, node in stages
-        for key in node.chunks.in_order()
-        if key in existing.get(stage, ())
-    }
+    """Records of chunks by stage and key, and what is wrong with the others."""
 
-    def read(chunk: tuple[str, str]) -> Record | str:
+    def read(chunk: ChunkId) -> Record | str:
         try:
             return Record.of(store.record(*chunk))
         except InputError as error:
@@ -205,20 +196,20 @@ def _records(
 
     records, damaged = Records(), list[str]()
     with ThreadPoolExecutor(READERS) as pool:
-        for done, (chunk, found) in enumerate(zip(named, pool.map(read, named), strict=True), start=1):
+        for done, (chunk, found) in enumerate(zip(chunks, pool.map(read, chunks), strict=True), start=1):
             if isinstance(found, str):
                 damaged.append(found)
             else:
                 records[chunk] = found
             if listener:
-                listener(done, len(named))
+                listener(done, len(chunks))
     return records, damaged
 
 
 def _workflow(
     store: Store,
     manifest: Manifest,
-    existing: Mapping[str, set[str]],
+    present: set[ChunkId],
     records: Records,
     states: Iterable[RunState],
 ) -> WorkflowState:
@@ -226,12 +217,7 @@ def _workflow(
     text = text_of(kept)
     path, folder = manifest.source.get("path", ""), manifest.source.get("folder", "")
     errors = _errors(states, manifest.workflow)
-    stored = {name: node for name, node in manifest.nodes.items() if not node.content["transient"]}
-    missing = [
-        entry
-        for name, node in stored.items()
-        for entry in _missing(name, node, existing.get(node.content["stage"], set()), errors)
-    ]
+    stored = manifest.stored.items()
     file = str(kept) if text else path or "WORKFLOW.yaml"
     go_on = shlex.join(["quarkline", "run", file, "--store", str(store.path)])
     return WorkflowState(
@@ -242,16 +228,15 @@ def _workflow(
         path=path,
         folder=folder,
         command=f"cd {shlex.quote(folder)} && {go_on}" if folder else go_on,
-        nodes=tuple(_cost(name, node, records) for name, node in stored.items()),
-        missing=tuple(missing),
+        nodes=tuple(_cost(name, node, records) for name, node in stored),
+        missing=tuple(each for name, node in stored for each in _missing(name, node, present, errors)),
     )
 
 
 def _cost(name: str, node: NodeRecord, records: Records) -> NodeCost:
-    stage = node.content["stage"]
-    held = [records[stage, key] for key in node.chunks.in_order() if (stage, key) in records]
+    held = [records[chunk] for chunk in node.chunk_ids if chunk in records]
     seconds, joules = sum(record.seconds for record in held), _total(record.joules for record in held)
-    return NodeCost(name, stage, len(held), len(node.chunks), seconds, joules)
+    return NodeCost(name, node.stage, len(held), len(node.chunks), seconds, joules)
 
 
 def _total(values: Iterable[float | None]) -> float | None:
@@ -270,12 +255,12 @@ def _errors(states: Iterable[RunState], workflow: str) -> dict[tuple[str, str], 
 
 
 def _missing(
-    name: str, node: NodeRecord, existing: set[str], errors: Mapping[tuple[str, str], str]
+    name: str, node: NodeRecord, present: set[ChunkId], errors: Mapping[tuple[str, str], str]
 ) -> Iterator[Missing]:
     """Missing chunks by reason: the last failure, or that none computed them yet."""
     shares: dict[str, FailedChunks] = {}
-    for place, key in zip(node.chunks, node.chunks.in_order(), strict=True):
-        if key not in existing:
+    for place, chunk in zip(node.chunks, node.chunk_ids, strict=True):
+        if chunk not in present:
             coordinates = dict(place)
             reason = errors.get((name, describe(coordinates)), NOT_YET)
             shares.setdefault(reason, FailedChunks()).add(coordinates)

@@ -107,11 +107,10 @@ def _what_ran(facts: Handover) -> Section:
 
 
 def _run_row(run: RunStatus) -> list[object]:
-    counts = ", ".join(f"{number} {state}" for state, number in run.counts.items()) or "none"
     began = time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.started))
     took = duration_text(run.ended - run.started) if run.ended else None
     end = f"stopped by {run.stopped}" if run.stopped else "ended" if run.ended else "interrupted, or at work"
-    return [f"{run.run} ({began} UTC)", run.workflow, took, end, f"{counts}, of {run.missing}"]
+    return [f"{run.run} ({began} UTC)", run.workflow, took, end, f"{run.ends or 'none'}, of {run.missing}"]
 
 
 def _cost(facts: Handover) -> Section:

@@ -59,7 +59,7 @@ def open_result(
     store = store_at(store)
     manifest, label = find_node(store, name.name if isinstance(name, Node) else name, workflow)
     node = manifest.nodes[label]
-    stage = node.content["stage"]
+    stage = node.stage
     stored = store.keys(stage)
     chunks = {at: key for at, key in zip(node.chunks, node.chunks.in_order(), strict=True) if key in stored}
     part = f"{manifest.workflow}{PART}"
@@ -91,8 +91,8 @@ def result_to_export(store: Store, name: str | Node, workflow: str | None = None
     data = open_result(store, name, workflow=workflow)
     manifest, label = find_node(store, data.attrs["node"], workflow)
     node = manifest.nodes[label]
-    records = (store.record(node.content["stage"], key) for key in node.chunks.in_order())
-    named = dict.fromkeys(Record.of(record).certificate or "none" for record in records)
+    records = (Record.of(store.record(*chunk)) for chunk in node.chunk_ids)
+    named = dict.fromkeys(record.certificate or "none" for record in records)
     return data.assign_attrs(certificate=", ".join(named))
 
 

@@ -13,7 +13,7 @@ from dask.utils import format_bytes
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, energy_text, text_table
-from pipeline.planning.manifest import PART, NodeRecord, manifests
+from pipeline.planning.manifest import PART, manifests
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.failures import Failures
@@ -60,6 +60,11 @@ class RunStatus:
     checks: CheckCounts = field(default_factory=CheckCounts)
     log: str = ""
     """File with all events, tracebacks among them."""
+
+    @property
+    def ends(self) -> str:
+        """`3 done, 1 failed`; '' where no chunk has ended."""
+        return ", ".join(f"{number} {state}" for state, number in self.counts.items())
 
 
 @dataclass(frozen=True)
@@ -113,12 +118,17 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
         InputError: there is no store.
     """
     store = store_at(store)
-    existing = {stage: store.keys(stage) for stage in store.stages()}
+    present = store.chunks()
     nodes = tuple(
-        _node_status(manifest.workflow, name, record, existing)
+        NodeStatus(
+            manifest.workflow,
+            name,
+            node.stage,
+            len(node.chunks),
+            sum(map(present.__contains__, node.chunk_ids)),
+        )
         for manifest in manifests(store)
-        for name, record in manifest.nodes.items()
-        if not record.content["transient"]
+        for name, node in manifest.stored.items()
     )
     in_flight = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
     driver = current_driver(store)
@@ -130,13 +140,6 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
         if not driver or driver.run != jobs.folder.name
     )
     return Status(str(store.path), driver, nodes, last, in_flight, left, energies(states.values()))
-
-
-def _node_status(workflow: str, name: str, record: NodeRecord, existing: dict[str, set[str]]) -> NodeStatus:
-    stage = record.content["stage"]
-    keys = existing.get(stage, set())
-    stored = sum(map(keys.__contains__, record.chunks.in_order()))
-    return NodeStatus(workflow, name, stage, len(record.chunks), stored)
 
 
 def _last_run(store: Store, states: Mapping[str, RunState], current: str) -> RunStatus | None:
@@ -179,7 +182,7 @@ def _failures(state: RunState) -> list[str]:
 def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     if run is None:
         return []
-    counts = ", ".join(f"{number} {state}" for state, number in run.counts.items()) or "nothing yet"
+    counts = run.ends or "nothing yet"
     counts += f", of {counted(run.missing, 'chunk')}" if run.missing else ""
     details = [*run.failures, str(run.checks), f"log: {run.log}"]
     if run.ended is not None:

@@ -81,7 +81,7 @@ def verify(
     """
     store = Store.existing(store)
     with driver_lock(store, "verify") if remove else nullcontext():
-        chunks = [(stage, key) for stage in store.stages() for key in sorted(store.keys(stage))]
+        chunks = sorted(store.chunks())
         damaged, unreadable, unsealed = [], [], 0
         with ThreadPoolExecutor(READERS) as pool:
             for done, found in enumerate(pool.map(lambda chunk: _read(store, *chunk), chunks), start=1):

@@ -161,13 +161,13 @@ def _nodes(manifest: Manifest) -> Iterator[_Node]:
         at, chunks = over.index(SAMPLES), dict[Any, list[tuple[Any, str]]]()
         for place, key in zip(node.chunks, node.chunks.in_order(), strict=True):
             chunks.setdefault(place[0][1][0], []).append((place[at][1][0], key))
-        yield _Node(name, node.content["stage"], output, outputs[output], chunks)
+        yield _Node(name, node.stage, output, outputs[output], chunks)
 
 
 def _target_chunks(manifests: Sequence[Manifest]) -> dict[str, tuple[str, str]]:
     """Node and stage of the chunks that compare an error with what is asked for, by key."""
     return {
-        key: (name, node.content["stage"])
+        key: (name, node.stage)
         for manifest in manifests
         for name, node in manifest.nodes.items()
         if {"vectors", "error", "asked"} <= node.content["outputs"].keys()

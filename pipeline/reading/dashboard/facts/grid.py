@@ -59,8 +59,7 @@ class Grid:
         nodes = [
             (manifest.workflow, name, node)
             for manifest in manifests
-            for name, node in sorted(manifest.nodes.items(), key=lambda item: _depth(manifest, item[0]))
-            if not node.content["transient"]
+            for name, node in sorted(manifest.stored.items(), key=lambda item: _depth(manifest, item[0]))
         ]
         columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(1, len(nodes))))
         self.axes = {
@@ -76,7 +75,7 @@ class Grid:
         keys = list(node.chunks.in_order())
         each = max(1, len(keys) // max(1, len(bins)))
         place = {key: bins[k // each] for k, key in enumerate(keys)}
-        return Row(workflow, name, node.content["stage"], axis, place, Counter(place.values()))
+        return Row(workflow, name, node.stage, axis, place, Counter(place.values()))
 
     def clear(self) -> None:
         """Count from none."""
