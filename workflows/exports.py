@@ -120,7 +120,10 @@ def _draft_of(path: Path) -> Iterator[Path]:
 
 
 def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
-    """Keys, averages ``[key, time]`` and jackknife samples ``[sample, key, time]`` of all sampled arrays."""
+    """Keys, averages ``[key, time]`` and jackknife samples ``[sample, key, time]`` of all sampled arrays.
+
+    A key, `Gamma5 1,0,0`, is labels along all dimensions but the last.
+    """
     data = data.load()
     name = next((str(each) for each in data.data_vars if f"{each}{SAMPLES}" in data), None)
     if name is None or data.attrs["stage"] == BOOTSTRAP:
@@ -130,12 +133,9 @@ def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
     if np.isnan(samples).all():
         raise InputError(f"{data.attrs['node']} has no errors: they need two bins of configurations")
     times = mean.shape[-1]
-    return list(_keys(data, mean)), mean.values.reshape(-1, times), samples.reshape(len(samples), -1, times)
-
-
-def _keys(data: xarray.Dataset, mean: xarray.DataArray) -> Iterator[str]:
-    """`Gamma5 1,0,0`: labels along all dimensions but the last."""
-    return map(" ".join, product(*(_labels(data, str(dim)) for dim in mean.dims[:-1])))
+    labels = product(*(_labels(data, str(dim)) for dim in mean.dims[:-1]))
+    keys = [" ".join(each) for each in labels]
+    return keys, mean.values.reshape(-1, times), samples.reshape(len(samples), -1, times)
 
 
 def _labels(data: xarray.Dataset, dim: str) -> list[str]:

@@ -197,9 +197,13 @@ def machine_of(backend: str) -> Machine:
 
 
 def random_field(machine: Machine, shape: tuple[int, ...], dtype: Any, seed: int = 2718) -> Array:
-    """Complex numbers with both parts uniform in [-1, 1). Raises MemoryError."""
-    if machine.xp is np:
-        _require_memory(2 * prod(shape) * np.dtype(dtype).itemsize)
+    """Complex numbers with both parts uniform in [-1, 1).
+
+    Raises MemoryError where the host has no room for it and for what a kernel makes of it.
+    """
+    size, free = 2 * prod(shape) * np.dtype(dtype).itemsize, available_memory()
+    if machine.xp is np and size > free:  # the host grants more than it has, and kills who uses it
+        raise MemoryError(f"{size / 1e9:.1f} GB are needed next, {free / 1e9:.1f} GB are free")
     real = np.dtype(dtype).type(0).real.dtype
     parts = machine.xp.random.default_rng(seed).random((*shape[:-1], 2 * shape[-1]), dtype=real)
     parts *= 2
@@ -211,13 +215,3 @@ def fastest(machine: Machine, work: Work, calls: int = 3) -> float:
     """Wall time of the shortest of some calls, after one that compiles."""
     work()
     return min(machine.wall_seconds(work) for _ in range(calls))
-
-
-def _require_memory(size: int) -> None:
-    """Raise MemoryError unless the host has `size` bytes: it grants more than it has, and kills who uses it.
-
-    A field and what a kernel makes of it are two of its size.
-    """
-    free = available_memory()
-    if size > free:
-        raise MemoryError(f"{size / 1e9:.1f} GB are needed next, {free / 1e9:.1f} GB are free")
