@@ -167,8 +167,8 @@ def handover(
         workflows=tuple(_workflow(store, each, present, records, states.values()) for each in known),
         targets=tuple(targets),
         runs=tuple(run_status(store, run, states[run]) for run in reversed(states)),
-        codes=dict(Counter(_code(record) for record in records.values()).most_common()),
-        devices=dict(Counter(_device(record) for record in records.values()).most_common()),
+        codes=dict(Counter(map(_code, records.values())).most_common()),
+        devices=dict(Counter(map(_device, records.values())).most_common()),
         jobs=tuple(_jobs(ledger)),
         campaigns={
             path.parent.name: path.read_text(encoding="utf-8")

@@ -150,17 +150,17 @@ def _rounded(value: float | None) -> str | None:
 
 def _code(facts: Handover) -> Section:
     parts = [
-        Table(["code", "chunks"], [[name, number] for name, number in facts.codes.items()]),
-        Table(["machine and device", "chunks"], [[name, number] for name, number in facts.devices.items()]),
+        Table(["code", "chunks"], list(facts.codes.items())),
+        Table(["machine and device", "chunks"], list(facts.devices.items())),
     ]
     return Section("Code and machines", "", parts)
 
 
 def _damage(facts: Handover) -> Section:
-    if not facts.damaged:
-        text = "No record is damaged, and no chunk was set aside. The command verify reads the numbers, too."
-        return Section("What is damaged", text)
-    return Section("What is damaged", "", [Details("Chunks", "\n".join(facts.damaged), unfolded=True)])
+    if facts.damaged:
+        return Section("What is damaged", "", [Details("Chunks", "\n".join(facts.damaged), unfolded=True)])
+    text = "No record is damaged, and no chunk was set aside. The command verify reads the numbers, too."
+    return Section("What is damaged", text)
 
 
 def _file(workflow: WorkflowState) -> Section:
