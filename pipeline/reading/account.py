@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,15 @@ from pipeline.store.provenance import code_text
 from pipeline.store.record import Record
 from pipeline.store.store import Store
 from stages.base.errors import InputError
+
+ORIGIN: dict[str, Callable[[Record], str]] = {
+    "version": lambda record: record.version,
+    "backend": lambda record: record.backend,
+    "device": lambda record: record.device,
+    "certificate": lambda record: (record.certificate or "none")[:12],
+    "code": lambda record: code_text(record.code),
+}
+"""Columns of a report that say by what a chunk was computed."""
 
 
 @dataclass(frozen=True)
@@ -162,19 +171,10 @@ def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: 
 
     Parameters and files are those of the manifest, which has the transient nodes, too.
     """
-    origin = Table(
-        ["node", "stage", "version", "backend", "device", "certificate", "code"],
-        [
-            [
-                node.name,
-                node.stage,
-                *(", ".join(_distinct(getattr(record, name) for record in node.records)) for name in _ORIGIN),
-                ", ".join(_distinct(map(_certificate, node.records))),
-                ", ".join(_distinct(code_text(record.code) for record in node.records)),
-            ]
-            for node in nodes
-        ],
-    )
+    origin = [
+        [node.name, node.stage, *(", ".join(_distinct(map(fact, node.records))) for fact in ORIGIN.values())]
+        for node in nodes
+    ]
     parameters = "\n".join(
         f"{name}: {json.dumps(node.content['parameters'])}" for name, node in manifest.nodes.items()
     )
@@ -190,10 +190,7 @@ def provenance_section(nodes: Sequence[NodeAccount], manifest: Manifest, store: 
         *([Details("Why results have no certificate", "\n".join(why))] if why else []),
     ]
     text = f"Each number is in {store.path}, below the stage's name and the chunk's key, with its own record."
-    return Section("Provenance", text, [origin, *folded])
-
-
-_ORIGIN = ("version", "backend", "device")
+    return Section("Provenance", text, [Table(["node", "stage", *ORIGIN], origin), *folded])
 
 
 def _key_lines(node: NodeAccount) -> Iterator[str]:
@@ -206,10 +203,6 @@ def _file_lines(manifest: Manifest) -> Iterator[str]:
         for place in node.chunks if node.content["files"] else ():
             for digest in node.files(place).values():
                 yield f"{digest}  {name} {describe(dict(place))}"
-
-
-def _certificate(record: Record) -> str:
-    return (record.certificate or "none")[:12]
 
 
 def _distinct(values: Iterable[Any]) -> list[str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import floor, log10
@@ -212,13 +212,10 @@ def value_with_error(value: float, error: float) -> str:
     return f"{value:.{decimals}f}({shown_error}){suffix}"
 
 
-def _tables(sections: Iterable[Section]) -> list[str]:
-    return [
-        f"# {section.title}\n\n"
-        + "\n\n".join(table_text(part) for part in section.parts if isinstance(part, Table))
-        for section in sections
-        if any(isinstance(part, Table) for part in section.parts)
-    ]
+def _tables(sections: Iterable[Section]) -> Iterator[str]:
+    for section in sections:
+        if tables := [table_text(part) for part in section.parts if isinstance(part, Table)]:
+            yield "\n\n".join([f"# {section.title}", *tables])
 
 
 def svg(plot: Plot) -> str:
