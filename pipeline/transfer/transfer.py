@@ -30,6 +30,9 @@ from pipeline.transfer.offer import EVERYTHING, Offer, Selection, offers_in, off
 from pipeline.transfer.receipt import Listener, Receipt, shortened
 from stages.base.errors import InputError
 
+LINKED = ".linked"
+"""Folder of arrivals for drafts that may be names of another store's files: none is ever written into."""
+
 BATCH_BYTES = 256 << 20
 BATCH_CHUNKS = 2000
 """Limits of what is brought before it is verified and published: what an interruption leaves unpublished."""
@@ -195,23 +198,27 @@ def _brought(
     receipt = Receipt(str(target.path), present=len(stored & sizes.keys()))
     wanted = sum(nbytes for chunk, nbytes in sizes.items() if chunk not in stored)
     target.create()
-    if any(not isinstance(source, Folder) or source.takes_room for source in offers):
+    lacking = [source for source, some in offers.items() if any(each.chunk not in stored for each in some)]
+    if any(not isinstance(source, Folder) or source.takes_room for source in lacking):
         refuse_without_room(f"store {target.path}", wanted, shutil.disk_usage(target.path).free)
     came = progress(wanted, listener)
-    problems: dict[ChunkId, list[str]] = {}
-    with arrivals(target) as drafts, ThreadPoolExecutor(CHECKERS) as pool:
+    problems: list[str] = []
+    with arrivals(target) as folder, ThreadPoolExecutor(CHECKERS) as pool:
         for source, some in offers.items():
-            where = f"in {source.store.path}" if isinstance(source, Folder) else f"of {source.place}"
+            if isinstance(source, Folder):
+                where, drafts = f"in {source.store.path}", folder / LINKED
+            else:
+                where, drafts = f"of {source.place}", folder
             for batch in batches([offer for offer in some if offer.chunk not in stored]):
                 unread = source.bring(batch, drafts, came)
                 for offer, end in zip(batch, pool.map(partial(_publish, target, drafts), batch), strict=True):
                     if isinstance(end, Exception):
                         reason = unread.get(offer.place, end)
-                        problems.setdefault(offer.chunk, []).append(f"{offer} {where}: {reason}")
+                        problems.append(f"{offer} {where}: {reason}")
                     else:
                         stored.add(offer.chunk)
                         receipt.add(offer.stage, offer.nbytes, linked=end)
-        receipt.damaged = [*chain(*(said for chunk, said in problems.items() if chunk not in stored))]
+        receipt.damaged = problems
         yield receipt
 
 

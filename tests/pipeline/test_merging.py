@@ -21,8 +21,9 @@ from pipeline.store.errors import StoreFullError
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
 from pipeline.transfer import transfer as transferring
+from pipeline.transfer.bucket import Bucket
 from pipeline.transfer.offer import Selection
-from pipeline.transfer.transfer import Terms, receive
+from pipeline.transfer.transfer import Terms, pull, receive
 
 Pair = tuple[Store, Store]
 
@@ -216,6 +217,8 @@ def test_a_damaged_chunk_is_not_brought_and_is_taken_from_where_it_is_whole(
     assert verify(target).damaged == ()
     assert receive([twin], target, Terms()).brought == 1
     assert digests(target) == expected
+    together = receive([pair[0], twin], Store(tmp_path / "together"), Terms())
+    assert together.brought == 7 and any(str(pair[0].path) in damaged for damaged in together.damaged)
 
 
 def test_a_merge_that_ends_anywhere_goes_on(
@@ -238,6 +241,23 @@ def test_a_merge_that_ends_anywhere_goes_on(
     assert 0 < come < 11 and verify(target).damaged == ()
     assert receive(pair, target, Terms(links=False)).brought == 11 - come
     assert not (target.path / arrival.ARRIVALS).exists()
+
+
+def test_what_an_interrupted_merge_linked_is_not_written_into(
+    pair: Pair, target: Store, tmp_path: Path
+) -> None:
+    """A pull fetches the same chunk with another record: the merged store's file has two names till then."""
+    there = filled(tmp_path / "there", demo("ab"), run="20261103-000000-cccc", device="another one")
+    before = tree(pair[0].path)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        receive([pair[0]], target, Terms(), interrupted)
+    assert pull(Bucket(there.path.as_uri()), target).is_whole
+    assert tree(pair[0].path) == before and verify(pair[0]).damaged == ()
+    assert digests(target) == digests(there)
 
 
 def test_chunks_of_format_1_find_their_place(pair: Pair, target: Store) -> None:

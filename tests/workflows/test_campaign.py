@@ -214,6 +214,24 @@ def test_a_second_campaign_is_refused_until_the_first_is_stopped(campaign: Campa
     assert accounts(campaign).objection("9", 1, 3, HOUR) == "stopped by `quarkline submit --stop`"
 
 
+@pytest.mark.parametrize("said", [{}, {"reason": None}, {"reason": ["why"]}], ids=str)
+def test_a_stop_without_a_reason_is_one(campaign: Campaign, said: dict[str, object]) -> None:
+    """As another version may write it."""
+    ledger = Ledger(Store(campaign.store))
+    ledger.bring({"event": "stopped", "time": 1.0, "campaign": campaign.name, "chain": 0, **said})
+    assert accounts(campaign).objection("9", 0, 3, HOUR)
+    assert not accounts(campaign).objection("9", 1, 3, HOUR)
+
+
+def test_a_submission_that_does_not_say_its_memory_had_that_of_the_file(campaign: Campaign) -> None:
+    """As another version may write it."""
+    site = campaign.site.model_copy(update={"memory": 64 << 30})
+    ledger = Ledger(Store(campaign.store))
+    ledger.bring({"event": "submitted", "campaign": campaign.name, "job": "1", "walltime": 7200})
+    submitted = as_submitted(replace(campaign, site=site), ledger.entries(), "1")
+    assert (submitted.site.memory, submitted.walltime) == (64 << 30, 7200)
+
+
 def test_two_jobs_that_bring_nothing_end_a_chain(campaign: Campaign) -> None:
     began(campaign, "1")
     ended(campaign, "1", 0)

@@ -18,6 +18,8 @@ LEAST = 30.0
 
 HOUR = 3600.0
 
+NO_REASON = "it was stopped; nothing says why"
+
 
 @dataclass(frozen=True)
 class Accounts:
@@ -44,7 +46,7 @@ class Accounts:
             replace(own, jobs=tuple(job for job in own.jobs if job.began is not None)),
             {job.job: job.after for job in submitted},
             {job.job: (job.walltime or 0.0, job.memory or 0.0) for job in submitted},
-            {stop.chain: stop.reason for stop in own.stops if isinstance(stop.chain, int | None)},
+            {s.chain: s.reason or NO_REASON for s in own.stops if isinstance(s.chain, int | None)},
         )
 
     @property

@@ -25,7 +25,7 @@ def as_submitted(campaign: Campaign, entries: Iterable[LedgerEntry], job: str) -
     own = [entry for entry in entries if entry.event == LedgerEvent.SUBMITTED and entry.job == job]
     if not own:
         return campaign
-    memory = None if own[-1].memory is None else int(own[-1].memory)
+    memory = campaign.site.memory if own[-1].memory is None else int(own[-1].memory)
     walltime = campaign.walltime if own[-1].walltime is None else int(own[-1].walltime)
     return replace(campaign, site=campaign.site.model_copy(update={"memory": memory}), walltime=walltime)
 
