@@ -73,15 +73,19 @@ def jump(campaign: Campaign) -> str:
         for seconds in jumps:
             kind = "clock jumps ahead" if seconds > 0 else "clock jumps back"
             order = waiting_order(campaign, kind)
-            acts.append(
-                once_struck(campaign, order, lambda s=seconds: clock.write_bytes(struct.pack("d", s)))
-            )
+            acts.append(once_struck(campaign, order, lambda s=seconds: put(clock, s)))
         ended = campaign.run(lambda driver: [act(driver) for act in acts])  # type: ignore[arg-type, return-value]
         assert ended.status in (0, None), ended
     finally:
         campaign.zygote.close()
         campaign.zygote = ordinary
     return ""
+
+
+def put(clock: Path, seconds: float) -> None:
+    """Set a clock in place: processes have its file mapped, and would die of one that has no bytes."""
+    with clock.open("r+b", buffering=0) as file:
+        file.write(struct.pack("d", seconds))
 
 
 def library(folder: Path) -> Path:

@@ -31,7 +31,8 @@ READING = {
 LOCKING = {"no locks (ENOLCK)": errno.ENOLCK, "no locks (ENOSYS)": errno.ENOSYS}
 
 REFUSALS = (
-    "make room and run the same command again|cannot write|cannot be written|cannot be read|cannot be locked"
+    "make room and run the same command again|cannot write|cannot be written|cannot be read|cannot be listed|"
+    "cannot be locked"
 )
 
 RDONLY, REMOUNT, DETACH = 1, 32, 2

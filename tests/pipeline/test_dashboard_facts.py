@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import toy_stages as toys
 from dashboard_facts import read_whole
+from stores import demo, filled
 
 from pipeline import Outcome, Place, Store, Workflow
 from pipeline.reading.dashboard.facts import chunks as chunk_facts
@@ -187,6 +189,38 @@ def test_chunks_of_a_driver_that_died_are_not_in_work(store: Store, compute: Com
         assert progress(campaign).running == 1 and [log.name for log in campaign.live] == ["run-9"]
     campaign.refresh()
     assert progress(campaign).running == 0
+
+
+def test_a_look_that_fails_halfway_counts_nothing_twice_and_forgets_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path / "s", demo("ab"), run="20261101-000000-aaaa")
+    store, campaign, counted = (
+        Store(tmp_path / "s"),
+        Campaign(Store(tmp_path / "s")),
+        {"field": 2, "loops": 4},
+    )
+
+    def look(*, fails: bool = False) -> dict[str, int]:
+        with monkeypatch.context() as patch:
+            if fails:
+                patch.setattr(chunk_facts, "is_shelf", lambda entry: 1 / ("loops" not in entry.path))
+                with pytest.raises(ZeroDivisionError):
+                    campaign.refresh()
+            else:
+                campaign.refresh()
+        return {row.node: row.stored.total() for row in campaign.grid.rows if row.node in counted}
+
+    look(fails=True)
+    assert look() == counted
+    look(fails=True)
+    assert look() == counted
+    filled(tmp_path / "s", demo("abc"), run="20261102-000000-bbbb")
+    look(fails=True)  # the grid is a new one
+    assert look() == {"field": 3, "loops": 6}
+    for _ in range(3):
+        look()
+    assert campaign.records.read + campaign.records.unreadable == len(store.chunks())
 
 
 def test_what_is_retracted_counts_no_more(store: Store, compute: Compute) -> None:

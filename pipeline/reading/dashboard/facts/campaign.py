@@ -48,6 +48,8 @@ class Campaign:
         self.driven: set[str] = set()
         """Runs whose drivers are at work."""
         self._written: object = None
+        self._uncounted = True
+        """Whether the grid is a new one, in which nothing is counted yet."""
         self._looked = -FRESH
         self._lock = Lock()
 
@@ -84,7 +86,9 @@ class Campaign:
 
     def refresh(self) -> None:
         """Read what is new in the store."""
-        anew, chunks = self.chunks.refresh(whole=self._read_manifests())
+        self._read_manifests()
+        anew, chunks = self.chunks.refresh(whole=self._uncounted)
+        self._uncounted = False
         if anew:
             self.grid.clear()
             self.records.clear()
@@ -102,14 +106,13 @@ class Campaign:
             own.refresh(self.store, self.manifests, self.chunks, READING / 2)
         self.ledger = Ledger(self.store).state()
 
-    def _read_manifests(self) -> bool:
-        """Read the last plans; True if there are others."""
+    def _read_manifests(self) -> None:
+        """Read the last plans, if there are others."""
         files = sorted((self.store.path / ".workflows").glob("[!.]*.json"))
         written = [(str(file), file.stat().st_mtime_ns) for file in files]
-        if changed := written != self._written:
+        if written != self._written:
             self._written, self.manifests = written, manifests(self.store)
-            self.grid = Grid(self.manifests)
-        return changed
+            self.grid, self._uncounted = Grid(self.manifests), True
 
 
 @cache

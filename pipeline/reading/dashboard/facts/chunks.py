@@ -30,8 +30,11 @@ class StoredChunks:
         return any(key in keys for keys in self.stages.values())
 
     def refresh(self, whole: bool = False) -> tuple[bool, Mapping[str, Collection[str]]]:
-        """False and the new keys, by stage; True and all keys if whole, or where some were removed."""
-        before, self._folders = self._folders, {}
+        """False and the new keys, by stage; True and all keys if whole, or where some were removed.
+
+        Raises InputError, OSError where a folder is not to be listed: nothing has changed then.
+        """
+        folders: dict[tuple[str, str], tuple[int, frozenset[str]]] = {}
         added, removed, now = dict[str, list[str]](), False, time.time_ns()
         for stage in listed(self._store.path):
             if stage.name[0] == "." or not stage.is_dir():
@@ -39,13 +42,14 @@ class StoredChunks:
             shelves = [entry for entry in listed(stage.path) if is_shelf(entry)]
             for folder, entries in ((stage, loose), *((shelf, shelved) for shelf in shelves)):
                 changed, place = folder.stat().st_mtime_ns, (stage.name, folder.path)
-                settled, known = before.pop(place, NONE)
+                settled, known = self._folders.get(place, NONE)
                 keys = known if changed == settled else frozenset(key for key, _ in entries(folder.path))
-                self._folders[place] = (changed if now - changed > SETTLED_NS else 0, keys)
+                folders[place] = (changed if now - changed > SETTLED_NS else 0, keys)
                 if keys is not known and keys != known:
                     added.setdefault(stage.name, []).extend(keys - known)
                     removed = removed or not known <= keys
-        removed = removed or any(keys for _, keys in before.values())
+        removed = removed or any(keys for gone, (_, keys) in self._folders.items() if gone not in folders)
+        self._folders = folders
         if removed:
             self.stages = {stage: set() for stage, _ in self._folders}
             for (stage_name, _), (_, keys) in self._folders.items():
