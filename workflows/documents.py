@@ -65,7 +65,8 @@ class Document:
         content = {"schema": self.name}
         for adapter, value in zip(self.adapters(), values, strict=True):
             checked = adapter.validate_python([value])
-            content |= json.loads(adapter.dump_json(checked))[0]
+            text = json.dumps(adapter.dump_python(checked, mode="json"))  # takes file names that are no text
+            content |= json.loads(text, parse_constant=lambda _: None)[0]
         return content
 
     def print(self, *values: Any) -> None:

@@ -200,6 +200,16 @@ def test_the_script_of_the_documentation_drives_a_campaign(
         campaign["main"]("gone.yaml")
 
 
+def test_names_that_are_no_text_are_in_documents() -> None:
+    """Of a folder, as the file system gives it, and in what was read of a log."""
+    keys = Document("any", {"place": Path, "facts": dict[str, Any]})
+    content = keys.content(
+        {"place": Path("/a\udcff"), "facts": {"said": "b\udcff", "residual": float("nan")}}
+    )
+    assert (content["place"], content["facts"]) == ("/a\udcff", {"said": "b\udcff", "residual": None})
+    assert json.loads(json.dumps(content)) == content
+
+
 def test_every_document_is_in_the_documentation() -> None:
     text = (ROOT / "docs/machine.md").read_text()
     assert set(re.findall(r"`(quarkline\.\w+/\d+)`", text)) == {output.name for output in OUTPUTS.values()}
