@@ -24,7 +24,7 @@ from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Economies, Source, Workflow
 from pipeline.store.files import FileVersion, file_versions
 from pipeline.store.record import Facts, Record
-from pipeline.store.store import Gaps, Store
+from pipeline.store.store import Store
 from stages.base.errors import InputError
 
 SAMPLED_RECORDS = 8
@@ -110,21 +110,20 @@ def plan(workflow: Workflow, store: Store | str | os.PathLike[str], *, backend: 
     for chunk in everything:
         if not chunk.node.stage.transient:
             wanted.setdefault(chunk.node.stage.name, []).append(chunk.key)
-    gaps = {stage: store.gaps(stage, keys) for stage, keys in wanted.items()}
-    absent = [c for c in everything if not c.node.stage.transient and c.key in gaps[c.node.stage.name].absent]
-    lacking = {c for c in absent if c.key in gaps[c.node.stage.name].lacking}
+    gaps = dict(chain.from_iterable(store.gaps(stage, keys).items() for stage, keys in wanted.items()))
+    absent = [chunk for chunk in everything if chunk.key in gaps]
     manifest = Manifest.read(store, workflow.name) if absent else None
-    reasons = Reasons(manifest, by_node, backend, {chunk.key for chunk in absent})
+    reasons = Reasons(manifest, by_node, backend, gaps)
     return Plan(
         workflow=workflow.name,
         backend=backend,
         everything=everything,
         reasons={
-            c.key: Reason(ReasonKind.DAMAGED, "files are gone") if c in lacking else reasons.of(c)
+            c.key: Reason(ReasonKind.DAMAGED, "files are gone") if gaps[c.key] else reasons.of(c)
             for c in absent
         },
         expected_seconds=_measured(workflow, store, by_node, gaps) if absent else {},
-        lacking=tuple(c for c in absent if c in lacking),
+        lacking=tuple(c for c in absent if gaps[c.key]),
         about=workflow.about,
         source=workflow.source,
         economies=workflow.economies,
@@ -188,14 +187,13 @@ def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
 
 
 def _measured(
-    workflow: Workflow, store: Store, chunks: Mapping[str, list[Chunk]], gaps: Mapping[str, Gaps]
+    workflow: Workflow, store: Store, chunks: Mapping[str, list[Chunk]], absent: Collection[str]
 ) -> dict[str, float]:
     """Mean seconds per chunk of each node: from its own chunks if some exist, else from its stage's."""
     means = {}
     for node in workflow.nodes.values():
         if node.stage.transient:
             continue
-        absent = gaps[node.stage.name].absent
         own = (chunk.key for chunk in chunks[node.name] if chunk.key not in absent)
         keys = list(islice(own, SAMPLED_RECORDS))
         keys = keys or list(islice(store.each_key(node.stage.name), SAMPLED_RECORDS))

@@ -22,7 +22,7 @@ from pipeline.store.group import RECORD, CheckedStore, open_packed, recorded_sum
 from pipeline.store.mark import MARK, format_in
 from pipeline.store.record import record_in
 from pipeline.store.shelves import PACKED, chunk_in
-from pipeline.store.store import Gaps, Store
+from pipeline.store.store import Store
 from stages.base.errors import InputError
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+]+):/+(?P<rest>.*)")
@@ -132,9 +132,9 @@ class ObjectStore(Store):
         """Names of the stages that have chunks."""
         return sorted(self._places)
 
-    def gaps(self, stage: str, wanted: Iterable[str]) -> Gaps:
+    def gaps(self, stage: str, wanted: Iterable[str]) -> dict[str, bool]:
         """Chunks of a stage that are not there; what is in those that are is looked at when they are read."""
-        return Gaps(set(wanted) - self.keys(stage), set())
+        return dict.fromkeys(set(wanted) - self.keys(stage), False)
 
     @contextmanager
     def reading(self, stage: str, key: str) -> Iterator[None]:

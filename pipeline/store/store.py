@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import BadGzipFile
@@ -64,14 +64,6 @@ _flushed_entries: set[Path] = set()
 _URL = re.compile("[a-z][a-z0-9+]+:/")
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """Keys among those wanted that a store does not hold whole; `lacking`: it has a part of them."""
-
-    absent: Set[str]
-    lacking: Set[str]
 
 
 @dataclass(frozen=True)
@@ -163,20 +155,20 @@ class Store:
         """Stage and key of every committed chunk."""
         return {(stage, key) for stage in self.stages() for key in self.each_key(stage)}
 
-    def gaps(self, stage: str, wanted: Iterable[str]) -> Gaps:
-        """Chunks of a stage that are not there, or have files that a purge emptied or took.
+    def gaps(self, stage: str, wanted: Iterable[str]) -> dict[str, bool]:
+        """Keys of a stage's chunks that are not there whole; True where a purge emptied or took files.
 
         A packed chunk costs one `stat`; a folder its record and a listing of each array. Nothing else is
         read: content that was changed is noticed when it is used.
         """
-        absent, lacking = set(wanted), set[str]()
+        absent = dict.fromkeys(wanted, False)
         for key, entry in chunk_entries(self.inside(stage)):
             if key in absent:
                 if self._has_files(stage, key, entry):
-                    absent.remove(key)
+                    del absent[key]
                 else:
-                    lacking.add(key)
-        return Gaps(absent, lacking)
+                    absent[key] = True
+        return absent
 
     def _has_files(self, stage: str, key: str, entry: os.DirEntry[str]) -> bool:
         try:

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -76,19 +75,8 @@ sync -f . 2>/dev/null || sync
 """The first chunk of a name stays; each appears as a whole, after it is on the disk."""
 
 
-@dataclass(frozen=True)
-class RemoteFolder:
-    """A folder on another machine, as `user@host:/path`."""
-
-    host: str
-    path: str
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.path}"
-
-
-def remote_folder(text: str) -> RemoteFolder | None:
-    """The place on another machine that a text names; None for a path of this one.
+def remote_folder(text: str) -> tuple[str, str] | None:
+    """The machine and the folder there that `user@host:/path` names; None for a path of this machine.
 
     Raises:
         InputError: it names a machine, and no folder there.
@@ -98,18 +86,19 @@ def remote_folder(text: str) -> RemoteFolder | None:
         return None
     if not match["path"] or match["host"].startswith("-"):
         raise InputError(f"{text!r} names no folder of a machine: write user@host:/folder/of/store")
-    return RemoteFolder(match["host"], match["path"])
+    return match["host"], match["path"]
 
 
 class Host:
     """A connection to another machine, one login for all that is done there."""
 
-    def __init__(self, place: RemoteFolder, command: str = "ssh") -> None:
+    def __init__(self, machine: str, folder: str, command: str = "ssh") -> None:
         words = shlex.split(command)
         for program in (words[0] if words else "ssh", "rsync"):
             if shutil.which(program) is None:
                 raise InputError(f"{program} is not installed here: stores move by it between machines")
-        self.place = place
+        self.place = f"{machine}:{folder}"
+        self._machine, self._folder = machine, folder
         self._sockets = tempfile.mkdtemp(prefix="ql-", dir="/tmp")
         shared = (f"ControlPath={self._sockets}/%C", "ControlMaster=auto", "ControlPersist=60")
         batch = () if sys.stdin is not None and sys.stdin.isatty() else ("BatchMode=yes",)
@@ -123,7 +112,7 @@ class Host:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with suppress(OSError, subprocess.TimeoutExpired):
-            closing = [*self._ssh, "-O", "exit", self.place.host]
+            closing = [*self._ssh, "-O", "exit", self._machine]
             subprocess.run(closing, capture_output=True, check=False, timeout=10)
         shutil.rmtree(self._sockets, ignore_errors=True)
 
@@ -133,12 +122,12 @@ class Host:
         Raises:
             InputError: no connection, a folder that is no store or of another format.
         """
-        state = self._script(_STATE, self.place.path).strip()
+        state = self._script(_STATE, self._folder).strip()
         if state == "foreign":
             raise InputError(f"{self.place} is not a quarkline store: choose another folder")
         if state == "absent":
             return False
-        return format_in(state, str(self.place)) > 0
+        return format_in(state, self.place) > 0
 
     def files(self) -> Iterator[tuple[str, int]]:
         """Paths below the store's folder, of all chunks, and bytes of all files."""
@@ -178,7 +167,7 @@ class Host:
                 "the disk there, and give the same command again"
             )
         text = "".join(f"{place} {end}\n" for place, end in moves)
-        self._script(_PUBLISH, self.place.path, inside, text=text)
+        self._script(_PUBLISH, self._folder, inside, text=text)
 
     def send_about(self, names: Sequence[str], folder: Path) -> None:
         """Replace files that the store has beside chunks."""
@@ -190,22 +179,22 @@ class Host:
         Raises:
             StoreError: it cannot be written.
         """
-        return 1024 * int(self._script(_CREATE, self.place.path, inside).split()[-1])
+        return 1024 * int(self._script(_CREATE, self._folder, inside).split()[-1])
 
     def append(self, name: str, text: str) -> None:
         """Append to a file of the store."""
-        self._script('cat >> "$1/$2" || exit 8', self.place.path, name, text=text)
+        self._script('cat >> "$1/$2" || exit 8', self._folder, name, text=text)
 
     def remove(self, inside: str) -> None:
         """Remove a folder that was made for what arrives."""
-        self._script('rm -rf "$1/$2"; rmdir "$1/${2%/*}" 2>/dev/null; true', self.place.path, inside)
+        self._script('rm -rf "$1/$2"; rmdir "$1/${2%/*}" 2>/dev/null; true', self._folder, inside)
 
     def _there(self, inside: str = "") -> str:
-        return f"{self.place.host}:{self.place.path.rstrip('/')}/{inside}"
+        return f"{self.place.rstrip('/')}/{inside}"
 
     def _script(self, script: str, *arguments: str, text: str = "") -> str:
         words = ["sh", "-c", script, "sh", *arguments]
-        command = [*self._ssh, self.place.host, shlex.join(words)]
+        command = [*self._ssh, self._machine, shlex.join(words)]
         try:
             done = subprocess.run(
                 command, input=text, capture_output=True, text=True, check=False, timeout=ANSWER
@@ -249,6 +238,6 @@ class Host:
         if code in (7, 8) or ("Permission denied" in last and "publickey" not in last):
             return StoreError(f"{self.place} cannot be read or written: {last}")
         return InputError(
-            f"no connection to {self.place}: {last}; once `{shlex.join([*self._ssh[:1], self.place.host])}` "
+            f"no connection to {self.place}: {last}; once `{shlex.join([*self._ssh[:1], self._machine])}` "
             "works, the same command goes on"
         )

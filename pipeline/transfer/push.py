@@ -36,7 +36,7 @@ def push(
     offers = selection.of(offers_of(source), manifests(source))
     stored = {offer.chunk for offer in offers_in(target.files())} if target.has_store() else set()
     missing = [offer for offer in offers if offer.chunk not in stored]
-    receipt = Receipt(str(target.place), present=len(offers) - len(missing))
+    receipt = Receipt(target.place, present=len(offers) - len(missing))
     inside = f"{ARRIVALS}/{sha256(f'{socket.gethostname()}:{source.path}'.encode()).hexdigest()[:12]}"
     free, wanted = target.create(inside), sum(offer.nbytes for offer in missing)
     refuse_without_room(receipt.store, wanted, free, ("sent", " there", "send"))

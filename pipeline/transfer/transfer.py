@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -40,25 +39,20 @@ BATCH_CHUNKS = 2000
 CHECKERS = 4
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Terms on which chunks are brought.
-
-    selection: which. keep_first: where stores differ in a chunk, take that of the store named first. links:
-    hard links instead of copies, where the file system has them.
-    """
-
-    selection: Selection = EVERYTHING
-    keep_first: bool = False
-    links: bool = True
-
-
 def receive(
-    sources: Sequence[Store], target: Store, terms: Terms, listener: Listener | None = None
+    sources: Sequence[Store],
+    target: Store,
+    selection: Selection = EVERYTHING,
+    listener: Listener | None = None,
+    *,
+    keep_first: bool = False,
+    links: bool = True,
 ) -> Receipt:
     """Bring the chunks of stores into another one, with their plans, histories and ledgers.
 
     Nothing that is there is replaced, and the sources are only read. A transfer that was interrupted goes on.
+    keep_first: where stores differ in a chunk, take that of the store named first. links: hard links instead
+    of copies, where the file system has them.
 
     Raises:
         InputError: stores that lie in each other, chunks that differ between them, too little room, another
@@ -67,13 +61,13 @@ def receive(
     """
     _refuse_entangled(sources, target)
     known = list(chain.from_iterable(map(manifests, sources)))
-    offers = [(source, terms.selection.of(offers_of(source), known)) for source in sources]
+    offers = [(source, selection.of(offers_of(source), known)) for source in sources]
     stored = target.chunks()
     holders: dict[ChunkId, list[Store]] = {}
     for source, offer in ((source, offer) for source, some in offers for offer in some):
         holders.setdefault(offer.chunk, [target] if offer.chunk in stored else []).append(source)
     conflicts, damaged = _compared((chunk, stores) for chunk, stores in holders.items() if len(stores) > 1)
-    if conflicts and not terms.keep_first:
+    if conflicts and not keep_first:
         lines = "\n".join(shortened(conflicts))
         raise InputError(
             f"chunks differ between the stores, and nothing was brought:\n{lines}\n"
@@ -81,7 +75,7 @@ def receive(
             "of the store named first; else find out which is right, and drop the other"
         )
     folders: dict[Folder | RemoteStore, list[Offer]] = {
-        Folder(source, target, terms.links): some for source, some in offers
+        Folder(source, target, links): some for source, some in offers
     }
     with _brought(folders, target, listener) as receipt:
         receipt.conflicts, receipt.damaged = conflicts, [*damaged, *receipt.damaged]
@@ -108,7 +102,7 @@ def pull(
         about = Store(folder)
         offers = selection.of(offers_in(source.files()), manifests(about))
         with _brought({source: offers}, target, listener) as receipt:
-            receipt.notes = bring_belongings(about, target, str(source.place))
+            receipt.notes = bring_belongings(about, target, source.place)
     return receipt
 
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from distributed import Worker, WorkerPlugin
 
@@ -119,27 +119,19 @@ def _joined(names: Iterable[str], digest: Callable[[str], str]) -> str:
 _Loaded = tuple[int, int]
 
 
-class _Reading(NamedTuple):
-    """A package's digest, its modules that were loaded when it was read, and what was loaded in all."""
-
-    digest: str
-    modules: frozenset[str]
-    loaded: _Loaded
-
-
-_digests: dict[str, _Reading] = {}
+_digests: dict[str, tuple[str, frozenset[str], _Loaded | None]] = {}
+"""A package's digest, its modules that were loaded when it was read, and what was loaded in all."""
 
 
 def _digest(name: str) -> str:
-    before, loaded = _digests.get(name), _loaded()
-    if before and before.loaded == loaded:
-        return before.digest
+    digest, known, before = _digests.get(name, ("", frozenset[str](), None))
+    if before == (loaded := _loaded()):
+        return digest
     modules = frozenset(each for each in list(sys.modules) if each == name or each.startswith(f"{name}."))
-    digest = before.digest if before else ""
-    if not before or not modules <= before.modules:
+    if not digest or not modules <= known:
         on_disk = _read(name)
         digest = on_disk if digest in ("", on_disk) else f"{digest}, edited: {on_disk}"
-    _digests[name] = _Reading(digest, modules, loaded)
+    _digests[name] = digest, modules, loaded
     return digest
 
 

@@ -27,7 +27,7 @@ from pipeline.store.durable import delete
 from pipeline.store.errors import StoreError
 from pipeline.store.lock import shared_lock
 from pipeline.transfer.host import _PUBLISH, _STATE
-from pipeline.transfer.transfer import Terms, receive
+from pipeline.transfer.transfer import receive
 
 OWN = [
     ".tmp",
@@ -85,8 +85,8 @@ USES: dict[str, Callable[[Path, Path], object]] = {
     "plan": lambda folder, other: plan(demo("abc"), Store(folder)),
     "verify": lambda folder, other: verify(folder, remove=True),
     "gc": lambda folder, other: collect_garbage(folder, [demo("a")]),
-    "merge into": lambda folder, other: receive([Store(other)], Store(folder), Terms()),
-    "merge from": lambda folder, other: receive([Store(folder)], Store(other), Terms()),
+    "merge into": lambda folder, other: receive([Store(other)], Store(folder)),
+    "merge from": lambda folder, other: receive([Store(folder)], Store(other)),
     "run": lambda folder, other: run(plan(demo("abc"), Store(folder)), folder, cluster="local"),
 }
 
@@ -171,11 +171,11 @@ def test_a_link_within_a_chunk_is_damage(
     chunk = inner_link(made, victim, kind)
     elsewhere = tree(tmp_path / "elsewhere") or (tmp_path / "elsewhere").read_bytes()
     assert [(d.stage, d.key) for d in verify(made).damaged] == [chunk]
-    receipt = receive([made], Store(tmp_path / "other"), Terms())
+    receipt = receive([made], Store(tmp_path / "other"))
     assert len(receipt.damaged) == 1 and chunk[1] not in Store(tmp_path / "other").keys("field")
     assert not [path for path in (tmp_path / "other").rglob("*") if path.is_symlink()]
     if kind != "record":
-        assert made.gaps(*chunk[:1], [chunk[1]]).lacking == {chunk[1]}
+        assert made.gaps(*chunk[:1], [chunk[1]]) == {chunk[1]: True}
     verify(made, remove=True)
     assert digests(made).keys() == whole.keys() - {"/".join(chunk)}
     assert (tree(tmp_path / "elsewhere") or (tmp_path / "elsewhere").read_bytes()) == elsewhere
@@ -233,7 +233,7 @@ def test_a_store_that_is_reached_by_links_works(tmp_path: Path, cluster: Address
     assert run(plan(workflow, store), store, cluster=cluster).exit_status == 0
     assert (tmp_path / "disk" / "store" / "quarkline.json").exists()
     assert not verify(store).damaged and not plan(workflow, tmp_path / "scratch" / "store").missing
-    assert receive([Store(tmp_path / "here")], Store(tmp_path / "copy"), Terms()).damaged == []
+    assert receive([Store(tmp_path / "here")], Store(tmp_path / "copy")).damaged == []
     assert not collect_garbage(store, [workflow]).chunks
 
 
@@ -308,7 +308,7 @@ def test_what_is_no_file_of_the_store_stops_nobody(
     place(made.path / name, kind)
     assert status(made).store
     assert len(plan(demo("ab"), made).missing) == 0
-    receive([made], Store(tmp_path / "other"), Terms())
+    receive([made], Store(tmp_path / "other"))
     if kind != "folder" or not name.startswith(".workflows"):
         keep_plan(made, plan(demo("ab"), made))
     if name.startswith((".drivers", ".claims")):
@@ -326,7 +326,7 @@ def test_what_is_no_file_within_a_chunk_is_damage(made: Store, part: str, kind: 
     chunk = made.location(stage, key)
     parts = {"packed": chunk, "record": chunk / "zarr.json", "piece": next(chunk.glob("*/c.*"), chunk)}
     place(parts[part], kind)
-    assert made.gaps(stage, [key]).lacking == {key} or part == "record"
+    assert made.gaps(stage, [key]) == {key: True} or part == "record"
     assert [(damage.stage, damage.key) for damage in verify(made).damaged] == [(stage, key)]
     with pytest.raises(InputError, match="is damaged"):
         made.load(stage, key)

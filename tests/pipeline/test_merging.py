@@ -23,7 +23,7 @@ from pipeline.store.lock import driver_lock
 from pipeline.transfer import transfer as transferring
 from pipeline.transfer.bucket import Bucket
 from pipeline.transfer.offer import Selection
-from pipeline.transfer.transfer import Terms, pull, receive
+from pipeline.transfer.transfer import pull, receive
 
 Pair = tuple[Store, Store]
 
@@ -44,20 +44,20 @@ def target(tmp_path: Path) -> Store:
 @pytest.mark.parametrize("links", [True, False])
 def test_merged_stores_hold_what_each_held_once(pair: Pair, target: Store, links: bool) -> None:
     before = [tree(store.path) for store in pair]
-    receipt = receive(pair, target, Terms(links=links))
+    receipt = receive(pair, target, links=links)
     assert digests(target) == {**digests(pair[0]), **digests(pair[1])}
     assert (receipt.brought, receipt.linked, receipt.is_whole) == (11, 11 if links else 0, True)
     assert verify(target).damaged == ()
     assert [tree(store.path) for store in pair] == before
     assert not (target.path / arrival.ARRIVALS).exists()
-    again = receive(pair, target, Terms(links=links))
+    again = receive(pair, target, links=links)
     assert (again.brought, again.present, again.notes) == (0, 11, [])
 
 
 def test_plans_name_the_results_of_both_and_only_averages_are_computed_again(
     pair: Pair, target: Store
 ) -> None:
-    receive(pair, target, Terms())
+    receive(pair, target)
     loops = open_result(target, "loops")
     assert list(loops.config) == ["a", "b", "c"] and loops.attrs["ensemble"] == "toy"
     assert "configurations" not in loops.attrs  # it was that of either store
@@ -73,14 +73,14 @@ def test_plans_name_the_results_of_both_and_only_averages_are_computed_again(
 def test_the_plan_of_everything_is_not_replaced_by_that_of_a_part(pair: Pair, tmp_path: Path) -> None:
     whole = filled(tmp_path / "whole", demo("abc"), run="20261103-000000-cccc")
     before = (whole.path / ".workflows" / "demo.json").read_bytes()
-    receive(pair, whole, Terms())
+    receive(pair, whole)
     assert (whole.path / ".workflows" / "demo.json").read_bytes() == before
     assert sorted(open_result(whole, "mean").data_vars) == ["count", "mean"]
 
 
 def test_plans_that_differ_in_parameters_stay_as_they_are(pair: Pair, tmp_path: Path) -> None:
     other = filled(tmp_path / "other", demo("ab", mass=0.7), run="20261103-000000-cccc")
-    receipt = receive([other], pair[0], Terms())
+    receipt = receive([other], pair[0])
     assert any("differ in more than coordinates" in note for note in receipt.notes)
     manifest = Manifest.read(pair[0], "demo")
     assert manifest is not None and manifest.nodes["loops"].content["parameters"]["mass"] == 0.5
@@ -92,8 +92,8 @@ def test_histories_parameter_files_and_what_jobs_cost_come_along_and_nothing_tha
 ) -> None:
     (pair[1].path / ".runs" / runs(pair[1])[0] / "jobs").write_text("4711\n")
     Ledger(pair[1]).add(LedgerEvent.BUDGET, node_hours=1.0, joules=None)
-    receive(pair, target, Terms())
-    receive(pair, target, Terms())
+    receive(pair, target)
+    receive(pair, target)
     assert runs(target) == [*runs(pair[0]), *runs(pair[1])]
     assert status(target).left_jobs == ()
     entries = list(Ledger(target).contents())
@@ -107,10 +107,10 @@ def test_histories_parameter_files_and_what_jobs_cost_come_along_and_nothing_tha
 def test_a_run_at_work_keeps_its_plan_and_chunks_come_all_the_same(pair: Pair) -> None:
     before = (pair[0].path / ".workflows" / "demo.json").read_bytes()
     with driver_lock(pair[0], "20261104-000000-dddd"):
-        receipt = receive([pair[1]], pair[0], Terms())
+        receipt = receive([pair[1]], pair[0])
         assert (pair[0].path / ".workflows" / "demo.json").read_bytes() == before
     assert receipt.brought == 4 and any("20261104-000000-dddd" in note for note in receipt.notes)
-    receive([pair[1]], pair[0], Terms())
+    receive([pair[1]], pair[0])
     assert list(open_result(pair[0], "loops").config) == ["a", "b", "c"]
 
 
@@ -172,14 +172,14 @@ def test_other_numbers_under_one_key_are_named_and_nothing_is_brought(
     twin = filled(tmp_path / "twin", demo("ab"), run="20261103-000000-cccc")
     key = change(twin, "loops", 1e-12)
     with pytest.raises(InputError) as refusal:
-        receive([pair[0], twin], target, Terms())
+        receive([pair[0], twin], target)
     text = str(refusal.value)
     assert (
         f"loops/{key[:12]}: current, total in {pair[0].path} (cpu) and {twin.path} (another device)" in text
     )
     assert "at most 1.0e-12" in text and "--keep-first" in text
     assert not target.exists()
-    receipt = receive([twin, pair[0]], target, Terms(keep_first=True))
+    receipt = receive([twin, pair[0]], target, keep_first=True)
     assert len(receipt.conflicts) == 1 and receipt.is_whole
     assert digests(target) == digests(twin)
 
@@ -188,7 +188,7 @@ def test_what_the_target_holds_is_never_replaced(pair: Pair, tmp_path: Path) -> 
     twin = filled(tmp_path / "twin", demo("ab"), run="20261103-000000-cccc")
     change(twin, "loops", 1e-12)
     before = digests(twin)
-    receive([pair[0]], twin, Terms(keep_first=True))
+    receive([pair[0]], twin, keep_first=True)
     assert digests(twin) == before
 
 
@@ -211,13 +211,13 @@ def test_a_damaged_chunk_is_not_brought_and_is_taken_from_where_it_is_whole(
     twin = filled(tmp_path / "twin", demo("ab"), run="20261101-000000-aaaa")
     expected = digests(pair[0])
     key = damage(pair[0], stage)
-    receipt = receive([pair[0]], target, Terms())
+    receipt = receive([pair[0]], target)
     assert not receipt.is_whole and f"{stage}/{key[:12]} in {pair[0].path}" in receipt.damaged[0]
     assert not target.has(stage, key) and receipt.brought == 6
     assert verify(target).damaged == ()
-    assert receive([twin], target, Terms()).brought == 1
+    assert receive([twin], target).brought == 1
     assert digests(target) == expected
-    together = receive([pair[0], twin], Store(tmp_path / "together"), Terms())
+    together = receive([pair[0], twin], Store(tmp_path / "together"))
     assert together.brought == 7 and any(str(pair[0].path) in damaged for damaged in together.damaged)
 
 
@@ -235,11 +235,11 @@ def test_a_merge_that_ends_anywhere_goes_on(
 
     monkeypatch.setattr(transferring, "whole_record", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        receive(pair, target, Terms(links=False))
+        receive(pair, target, links=False)
     monkeypatch.undo()
     come = sum(len(target.keys(stage)) for stage in target.stages())
     assert 0 < come < 11 and verify(target).damaged == ()
-    assert receive(pair, target, Terms(links=False)).brought == 11 - come
+    assert receive(pair, target, links=False).brought == 11 - come
     assert not (target.path / arrival.ARRIVALS).exists()
 
 
@@ -265,19 +265,19 @@ def test_chunks_of_format_1_find_their_place(pair: Pair, target: Store) -> None:
     for key in source.keys("field"):
         os.rename(source.location("field", key), source.path / "field" / key)
     expected = digests(source)
-    receive([source], target, Terms())
+    receive([source], target)
     assert digests(target) == expected
     assert all(target.location("field", key).parent.name == key[:3] for key in target.keys("field"))
 
 
 def test_parts_of_a_store(pair: Pair, target: Store, tmp_path: Path) -> None:
-    receive([pair[0]], target, Terms(Selection(names=("loops",))))
+    receive([pair[0]], target, Selection(names=("loops",)))
     assert target.stages() == ["loops"]
     small = Store(tmp_path / "small")
-    receive([pair[0]], small, Terms(Selection(results=lambda manifests: ())))
+    receive([pair[0]], small, Selection(results=lambda manifests: ()))
     assert small.stages() == ["loops", "mean"]
     with pytest.raises(InputError, match="no stage or node is named 'loosp': did you mean 'loops'"):
-        receive([pair[0]], target, Terms(Selection(names=("loosp",))))
+        receive([pair[0]], target, Selection(names=("loosp",)))
 
 
 def test_stores_in_each_other_or_named_twice_are_refused(pair: Pair, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_stores_in_each_other_or_named_twice_are_refused(pair: Pair, tmp_path: P
         ([pair[0]], pair[0].path / "inside", "lie in each other"),
     ]:
         with pytest.raises(InputError, match=text):
-            receive(sources, Store(target), Terms())
+            receive(sources, Store(target))
 
 
 def test_too_little_room_is_said_before_anything_is_copied(
@@ -297,12 +297,12 @@ def test_too_little_room_is_said_before_anything_is_copied(
 ) -> None:
     monkeypatch.setattr(transferring.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 100}))
     with pytest.raises(StoreFullError, match="100 B are free: make room"):
-        receive(pair, target, Terms(links=False))
+        receive(pair, target, links=False)
     assert target.stages() == []
-    assert receive(pair, target, Terms()).linked == 11  # which takes no room
+    assert receive(pair, target).linked == 11  # which takes no room
 
 
 def test_two_transfers_into_one_store_do_not_meet(pair: Pair, target: Store) -> None:
     target.create()
     with arrival.arrivals(target), pytest.raises(InputError, match="wait until that has ended"):
-        receive(pair, target, Terms())
+        receive(pair, target)

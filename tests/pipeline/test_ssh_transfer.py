@@ -22,7 +22,7 @@ from pipeline.store import arrival
 from pipeline.store.errors import StoreError
 from pipeline.store.ledger import Ledger
 from pipeline.transfer import transfer as transferring
-from pipeline.transfer.host import Host, RemoteFolder, remote_folder
+from pipeline.transfer.host import Host, remote_folder
 from pipeline.transfer.offer import Offer, Selection
 from pipeline.transfer.push import push
 from pipeline.transfer.transfer import pull
@@ -72,7 +72,7 @@ def there(tmp_path: Path) -> Store:
 
 
 def host(folder: Path, ssh: str) -> Host:
-    return Host(RemoteFolder(f"{getpass.getuser()}@127.0.0.1", str(folder)), ssh)
+    return Host(f"{getpass.getuser()}@127.0.0.1", str(folder), ssh)
 
 
 def test_pulled_chunks_are_those_that_were_there(there: Store, tmp_path: Path, ssh: str) -> None:
@@ -189,8 +189,8 @@ def test_what_cannot_be_reached_is_one_message(there: Store, tmp_path: Path, ssh
 
 
 def test_places_on_other_machines() -> None:
-    assert remote_folder("me@host.org:/data/store") == RemoteFolder("me@host.org", "/data/store")
-    assert remote_folder("host:store") == RemoteFolder("host", "store")
+    assert remote_folder("me@host.org:/data/store") == ("me@host.org", "/data/store")
+    assert remote_folder("host:store") == ("host", "store")
     assert remote_folder("/data/a:b") is None and remote_folder("store") is None
     for text in ("host:", "-oProxyCommand=x:/store"):
         with pytest.raises(InputError, match="user@host:/folder/of/store"):

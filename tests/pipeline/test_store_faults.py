@@ -26,7 +26,7 @@ from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
 from pipeline.store import group, lease
 from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
 from pipeline.store.lock import current_driver, driver_lock
-from pipeline.transfer.transfer import Terms, receive
+from pipeline.transfer.transfer import receive
 
 KEYS = ("3c" * 32, "b7" * 32)
 SMALL = {"current": np.arange(48.0).reshape(2, 3, 8) * (1 - 3j), "total": np.arange(2)}
@@ -122,14 +122,13 @@ def test_only_the_one_driver_removes(made: Store) -> None:
 
 
 def test_what_is_purged_is_lacking(made: Store) -> None:
-    assert not made.gaps("loops", KEYS).absent
+    assert not made.gaps("loops", KEYS)
     gone = files_of(made.location("loops", KEYS[0]))[-1]
     if made.location("loops", KEYS[0]).is_dir():
         gone.unlink()
     else:
         gone.write_bytes(b"")
-    gaps = made.gaps("loops", KEYS)
-    assert gaps.absent == gaps.lacking == {KEYS[0]}
+    assert made.gaps("loops", KEYS) == {KEYS[0]: True}
     grave = made.set_aside("loops", KEYS[0])
     assert grave and grave.exists() and made.set_aside("loops", KEYS[0]) is None
     assert made.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
@@ -161,7 +160,7 @@ def test_a_store_of_format_1_is_read_in_place(store: Store, monkeypatch: pytest.
     old = as_format_1(store, "loops", KEYS[0])
     again = Store(store.path)
     np.testing.assert_array_equal(again.load("loops", KEYS[0])["current"], SMALL["current"])
-    assert again.gaps("loops", KEYS).absent == {KEYS[1]}
+    assert again.gaps("loops", KEYS) == {KEYS[1]: False}
     assert "1 chunk of format 1: no key and digest" in str(verify(again))
     assert not again.commit("loops", KEYS[0], SMALL, DIMS, RECORD)
     again.create()
@@ -169,7 +168,7 @@ def test_a_store_of_format_1_is_read_in_place(store: Store, monkeypatch: pytest.
     assert again.commit("loops", KEYS[1], SMALL, DIMS, RECORD)
     assert again.location("loops", KEYS[1]).is_file() and again.keys("loops") == set(KEYS)
     (old / "current" / "c.0.0.0").unlink()
-    assert again.gaps("loops", KEYS).lacking == {KEYS[0]}
+    assert again.gaps("loops", KEYS) == {KEYS[0]: True}
     assert not again.foreign()
 
 
@@ -263,7 +262,7 @@ def test_garbage_of_stores_of_earlier_versions_is_asked_for(
     """They kept the last plan of a name only; merging brings what others remember."""
     compute(fields("one", "ab"))
     compute(fields("one", "c"))
-    receive([store], Store(tmp_path / "merged"), Terms())
+    receive([store], Store(tmp_path / "merged"))
     for path in (store.path / ".workflows").glob(".*.json"):
         path.unlink()
     found = collect_garbage(store, [fields("two", "d")], dry_run=True)

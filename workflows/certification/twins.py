@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -44,22 +44,14 @@ STARTED = re.compile(r'kernel\(\s*"(\w+\.\w+)"')
 NO_ORACLE = "it has no oracle of its own; --backend cuda compares the GPU's with it"
 
 
-@dataclass
-class Comparison:
-    """All calls of one kernel in one precision, against one twin."""
-
-    calls: int = 0
-    deviation: float = 0.0
-    widths: set[int] = field(default_factory=set)
-
-
 class Twins:
     """Compares kernels while work is done `at_work`; `checks` says what came out."""
 
     def __init__(self, device: Device) -> None:
         self._package = device.backend
         self._device = device
-        self._compared: dict[tuple[str, str, str], Comparison] = {}
+        self._compared: dict[tuple[str, str, str], list[tuple[float, set[int]]]] = {}
+        """Largest difference and widths of each call, by kernel, precision and twin."""
         self._without: set[str] = set()
         """Kernels that have no twin."""
         self._refused: dict[tuple[str, str], str] = {}
@@ -79,11 +71,12 @@ class Twins:
 
     def checks(self) -> Iterator[Check]:
         """A check for each kernel, precision and twin."""
-        for (name, precision, twin), found in sorted(self._compared.items()):
-            widths = ", ".join(map(str, sorted(found.widths)))
-            about = f"{found.calls} kinds of calls and the {twin} kernel's" + (widths and f"; N = {widths}")
+        for (name, precision, twin), calls in sorted(self._compared.items()):
+            widths = ", ".join(map(str, sorted({width for _, of_call in calls for width in of_call})))
+            about = f"{len(calls)} kinds of calls and the {twin} kernel's" + (widths and f"; N = {widths}")
+            deviation = max(largest for largest, _ in calls)
             limit = (CONDITIONED_LIMITS if name in CONDITIONED else LIMITS)[precision]
-            yield measured(f"kernel: {name}, {precision}, {twin}", about, found.deviation, limit)
+            yield measured(f"kernel: {name}, {precision}, {twin}", about, deviation, limit)
         about = "calls and another implementation's"
         for name in sorted(self._without):
             yield skipped(f"kernel: {name}", about, NO_ORACLE)
@@ -156,10 +149,8 @@ class Twins:
         finally:
             self._busy = False
         if not name.endswith(PACKING) and (differences := hosted.differences(result, expected)):
-            found = self._compared.setdefault((name, hosted.precision, twin), Comparison())
-            found.calls += 1
-            found.widths |= hosted.widths
-            found.deviation = max(found.deviation, *differences)
+            calls = self._compared.setdefault((name, hosted.precision, twin), [])
+            calls.append((max(differences), hosted.widths))
         return expected
 
     def _twins(self, name: str) -> list[str]:

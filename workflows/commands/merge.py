@@ -9,7 +9,7 @@ import typer
 
 from pipeline import Store
 from pipeline.transfer.receipt import Receipt
-from pipeline.transfer.transfer import Terms, receive
+from pipeline.transfer.transfer import receive
 from workflows.commands.moving import OF_BYTES, ResultsOption, StageOption, selection, show
 from workflows.commands.options import JsonOption
 from workflows.display import progress_bar
@@ -55,5 +55,5 @@ def merge(
     sources = [Store.existing(path) for path in stores]
     wanted = selection(stage, results)
     with progress_bar("merging", *OF_BYTES, quiet=json) as listener:
-        receipt = receive(sources, Store(into), Terms(wanted, keep_first, not copy), listener)
+        receipt = receive(sources, Store(into), wanted, listener, keep_first=keep_first, links=not copy)
     show(receipt, DOCUMENT, json=json)

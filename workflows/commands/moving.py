@@ -72,7 +72,7 @@ def reached(text: str, ssh: str) -> Iterator[RemoteStore | None]:
     if url := url_in(text):
         yield Bucket(url)
     elif folder := remote_folder(text):
-        with Host(folder, ssh) as host:
+        with Host(*folder, ssh) as host:
             yield host
     else:
         yield None

@@ -9,8 +9,8 @@ import typer
 
 from pipeline import Store
 from pipeline.transfer.receipt import Receipt
-from pipeline.transfer.transfer import Terms, receive
 from pipeline.transfer.transfer import pull as bring
+from pipeline.transfer.transfer import receive
 from workflows.commands.moving import (
     OF_BYTES,
     ResultsOption,
@@ -55,7 +55,7 @@ def pull(
     wanted, target = selection(stage, results), Store(store)
     with reached(source, ssh) as elsewhere, progress_bar("bringing", *OF_BYTES, quiet=json) as listener:
         if elsewhere is None:
-            receipt = receive([Store.existing(source)], target, Terms(wanted, links=False), listener)
+            receipt = receive([Store.existing(source)], target, wanted, listener, links=False)
         else:
             receipt = bring(elsewhere, target, wanted, listener)
     show(receipt, DOCUMENT, json=json)

@@ -10,7 +10,7 @@ import typer
 from pipeline import Store
 from pipeline.transfer.push import push as send
 from pipeline.transfer.receipt import Receipt
-from pipeline.transfer.transfer import Terms, receive
+from pipeline.transfer.transfer import receive
 from workflows.commands.moving import (
     OF_BYTES,
     ResultsOption,
@@ -55,7 +55,7 @@ def push(
     wanted, source = selection(stage, results), Store.existing(store)
     with reached(target, ssh) as elsewhere, progress_bar("sending", *OF_BYTES, quiet=json) as listener:
         if elsewhere is None:
-            receipt = receive([source], Store(target), Terms(wanted, links=False), listener)
+            receipt = receive([source], Store(target), wanted, listener, links=False)
         else:
             receipt = send(source, elsewhere, wanted, listener)
     show(receipt, DOCUMENT, json=json)
