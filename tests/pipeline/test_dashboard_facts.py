@@ -22,7 +22,7 @@ from pipeline.reading.dashboard.facts import chunks as chunk_facts
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.chunks import SETTLED_NS, StoredChunks
 from pipeline.reading.dashboard.facts.grid import MOST_CELLS, Grid
-from pipeline.reading.dashboard.facts.pace import progress, throughput
+from pipeline.reading.dashboard.facts.pace import seconds_left, throughput
 from pipeline.reading.dashboard.facts.records import Records
 from pipeline.reading.dashboard.facts.runs import RunLog, Runs
 from pipeline.reading.dashboard.look import html_of
@@ -70,8 +70,8 @@ def test_counts_are_those_of_the_store_and_follow_it(store: Store, compute: Comp
     assert by_row(campaign) == {"field": (3, 0, 3), "fine": (2, 1, 3), "loops": (4, 0, 6), "mean": (0, 0, 1)}
     row = next(row for row in campaign.grid.rows if row.node == "fine")
     assert [row.axis.named(column) for column in row.failed] == ["c.2"]
-    stand = progress(campaign)
-    assert (stand.stored, stand.chunks, stand.failed) == (9, 13, 1)
+    counts = [campaign.grid.count(state) for state in ("stored", "total", "failed")]
+    assert counts == [9, 13, 1]
     (group,) = campaign.runs.newest.state.failures.groups.values()  # type: ignore[union-attr]
     assert "c.2" in campaign.runs.newest.details[group.error]  # type: ignore[union-attr]
     compute(workflow_of(6))
@@ -82,7 +82,7 @@ def test_counts_are_those_of_the_store_and_follow_it(store: Store, compute: Comp
         "loops": 9,
         "mean": 1,
     }
-    assert progress(campaign).because == "complete"
+    assert seconds_left(campaign) == (None, "complete")
     assert len(campaign.chunks) == campaign.records.read == sum(len(store.keys(s)) for s in store.stages())
     seconds = [store.record("loops", key)["seconds"] for key in store.keys("loops")]
     loops = campaign.records.nodes["loops"]
@@ -183,12 +183,12 @@ def test_chunks_of_a_driver_that_died_are_not_in_work(store: Store, compute: Com
         log(Event("run-started", 1.0, workflow="w", missing={"mean": 1}))
         log(event("started", key, node="mean", stage="mean", coordinates={}))
     campaign = read_whole(store)
-    assert progress(campaign).running == 0 and not campaign.live
+    assert campaign.grid.count("running") == 0 and not campaign.live
     with driver_lock(store, "run-9"):
         campaign.refresh()
-        assert progress(campaign).running == 1 and [log.name for log in campaign.live] == ["run-9"]
+        assert campaign.grid.count("running") == 1 and [log.name for log in campaign.live] == ["run-9"]
     campaign.refresh()
-    assert progress(campaign).running == 0
+    assert campaign.grid.count("running") == 0
 
 
 def test_a_look_that_fails_halfway_counts_nothing_twice_and_forgets_nothing(

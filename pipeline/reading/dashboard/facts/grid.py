@@ -97,6 +97,10 @@ class Grid:
             row.running = Counter(row.place[key] for key in in_work if key in row.place)
             row.failed = Counter(row.place[key] for key in lost if key in row.place)
 
+    def count(self, state: str) -> int:
+        """Chunks in a state, by the name of their counts in a row; `total`: all."""
+        return sum(getattr(row, state).total() for row in self.rows)
+
     def keys(self, workflow: str, node: str, column: int) -> dict[str, str]:
         """Keys of the chunks in a cell, with their stage; none where there is no such cell."""
         rows = (row for row in self.rows if (row.workflow, row.node) == (workflow, node))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
 from itertools import takewhile
 
 import numpy as np
@@ -19,31 +18,8 @@ MOST_BINS = 120
 """Of a figure over time."""
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Chunks of the last plans by state, and seconds that the rest takes.
-
-    seconds_left: None where nothing says it, and then `because` does.
-    """
-
-    stored: int
-    chunks: int
-    running: int
-    failed: int
-    seconds_left: float | None
-    because: str
-
-
-def progress(campaign: Campaign, now: float | None = None) -> Progress:
-    """State of the campaign."""
-    rows = campaign.grid.rows
-    counts = [sum(getattr(row, name).total() for row in rows) for name in ("stored", "running", "failed")]
-    stored, running, failed = counts
-    left, because = _seconds_left(campaign, time.time() if now is None else now)
-    return Progress(stored, sum(len(row.place) for row in rows), running, failed, left, because)
-
-
-def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
+def seconds_left(campaign: Campaign) -> tuple[float | None, str]:
+    """Seconds that the rest takes and by what pace; None where nothing says it, and why."""
     rows = campaign.grid.rows
     left = {row.node: count for row in rows if (count := len(row.place) - row.stored.total())}
     if not rows:
@@ -51,6 +27,7 @@ def _seconds_left(campaign: Campaign, now: float) -> tuple[float | None, str]:
     if not left:
         return None, "complete"
     logs = [log for log in campaign.runs.followed.values() if not log.state.is_over]
+    now = time.time()
     since = now - WINDOW
     recent = Counter(
         node

@@ -6,7 +6,7 @@ from collections import Counter
 
 from pipeline.declare.duration import duration_text
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.facts.pace import progress
+from pipeline.reading.dashboard.facts.pace import seconds_left
 from pipeline.reading.dashboard.look import NOT_MEASURED, number
 from pipeline.reading.report import Details, Section, Tiles
 from pipeline.worker.events import EventKind
@@ -14,15 +14,16 @@ from pipeline.worker.events import EventKind
 
 def headline(campaign: Campaign) -> Section:
     """Chunks by state, time to completion, energy so far, and how much of records and logs was read."""
-    stand, nodes = progress(campaign), campaign.records.nodes.values()
+    grid, nodes = campaign.grid, campaign.records.nodes.values()
+    seconds, because = seconds_left(campaign)
     drawn = [joules for node in nodes if (joules := node.total("joules")) is not None]
-    left = stand.because if stand.seconds_left is None else duration_text(stand.seconds_left)
+    left = because if seconds is None else duration_text(seconds)
     metered = f"energy of {sum(node.counted('joules') for node in nodes):,} chunks"
     entries = [
-        (f"of {stand.chunks:,} chunks are stored", f"{stand.stored:,}"),
-        ("in work", f"{stand.running:,}"),
-        ("failed in the last run", f"{stand.failed:,}"),
-        ("time to completion" if stand.seconds_left is None else f"left {stand.because}", left),
+        (f"of {grid.count('total'):,} chunks are stored", f"{grid.count('stored'):,}"),
+        ("in work", f"{grid.count('running'):,}"),
+        ("failed in the last run", f"{grid.count('failed'):,}"),
+        ("time to completion" if seconds is None else f"left {because}", left),
         (metered, number(sum(drawn), "J")) if drawn else ("energy", NOT_MEASURED),
     ]
     if checks := sum((Counter(log.state.checks) for log in campaign.last), Counter[str]()):
