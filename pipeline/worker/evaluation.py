@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -57,7 +58,7 @@ class Evaluation:
             self._chunk, self.effort, self.loading = work.identity, Effort(), 0.0
             self._chosen = self._context.checks.choose(work.key)
         listener = rate_limited(self._send, self._chunk)
-        again = _InputsAgain(self._load, work) if self._chosen else None
+        again = partial(self._input_again, work) if self._chosen else None
         backend = work.node.backend
         at = At(work.coordinates, backend=backend, listener=listener, checkpoint=checkpoint, again=again)
         files = _files_of(work)
@@ -200,6 +201,28 @@ class Evaluation:
         pieces = [(source.coordinates, self.get(source)) for source in sources]
         return joined(sources[0].node.stage, dict(at), pieces)
 
+    def _input_again(self, work: Work, name: str) -> Result:
+        """An argument of a chunk's stage, made on the host of what is stored and of files.
+
+        Nothing that this worker keeps is used. Raises KeyError where the stage has none of that name.
+        """
+        for argument, sources in arguments_of(work.node.stage, work):
+            if argument.name == name:
+                return self._joined_again(sources, At(work.coordinates))
+        raise KeyError(name)
+
+    def _joined_again(self, sources: Sequence[Work], at: At) -> Result:
+        pieces = [(source.coordinates, self._made_again(source)) for source in sources]
+        return joined(sources[0].node.stage, dict(at), pieces)
+
+    def _made_again(self, work: Work) -> Result:
+        stage = work.node.stage
+        if work.inputs is None:
+            return stage.result(**self._load(stage, work.key))
+        at = At(work.coordinates)
+        arguments = [self._joined_again(sources, at) for _, sources in arguments_of(stage, work)]
+        return _called(work, at, arguments, _files_of(work))
+
 
 class _LazyChunks:
     """The chunks of an input that is reduced over; each is loaded when its turn comes."""
@@ -234,36 +257,6 @@ def _uses(works: Sequence[Work]) -> Counter[str]:
                 if uses[source.held_as] == 1:
                     makers.append(source)
     return uses
-
-
-class _InputsAgain:
-    """The arguments of one chunk's stage by name, made on the host of what is stored and of files.
-
-    Nothing that a worker keeps is used. load: the arrays of a stored result, by stage and key.
-    """
-
-    def __init__(self, load: Callable[[Stage, str], dict[str, Array]], work: Work) -> None:
-        self._load, self._work = load, work
-
-    def __call__(self, name: str) -> Result:
-        """The argument of that name; KeyError where the stage has none."""
-        work = self._work
-        for argument, sources in arguments_of(work.node.stage, work):
-            if argument.name == name:
-                return self._joined(sources, At(work.coordinates))
-        raise KeyError(name)
-
-    def _joined(self, sources: tuple[Work, ...], at: At) -> Result:
-        pieces = [(source.coordinates, self._made(source)) for source in sources]
-        return joined(sources[0].node.stage, dict(at), pieces)
-
-    def _made(self, work: Work) -> Result:
-        stage = work.node.stage
-        if work.inputs is None:
-            return stage.result(**self._load(stage, work.key))
-        at = At(work.coordinates)
-        arguments = [self._joined(sources, at) for _, sources in arguments_of(stage, work)]
-        return _called(work, at, arguments, _files_of(work))
 
 
 def _files_of(work: Work) -> dict[str, Path]:

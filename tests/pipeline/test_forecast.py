@@ -233,14 +233,19 @@ def test_simulated_run_keeps_workers_busy_and_waits_for_inputs(store: Store) -> 
     tasks = plan_tasks(plan(campaign(4), store))
     seconds = {"field": 1.0, "fragile": 2.0}
 
-    def per_node(name: str, first: bool) -> float:
-        return seconds[name] + (0.5 if first else 0.0)
+    def wall_and_work(workers: int) -> tuple[float, float]:
+        taken: list[float] = []
 
-    alone, two, many = (schedule(tasks, n, per_node, lambda *_: 0.0) for n in (1, 2, 50))
-    assert alone.wall == alone.work == 4 * 3.0 + 2 * 0.5
-    assert two.wall == pytest.approx(7.0)
-    assert two.work == 4 * 3.0 + 4 * 0.5
-    assert many.wall == pytest.approx(4.0)  # field, then shifted, each for the first time
+        def per_node(name: str, first: bool) -> float:
+            taken.append(seconds[name] + (0.5 if first else 0.0))
+            return taken[-1]
+
+        wall, _ = schedule(tasks, workers, per_node, lambda *_: 0.0)
+        return wall, sum(taken)
+
+    assert wall_and_work(1) == (4 * 3.0 + 2 * 0.5, 4 * 3.0 + 2 * 0.5)
+    assert wall_and_work(2) == (pytest.approx(7.0), 4 * 3.0 + 4 * 0.5)
+    assert wall_and_work(50)[0] == pytest.approx(4.0)  # field, then shifted, each for the first time
 
 
 def test_forecast_learns_from_a_store_and_the_report_reconciles_it(

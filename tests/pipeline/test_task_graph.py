@@ -145,8 +145,7 @@ def test_the_longest_chunks_of_a_configuration_begin_first(store: Store) -> None
     assert nodes[:7] == [*loops, "field a"] and nodes[7:] == [each.replace(" a", " b") for each in nodes[:7]]
 
     def wall(plan: Plan) -> float:
-        run = schedule(plan_tasks(plan), 2, lambda node, first: seconds[node], lambda node, first: 0.0)
-        return run.wall
+        return schedule(plan_tasks(plan), 2, lambda node, first: seconds[node], lambda node, first: 0.0)[0]
 
     turned = {**seconds, "short": 4.0, "long": 1.0}  # as if these began first
     assert wall(planned) == 15.5 < wall(replace(planned, expected_seconds=turned))

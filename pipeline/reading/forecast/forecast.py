@@ -105,11 +105,11 @@ def forecast(
     """Forecast of a plan's missing chunks on some workers. around: seconds before and after all chunks."""
     times, tasks = NodeTimes(plan, model, setting.machines), plan_tasks(plan)
     workers = max(1, min(setting.workers, widest_level(tasks)))
-    run = schedule(tasks, workers, times.seconds, times.overhead)
-    held = {name: run.held if on.backend == plan.backend else 0 for name, on in times.machines.items()}
+    run_seconds, nbytes = schedule(tasks, workers, times.seconds, times.overhead)
+    held = {name: nbytes if on.backend == plan.backend else 0 for name, on in times.machines.items()}
     rows = tuple(_node_forecast(times, name, held[name]) for name in times.counts)
-    work, seconds = added([row.seconds for row in rows]), run.wall + sum(around)
-    wall = Estimate(seconds, work.sigma * run.wall / max(seconds, 1e-9))
+    work, seconds = added([row.seconds for row in rows]), run_seconds + sum(around)
+    wall = Estimate(seconds, work.sigma * run_seconds / max(seconds, 1e-9))
     nodes, drawn = ceil(workers / setting.per_node), [row.joules for row in rows if row.joules]
     total = RunCost(
         label=label,

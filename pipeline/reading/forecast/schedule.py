@@ -28,27 +28,23 @@ class _Worker:
     nbytes: int = 0
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """Seconds from the first task to the last, and of work on all workers."""
-
-    wall: float
-    work: float
-    held: int
-    """Bytes of results that stay on the worker with the most, as they are declared."""
-
-
-def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead: PerNode) -> Schedule:
+def schedule(
+    tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead: PerNode
+) -> tuple[float, int]:
     """List scheduling: a free worker takes the ready task of the highest priority.
 
     What a task needs and its worker does not hold is made there, as a run does. overhead: seconds of a chunk
     beside its stages (reading, committing).
+
+    Returns:
+        Seconds from the first task to the last, and bytes of results that stay on the worker with the most,
+        as they are declared.
     """
     ready = ReadyTasks(tasks)
     team, homes = [_Worker() for _ in range(workers)], dict[str, int]()
     free = [(0.0, number) for number in range(workers)]
     ends: list[tuple[float, int]] = []
-    work = wall = 0.0
+    wall = 0.0
     for _ in tasks:
         now, number = heappop(free)
         while not ready or (ends and ends[0][0] <= now):
@@ -60,8 +56,8 @@ def schedule(tasks: Sequence[TaskPlan], workers: int, seconds: PerNode, overhead
         homes.update(dict.fromkeys(tasks[chosen].homes, number))
         heappush(free, (now + took, number))
         heappush(ends, (now + took, chosen))
-        work, wall = work + took, max(wall, now + took)
-    return Schedule(wall, work, max(worker.nbytes for worker in team))
+        wall = max(wall, now + took)
+    return wall, max(worker.nbytes for worker in team)
 
 
 def _choose(ready: ReadyTasks, tasks: Sequence[TaskPlan], homes: dict[str, int], worker: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,19 +29,6 @@ Lines = dict[str, list[Any]]
 SETUPS = ("setup", "residual after a cycle", "attempts", "grids", "took")
 
 
-@dataclass(frozen=True)
-class Setup:
-    """A multigrid setup that was committed; rate: residual after a cycle."""
-
-    label: str
-    stage: str
-    key: str
-    rate: float
-    attempts: int
-    grids: tuple[str, ...]
-    seconds: float | None
-
-
 class Histories(OwnFacts):
     """Residual histories by the statistics of records and by what chunks in work report."""
 
@@ -56,7 +42,8 @@ class Histories(OwnFacts):
         self.committed: dict[str, deque[tuple[str, list[Point]]]] = {
             kind: deque(maxlen=MOST) for kind in ("solves", "restarts")
         }
-        self.setups: deque[Setup] = deque(maxlen=MOST)
+        self.setups: deque[list[object]] = deque(maxlen=MOST)
+        """Rows of `SETUPS`."""
 
     def add_record(self, stage: str, key: str, record: Record) -> None:
         """Take what a chunk's statistics say of its solver."""
@@ -68,8 +55,10 @@ class Histories(OwnFacts):
         if rows := statistics.get("convergence"):
             self.committed["restarts"].append((label, [(row[0], float(row[2])) for row in rows]))
         if "rate" in statistics and "attempts" in statistics:
-            about = statistics["rate"], len(statistics["attempts"]), tuple(statistics.get("grids", ()))
-            self.setups.append(Setup(label, stage, key, *about, statistics.get("setup_seconds")))
+            grids, seconds = " / ".join(statistics.get("grids", ())), statistics.get("setup_seconds")
+            about = statistics["rate"], len(statistics["attempts"]), grids
+            took = None if seconds is None else duration_text(seconds)
+            self.setups.append([link(label, f"chunk/{stage}/{key}"), *about, took])
 
     def add_event(self, run: str, event: Event) -> None:
         """Take what a chunk in work reports of its residual."""
@@ -118,14 +107,5 @@ def draw(title: str, axis: str) -> Drawing[Lines]:
 
 def setups(campaign: Campaign) -> Section:
     """A row for each multigrid setup, newest first: how fast its cycles converge."""
-    rows = [
-        [
-            link(setup.label, f"chunk/{setup.stage}/{setup.key}"),
-            setup.rate,
-            setup.attempts,
-            " / ".join(setup.grids),
-            None if setup.seconds is None else duration_text(setup.seconds),
-        ]
-        for setup in reversed(campaign.own(Histories).setups)
-    ]
+    rows = list(reversed(campaign.own(Histories).setups))
     return Section("Multigrid setups", "", [table(SETUPS, rows) if rows else "none in this store"])
