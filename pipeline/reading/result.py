@@ -141,7 +141,7 @@ def _joined(
         if key is None:
             empty = np.nan if example.dtype.kind in "fc" else 0
             return dask.array.full(shape, empty, dtype=example.dtype)
-        stored = _Block(StoredArray(store, stage, key, output), shape, example.dtype)
+        stored = _Block(store.array(stage, key, output), shape, example.dtype)
         pieces = (*(1 for _ in lead), *example.chunks)
         name = f"{output}-{key}"
         meta = np.empty(0, example.dtype)

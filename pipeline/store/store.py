@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from gzip import BadGzipFile
 from itertools import chain
 from pathlib import Path
@@ -301,7 +302,11 @@ class Store:
 
     def arrays(self, stage: str, key: str) -> dict[str, StoredArray]:
         """All arrays of a chunk, to be read in part."""
-        return {name: StoredArray(self, stage, key, name) for name in self.record(stage, key)["arrays"]}
+        return {name: self.array(stage, key, name) for name in self.record(stage, key)["arrays"]}
+
+    def array(self, stage: str, key: str, name: str) -> StoredArray:
+        """An array of a committed chunk, which is opened when it is first asked for something."""
+        return StoredArray(partial(self.open, stage, key), partial(self.reading, stage, key), name)
 
     def load(self, stage: str, key: str) -> dict[str, np.ndarray]:
         """All arrays of a chunk, each piece checked as `open` says. `verify` compares their SHA-256, too."""

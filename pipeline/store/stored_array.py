@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import zarr
-
-
-class ChunkReader(Protocol):
-    """A store, as far as its arrays need it."""
-
-    def open(self, stage: str, key: str) -> zarr.Group:
-        """The chunk's Zarr group, read-only."""
-
-    def reading(self, stage: str, key: str) -> AbstractContextManager[None]:
-        """Turn what a damaged chunk raises while it is read into one clear message."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +19,16 @@ class StoredArray:
     Nothing is kept in memory. A piece that is damaged or gone raises DamagedChunkError when it is read.
     """
 
-    store: ChunkReader
-    stage: str
-    key: str
+    open: Callable[[], zarr.Group]
+    """Opens its chunk."""
+    reading: Callable[[], AbstractContextManager[None]]
+    """Turns what a damaged chunk raises while it is read into one clear message."""
     name: str
 
     @cached_property
     def _array(self) -> zarr.Array:
-        group = self.store.open(self.stage, self.key)
-        with self.store.reading(self.stage, self.key):
+        group = self.open()
+        with self.reading():
             if self.name not in group.attrs["arrays"]:  # type: ignore[operator]
                 raise KeyError(f"its record names no array {self.name}")
             return group[self.name]
@@ -66,7 +58,7 @@ class StoredArray:
 
     def __getitem__(self, part: Any) -> np.ndarray:
         array = self._array
-        with self.store.reading(self.stage, self.key):
+        with self.reading():
             return np.asarray(array[part])
 
     def __array__(self, dtype: np.typing.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:

@@ -258,10 +258,10 @@ def test_errors_of_samples_are_those_of_the_arrays(store: Store, compute: Comput
     for key in store.keys("loops"):
         at, values = store.record("loops", key)["coordinates"], store.load("loops", key)
         curve = campaign.own(Samples).curves["loops"]
-        for number, value in zip(at["noise"], values[curve.values], strict=True):
+        for number, value in zip(at["noise"], values["current"], strict=True):
             samples.setdefault(at["config"][0], {})[number] = value
     ordered = [np.array([of[n] for n in sorted(of)]).reshape(len(of), -1) for of in samples.values()]
-    assert curve.counts == [2, 4, 8] and curve.configurations == 3
+    assert curve.counts == [2, 4, 8] and len(ordered) == 3
     for count, error in zip(curve.counts, curve.errors, strict=True):
         each = [np.var(values[:count], axis=0, ddof=1).mean() / count for values in ordered]
         assert error == pytest.approx(np.sqrt(np.mean(each)))

@@ -15,7 +15,6 @@ from pipeline import At, Dims, InputError, Outcome, Place, Store, Workflow, open
 from pipeline.declare.stage import stage
 from pipeline.store.errors import DamagedChunkError
 from pipeline.store.group import PIECE_BYTES, array_digest
-from pipeline.store.stored_array import StoredArray
 
 KEY = "7a" * 32
 DIMS = {"vectors": ("time", "site", "vector")}
@@ -156,7 +155,7 @@ def test_arrays_in_memory_serve_a_stage_without_an_engine() -> None:
 
 
 def test_stored_arrays_are_whole_arrays_to_numpy(made: Store, vectors: np.ndarray) -> None:
-    stored = StoredArray(made, "space", KEY, "vectors")
+    stored = made.array("space", KEY, "vectors")
     np.testing.assert_array_equal(np.asarray(stored), vectors)
     assert (stored.shape, stored.dtype, len(stored)) == (vectors.shape, vectors.dtype, 3)
 

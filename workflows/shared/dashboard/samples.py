@@ -33,26 +33,11 @@ MOST_NODES = 8
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """Error of the mean over samples, root mean square over all values and some configurations.
-
-    counts, errors: at powers of two, and at all samples. values: of what output.
-    """
-
-    node: str
-    values: str
-    configurations: int
-    counts: list[int]
-    errors: list[float]
-
-
-@dataclass(frozen=True)
-class Target:
-    """Rounds towards a target: samples and error of each, and the error that is asked for."""
+    """Error of a node's results by their numbers of samples."""
 
     node: str
     counts: list[int]
     errors: list[float]
-    asked: float
 
 
 @dataclass
@@ -74,7 +59,10 @@ class _Node:
             yield from (key for _, key in chunks if key in stored and key not in self.read)
 
     def curve(self) -> ErrorCurve | None:
-        """The error by number of samples; None before there are two."""
+        """Error of the mean over samples, root mean square over all values and some configurations.
+
+        At powers of two, and at all samples; None before there are two.
+        """
         parts = ([self.read[key] for _, key in chunks if key in self.read] for chunks in self.chunks.values())
         samples = [np.concatenate(part) for part in parts if part]
         most = max(map(len, samples), default=0)
@@ -82,7 +70,7 @@ class _Node:
             return None
         counts = [*(2**k for k in range(1, most.bit_length()) if 2**k < most), most]
         errors = [_error([each for each in samples if len(each) >= count], count) for count in counts]
-        return ErrorCurve(self.name, self.output, len(samples), counts, errors)
+        return ErrorCurve(self.name, counts, errors)
 
 
 class Samples(OwnFacts):
@@ -96,8 +84,8 @@ class Samples(OwnFacts):
         self._manifests: Sequence[Manifest] | None = None
         self._nodes: list[_Node] = []
         self.curves: dict[str, ErrorCurve] = {}
-        self.targets: dict[str, Target] = {}
-        """By the key of the chunk that holds them."""
+        self.targets: dict[str, tuple[ErrorCurve, float]] = {}
+        """Errors of the rounds towards a target, and the one asked for, by the key of the chunk that holds both."""
 
     def refresh(
         self, store: Store, manifests: Sequence[Manifest], stored: Container[str], seconds: float
@@ -135,10 +123,10 @@ def _samples(store: Store, node: _Node, key: str) -> np.ndarray:
     return values[:, :: -(-values.shape[1] // MOST_VALUES)]
 
 
-def _target(store: Store, node: str, stage: str, key: str) -> Target:
+def _target(store: Store, node: str, stage: str, key: str) -> tuple[ErrorCurve, float]:
     found = store.load(stage, key)
     counts = found["vectors"].reshape(len(found["error"]), -1)[:, 0]
-    return Target(node, counts.tolist(), found["error"].tolist(), float(found["asked"]))
+    return ErrorCurve(node, counts.tolist(), found["error"].tolist()), float(found["asked"])
 
 
 def _any(chunks: Sequence[tuple[Any, str]], stored: Container[str]) -> bool:

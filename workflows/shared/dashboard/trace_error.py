@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from bokeh.models import ColumnDataSource, HoverTool
@@ -23,15 +24,16 @@ def errors(campaign: Campaign) -> dict[str, Lines]:
     samples = campaign.own(Samples)
     palette, targets = colours(sorted(samples.curves)), samples.targets.values()
     curves = [(curve.counts, curve.errors, name, palette[name]) for name, curve in samples.curves.items()]
-    most = max([2, *(counts[-1] for counts, *_ in curves), *(n for each in targets for n in each.counts)])
+    known = [*samples.curves.values(), *(rounds for rounds, _ in targets)]
+    most = max([2, *chain(*(curve.counts for curve in known))])
     return {
         "lines": _columns(curves),
         "scaled": _columns(
             (counts, [errors[-1] * (counts[-1] / n) ** 0.5 for n in counts], *about)
             for counts, errors, *about in curves
         ),
-        "targets": _columns(([2, most], [each.asked] * 2, each.node, FAILED) for each in targets),
-        "rounds": _columns((each.counts, each.errors, each.node, RUNNING) for each in targets),
+        "targets": _columns(([2, most], [asked] * 2, rounds.node, FAILED) for rounds, asked in targets),
+        "rounds": _columns((rounds.counts, rounds.errors, rounds.node, RUNNING) for rounds, _ in targets),
     }
 
 
