@@ -85,7 +85,7 @@ class Samples(OwnFacts):
         self._nodes: list[_Node] = []
         self.curves: dict[str, ErrorCurve] = {}
         self.targets: dict[str, tuple[ErrorCurve, float]] = {}
-        """Errors of the rounds towards a target, and the one asked for, by the key of the chunk that holds both."""
+        """Errors of the rounds towards a target and the one asked for, by the key of their chunk."""
 
     def refresh(
         self, store: Store, manifests: Sequence[Manifest], stored: Container[str], seconds: float
