@@ -254,7 +254,7 @@ def test_what_an_interrupted_merge_linked_is_not_written_into(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        receive([pair[0]], target, Terms(), interrupted)
+        receive([pair[0]], target, listener=interrupted)
     assert pull(Bucket(there.path.as_uri()), target).is_whole
     assert tree(pair[0].path) == before and verify(pair[0]).damaged == ()
     assert digests(target) == digests(there)
