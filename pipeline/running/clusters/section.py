@@ -183,11 +183,12 @@ class ClusterSection(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_empty(cls, values: object, info: Info) -> object:
-        """Keys without a value are left out, and the backend is worked out."""
+        """Optional keys without a value are left out, and the backend is worked out."""
         if not isinstance(values, dict):
             return values
         empty: list[object] = ["", None, {}, []] if info.mode == "json" else [None]
-        left_out = {key for key in cls.model_fields.keys() - {"kind"} if values.get(key) in empty}
+        held = {"kind"} if info.mode == "json" else {"kind", "hosts", "environment"}
+        left_out = {key for key in cls.model_fields.keys() - held if key in values and values[key] in empty}
         if info.mode == "json":
             left_out.add("dashboard_port")  # of earlier versions
         given = {key: value for key, value in values.items() if key not in left_out}
