@@ -69,7 +69,7 @@ def test_a_run_repeats_the_share_that_was_asked_for(
         asked.append(checks)
         raise InputError("that is enough")
 
-    monkeypatch.setattr("pipeline.run", run)
+    monkeypatch.setattr("workflows.computing.run", run)
     Path("g2.yaml").write_text(TINY)
     assert "that is enough" in quarkline("run", "g2.yaml", *options).err
     assert [each.fraction for each in asked] == [share]
