@@ -6,14 +6,14 @@ by the time limit, 4 the rest is in work by other drivers, 130 interrupted.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
-from types import ModuleType
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
@@ -23,7 +23,7 @@ from pipeline.declare.text import literal_lines
 from stages.base.errors import InputError
 from workflows.documents import ERROR, Mistake
 from workflows.names import workflow_names
-from workflows.signatures import signature_module, summary
+from workflows.signatures import without_engine
 from workflows.terminal import EXIT_CODES, FailedError
 
 PANELS = {
@@ -42,20 +42,28 @@ def show_version(asked: bool) -> None:
         raise typer.Exit
 
 
+HELP = {"-h", "--help"}
+
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """Error of all mistakes in a command line, of Typer's own copy of Click where it has one."""
 
 
-def _command(module: ModuleType) -> TyperCommand:
-    """The command of a module, the function that has its name."""
+def _refuse_value(**_: object) -> None:
+    raise USAGE_ERROR("--help stands where an option's value is expected: give it last, and alone")
+
+
+def summary(name: str) -> str:
+    """First line of a command's help, out of its module's text: the module imports the engine."""
+    text = (Path(__file__).parent / "commands" / f"{name}.py").read_text(encoding="utf-8")
+    found = re.search(rf'^def {name}\(.*?"""(.*?)$', text, re.DOTALL | re.MULTILINE)
+    return found[1] if found else ""
+
+
+def command(name: str) -> TyperCommand:
+    """The command that a module of `workflows.commands` has under its own name."""
     single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    single.command()(getattr(module, module.__name__.rpartition(".")[2]))
+    single.command()(getattr(import_module(f"workflows.commands.{name}"), name))
     return cast(TyperCommand, typer.main.get_command(single))
-
-
-def _call(command: str, /, **options: Any) -> Any:
-    """Call a subcommand, with the engine that its module imports."""
-    return cast(Any, _command(import_module(f"workflows.commands.{command}")).callback)(**options)
 
 
 class Commands(TyperGroup):
@@ -75,11 +83,14 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The subcommand that a command line begins with, and its options."""
-        name, command, rest = super().resolve_command(ctx, args)
-        if command:
-            command = _command(signature_module(str(name)))
-            command.callback = partial(_call, str(name))
-        return name, command, rest
+        name, line, rest = super().resolve_command(ctx, args)
+        if line and HELP.isdisjoint(rest):
+            line = command(str(name))
+        elif line:
+            with without_engine():
+                line = command(str(name))
+            line.callback = _refuse_value
+        return name, line, rest
 
     def make_context(self, info_name: str | None, args: list[str], *others: Any, **options: Any) -> Any:
         """Read the options of the command itself."""
@@ -130,7 +141,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": sorted(HELP)},
 )
 
 

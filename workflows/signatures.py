@@ -1,20 +1,16 @@
-"""Options and help of a command without the engine that it imports, for help pages, mistakes, completion.
+"""Modules of commands without the engine that they import, for help pages.
 
-A command's module has ordinary imports, of which those of the engine take seconds. Here such a module is read
-once without them: what it would import is a `Blank`, and nothing of that is left behind. Whoever calls the
-command imports its module as any other.
+A command's module has ordinary imports, of which those of the engine take seconds. For `--help` it is read
+without them: what it would import is a `Blank`, and nothing of that is left behind.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -49,25 +45,9 @@ class _Blanks(MetaPathFinder, Loader):
         pass
 
 
-def signature_module(command: str) -> ModuleType:
-    """The module of a command; of the engine it has what others have imported before."""
-    name = f"workflows.commands.{command}"
-    if name in sys.modules:
-        return sys.modules[name]
-    with _blanks():
-        return import_module(name)
-
-
-def summary(command: str) -> str:
-    """First line of a command's help, out of its module's text."""
-    text = (Path(__file__).parent / "commands" / f"{command}.py").read_text(encoding="utf-8")
-    found = re.search(rf'^def {command}\(.*?"""(.*?)$', text, re.DOTALL | re.MULTILINE)
-    return found[1] if found else ""
-
-
 @contextmanager
-def _blanks() -> Iterator[None]:
-    """Leave the engine out of what the block imports, and forget that then."""
+def without_engine() -> Iterator[None]:
+    """Leave the engine out of what the block imports, and forget that then: it can be shown, not called."""
     before, blanks = set(sys.modules), _Blanks()
     sys.meta_path.insert(0, blanks)
     try:

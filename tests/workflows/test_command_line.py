@@ -13,9 +13,8 @@ import pytest
 from tiny_project import CommandLine
 
 from workflows.catalogue import load_project
-from workflows.command import PANELS
+from workflows.command import PANELS, summary
 from workflows.commands.options import seconds
-from workflows.signatures import summary
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
@@ -108,6 +107,21 @@ def test_what_help_leaves_out_is_there_for_whoever_imports_it() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "Blank" not in (last := done.stdout.splitlines()[-1]) and last.endswith("True")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run", "none.yaml", "--time-limit", "1h"], "no such workflow file"),
+        (["run", "none.yaml", "--store", "--help"], "--help stands where"),
+        (["run", "none.yaml", "--check", "2"], "is no share"),
+    ],
+)
+def test_options_are_read_in_a_process_of_their_own(arguments: list[str], told: str) -> None:
+    """As users call it: no module of a command has been imported before."""
+    program = f"from workflows.command import main; raise SystemExit(main({arguments}))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["rnu"], ["run"], ["plan", "--what"], ["check"]])
