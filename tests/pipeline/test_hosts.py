@@ -9,8 +9,8 @@ import pytest
 import toy_stages as toys
 
 from pipeline import Place, Store, Workflow, plan, run
+from pipeline.running.clusters import NO_EMPTY_PATH
 from pipeline.running.clusters.hosts import Hosts, command
-from pipeline.running.clusters.local import NO_EMPTY_PATH
 from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.event_log import read_events
 

@@ -11,9 +11,9 @@ from typing import Any
 import dask
 import pytest
 
+from pipeline.running.clusters import NO_EMPTY_PATH
 from pipeline.running.clusters.jobqueue import JobQueue, cluster_class
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.local import NO_EMPTY_PATH
 from pipeline.running.clusters.remote import workers_of_gpus
 from pipeline.running.clusters.section import ClusterSection, Workers
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.running.clusters.local import NO_EMPTY_PATH, SAFE_PATH
+from pipeline.running.clusters import NO_EMPTY_PATH, SAFE_PATH
 from pipeline.store.durable import write_atomically
 from workflows.campaign.definition import Campaign
 

@@ -22,6 +22,14 @@ class StartInterruptedError(Exception):
 CONTEXT = 700_000_000
 """Bytes of a GPU that CUDA's context and the compiled kernels take beside all fields, measured on an H200."""
 
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""Environment of workers and jobs: a `random.py` or `stages.py` in the folder where they start is not
+imported in the place of Python's or of this package's."""
+
+NO_EMPTY_PATH = """export PYTHONPATH="$(printf %s "${PYTHONPATH-}" | sed 's/::*/:/g; s/^://; s/:$//')\""""
+"""Line of a shell for after a prologue: `export PYTHONPATH=/mine:$PYTHONPATH`, where nothing was set before,
+leaves an empty entry, by which Python means the folder where it starts."""
+
 
 @dataclass(frozen=True)
 class Demand:

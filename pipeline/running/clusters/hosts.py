@@ -19,9 +19,9 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
-from pipeline.running.clusters import Demand
+from pipeline.running.clusters import NO_EMPTY_PATH, Demand
 from pipeline.running.clusters.certificates import write_certificates
-from pipeline.running.clusters.local import NO_EMPTY_PATH, SETTINGS, unless_stopped
+from pipeline.running.clusters.local import SETTINGS, unless_stopped
 from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports, workers_of_gpus
 from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.watching import watched

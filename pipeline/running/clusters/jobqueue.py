@@ -14,9 +14,9 @@ import dask
 from distributed import Client
 
 from pipeline.batch import batch_system
-from pipeline.running.clusters import Demand
+from pipeline.running.clusters import NO_EMPTY_PATH, Demand
 from pipeline.running.clusters.jobs import JobList
-from pipeline.running.clusters.local import NO_EMPTY_PATH, unless_stopped
+from pipeline.running.clusters.local import unless_stopped
 from pipeline.running.clusters.recorded_jobs import recorded
 from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports
 from pipeline.running.clusters.section import Workers

@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 from distributed.security import Security
 
 from pipeline.declare.text import counted
-from pipeline.running.clusters import Cluster, Demand, StartInterruptedError
+from pipeline.running.clusters import SAFE_PATH, Cluster, Demand, StartInterruptedError
 from pipeline.running.clusters.guard import remedy_of_failed_start
 from pipeline.running.stopping import start_tracker
 from pipeline.running.watching import HOST, watched
@@ -58,14 +58,6 @@ MARGIN = 1.25
 
 LOOK = 0.1
 """Seconds between two looks at the run's reasons to stop while its cluster starts."""
-
-SAFE_PATH = {"PYTHONSAFEPATH": "1"}
-"""Environment of workers and jobs: a `random.py` or `stages.py` in the folder where they start is not
-imported in the place of Python's or of this package's."""
-
-NO_EMPTY_PATH = """export PYTHONPATH="$(printf %s "${PYTHONPATH-}" | sed 's/::*/:/g; s/^://; s/:$//')\""""
-"""Line of a shell for after a prologue: `export PYTHONPATH=/mine:$PYTHONPATH`, where nothing was set before,
-leaves an empty entry, by which Python means the folder where it starts."""
 
 HANDLES, HANDLES_OF_A_WORKER = 24, 12
 """Files that a driver has open, measured: on its own, and for each worker that it owns."""
