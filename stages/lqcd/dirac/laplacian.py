@@ -128,10 +128,6 @@ class FoldedLaplacian:
     def dtype(self) -> np.dtype:
         return self.squared.dtype
 
-    @property
-    def adjoint(self) -> FoldedLaplacian:
-        return self
-
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.affine(0.0, 1.0, x, out)
 

@@ -44,10 +44,6 @@ class LinearOperator(Protocol):
     def positive_definite(self) -> bool:
         """True if it is Hermitian and all its eigenvalues are positive."""
 
-    @property
-    def adjoint(self) -> LinearOperator:
-        """The Hermitian conjugate."""
-
     def apply(self, x: Array, out: Array | None = None) -> Array:
         """The operator times x; into `out`, never x itself, if given. Returns the result."""
 
@@ -203,25 +199,6 @@ class Solver(Protocol):
 
     def solve(self, A: LinearOperator, b: Array, x0: Array | None = None, *args: Any, **options: Any) -> Any:
         """A `stages.lqcd.solvers.solution.Solution` of A x = b."""
-
-
-@dataclass(frozen=True)
-class SameFields:
-    """An operator that is made of another one, and acts on fields of the same library, shape and dtype."""
-
-    operator: LinearOperator
-
-    @property
-    def xp(self) -> ModuleType:
-        return self.operator.xp
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.operator.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.operator.dtype
 
 
 @dataclass(frozen=True)

@@ -278,10 +278,6 @@ class SquaredDslash:
     def dtype(self) -> np.dtype:
         return self.dslash.dtype
 
-    @property
-    def adjoint(self) -> SquaredDslash:
-        return self
-
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self._affine(x, self._between.like(x), out, None, None, 0.0, 1.0)
 
@@ -366,10 +362,6 @@ class NormalOperator:
     @property
     def dtype(self) -> np.dtype:
         return self.dslash.dtype
-
-    @property
-    def adjoint(self) -> NormalOperator:
-        return self
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.massless.affine(self.shift, 1.0, x, out)

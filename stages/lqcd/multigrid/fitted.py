@@ -25,9 +25,8 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, field_like, zeros_like
 from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
-from stages.lqcd.multigrid.smoother import Smoother
+from stages.lqcd.multigrid.smoother import Smoothed, Smoother
 from stages.lqcd.solvers.leja import leja_order
-from stages.lqcd.solvers.minimal_residual import Smoothed
 
 MOST_STEPS = 8
 """Of one polynomial: powers of single precision beyond differ by little but rounding."""

@@ -19,7 +19,7 @@ from stages.lqcd.kernels import block_blas, lane_blas, lane_gram
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like, zeros_like
 from stages.lqcd.kernels.lane_gram import MOST_FIELDS
-from stages.lqcd.solvers.minimal_residual import Smoothed
+from stages.lqcd.multigrid.smoother import Smoothed
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,21 @@
 """Smoothers of multigrid cycles: a few steps with no test of convergence.
 
-`stages.lqcd.multigrid.polynomial` has that of choice; `stages.lqcd.solvers.minimal_residual` is another.
+`stages.lqcd.multigrid.polynomial` has that of choice.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.solvers.minimal_residual import Smoothed
+
+
+class Smoothed(NamedTuple):
+    """y and the residual r - A y, both ``[..., N]``."""
+
+    y: Array
+    residual: Array
 
 
 class Smoother(Protocol):

@@ -19,14 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import SameFields
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import coarse_dslash, matrix_inverse
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN
-from stages.lqcd.multigrid.coarse_operator import CoarseOperator, gamma5
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator
 from stages.lqcd.multigrid.fine_operator import FineOperator
 from stages.lqcd.multigrid.finite import require_finite
 from stages.lqcd.multigrid.grid import HOPS
@@ -152,10 +151,6 @@ class CoarseSchur:
     def dtype(self) -> np.dtype:
         return self.A.dtype
 
-    @property
-    def adjoint(self) -> _AdjointSchur:
-        return _AdjointSchur(self)
-
     def astype(self, dtype: Any) -> CoarseSchur:
         return self if self.dtype == dtype else CoarseSchur(self.A.astype(dtype))
 
@@ -228,33 +223,6 @@ class CoarseSchur:
     def _packed_local(self, matrices: Array) -> Any:
         itself = np.arange(len(matrices), dtype=np.int32)[:, None]
         return coarse_dslash.pack_half(matrices[:, None], itself)
-
-
-@dataclass(frozen=True, eq=False)
-class _AdjointSchur(SameFields):
-    """S^H = gamma5 X_ee S X_ee^-1 gamma5."""
-
-    operator: CoarseSchur
-
-    hermitian = False
-    positive_definite = False
-
-    @property
-    def adjoint(self) -> CoarseSchur:
-        return self.operator
-
-    def astype(self, dtype: Any) -> _AdjointSchur:
-        return _AdjointSchur(self.operator.astype(dtype))
-
-    def apply(self, x: Array, out: Array | None = None) -> Array:
-        S, signs = self.operator, gamma5(self.operator.A.links)
-        inverse = S._packed_local(S.inverse[: len(x)].astype(S.dtype))
-        scaled = coarse_dslash.coarse_dslash(inverse, signs * x, field_like(x))
-        result = signs * S.defect(S.apply(scaled))
-        if out is None:
-            return result
-        out[...] = result
-        return out
 
 
 def coarse_system(A: CoarseOperator) -> CoarseSystem:

@@ -14,7 +14,6 @@ from stages.lqcd.multigrid import fitted as module
 from stages.lqcd.multigrid.fitted import MOST_STEPS, FittedSmoother, fitted, moments_of, recorded
 from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid
 from stages.lqcd.multigrid.polynomial import PolynomialSmoother
-from stages.lqcd.solvers.minimal_residual import MinimalResidual
 
 OMEGAS = (0.9 + 0.3j, 0.9 - 0.3j, 1.1 + 0.8j, 1.2 - 0.7j, 0.8)
 
@@ -63,7 +62,7 @@ def test_steps_and_powers(wilson: Any, draw: Any, monkeypatch: Any, in_16_bits: 
 def test_what_is_fitted(wilson: Any, draw: Any) -> None:
     A = WilsonSchur(wilson(mass=0.3))
     found = moments(A, draw(*A.shape, 2), draw(*A.shape, 2))
-    for smoother in (None, MinimalResidual(3), PolynomialSmoother(1)):
+    for smoother in (None, PolynomialSmoother(1)):
         assert fitted(smoother, found) is smoother and moments_of(recorded(smoother)) is None
     assert fitted(PolynomialSmoother(3), None) == PolynomialSmoother(3)
     nothing_left = np.zeros_like(found)

@@ -32,7 +32,6 @@ from stages.lqcd.multigrid.transfer import transfer
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
-from stages.lqcd.solvers.minimal_residual import MinimalResidual
 from stages.lqcd.solvers.solution import SolveStatus
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
@@ -101,7 +100,11 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
     levels = (
         LevelParameters(aggregate=(2, 2, 2, 2), vectors=4, refinements=1),
         LevelParameters(
-            aggregate=(3, 1, 1, 2), vectors=4, refinements=1, pre=MinimalResidual(2), post=MinimalResidual(4)
+            aggregate=(3, 1, 1, 2),
+            vectors=4,
+            refinements=1,
+            pre=PolynomialSmoother(2),
+            post=PolynomialSmoother(4),
         ),
         LevelParameters(aggregate=(1, 2, 2, 1), vectors=4, refinements=0, pre=None),
     )
@@ -208,7 +211,7 @@ def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
     demanding = Multigrid(
         (
             LevelParameters(
-                aggregate=(2, 2, 2, 2), vectors=2, refinements=0, pre=None, post=MinimalResidual(1)
+                aggregate=(2, 2, 2, 2), vectors=2, refinements=0, pre=None, post=PolynomialSmoother(1)
             ),
         ),
         largest_rate=0.001,

@@ -137,10 +137,6 @@ def test_systems_solve_the_operator(wilson, draw, dense, division):
         assert isinstance(system, CoarseSchur if operator.grid.even_odd else FullSystem)
         matrix = dense(system.operator.apply, system.operator.shape)
         assert np.abs(matrix - system.dense()).max() < 1e-11
-        assert (
-            np.abs(dense(system.operator.adjoint.apply, system.operator.shape) - matrix.conj().T).max()
-            < 1e-10
-        )
         b = draw(*operator.shape, 2)
         rhs, kept = system.prepare(b.copy())
         x = np.linalg.solve(matrix, rhs.reshape(len(matrix), -1)).reshape(rhs.shape)

@@ -9,7 +9,6 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_device_like
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.inverse import inverse
 from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import SolveStatus
 
@@ -246,26 +245,6 @@ def test_single_precision_throughout(staggered, random_block):
         solution = method(5e-6).solve(A, b)
         assert solution.x.dtype == np.complex64
         assert (true_residuals(staggered("hisq", 0.2), solution.x.astype(complex), b) < 1e-5).all()
-
-
-@rows("BlockCGrQ-double")
-def test_inverse_is_an_operator(solver, staggered, random_block):
-    A = staggered("hisq", 0.1)
-    x = random_block(83, *A.shape, 3)
-    solve = inverse(solver(1e-12), A)
-    out = np.full_like(x, np.nan)
-    assert solve.apply(A.apply(x), out) is out
-    np.testing.assert_allclose(out, x, atol=1e-9)
-    assert solve.positive_definite and solve.shape == A.shape and solve.dtype == A.dtype
-    np.testing.assert_allclose(solve.adjoint.apply(A.apply(x)), x, atol=1e-9)
-
-
-def test_inverse_of_an_inverse(staggered, random_block):
-    """A^-1 is a Hermitian positive definite operator like any other: solving with it multiplies by A."""
-    A = staggered("hisq", 1.0)
-    x = random_block(89, *A.shape, 2)
-    nested = BatchedCG(1e-9).solve(inverse(BatchedCG(1e-13), A), x)
-    np.testing.assert_allclose(nested.x, A.apply(x), atol=1e-6)
 
 
 @pytest.mark.parametrize(

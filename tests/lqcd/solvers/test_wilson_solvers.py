@@ -13,7 +13,6 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCR, gcr_correction
-from stages.lqcd.solvers.minimal_residual import MinimalResidual
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve, workspace_of
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
@@ -344,32 +343,6 @@ def test_correction_is_minimal(random_block):
     assert (reached <= 0.2).all() and (reached > 0.02).all()
 
 
-def test_minimal_residual_steps(wilson, random_block):
-    A = wilson(LIGHT)
-    b = random_block(50, *A.shape, 3)
-    b[..., 1] = 0
-    smoother = MinimalResidual(4, 0.9)
-    y, residual = smoother.relax(A, b)
-    np.testing.assert_allclose(residual, b - A.apply(y), atol=1e-12)
-    assert not y[..., 1].any() and (norms(residual)[[0, 2]] < 0.5 * norms(b)[[0, 2]]).all()
-    alone = smoother.relax(A, np.ascontiguousarray(b[..., 2:])).y
-    np.testing.assert_allclose(alone, y[..., 2:], atol=1e-13)
-    x = random_block(51, *A.shape, 3)
-    smoothed = x.copy()
-    smoother.improve(A, b, smoothed)
-    assert (norms(b - A.apply(smoothed)) < 0.5 * norms(b - A.apply(x))).all()
-
-
-def test_one_minimal_residual_step_is_the_best_multiple(random_block):
-    matrix = np.eye(30) + 0.5 * random_block(9, 30, 30) / np.sqrt(30)
-    A, r = Dense(matrix), random_block(10, 10, 3, 2)
-    y = MinimalResidual(1, 1.0).relax(A, r).y
-    for n in range(2):
-        column = r[..., n].ravel()
-        alpha = np.linalg.lstsq(matrix @ column[:, None], column, rcond=None)[0]
-        np.testing.assert_allclose(y[..., n].ravel(), alpha * column, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -378,8 +351,6 @@ def test_one_minimal_residual_step_is_the_best_multiple(random_block):
         (lambda: BiCGstab(delta=1.5), "delta must lie between 0 and 1, got 1.5"),
         (lambda: DefectCorrection(BiCGstab(0.1), 1.0), "tolerance must lie between 0 and 1, got 1.0"),
         (lambda: DefectCorrection(BiCGstab(0.1), max_iterations=0), "max_iterations must be at least 1"),
-        (lambda: MinimalResidual(0), "at least one step, got 0"),
-        (lambda: MinimalResidual(2, 2.5), "omega must lie between 0 and 2, got 2.5"),
     ],
 )
 def test_configuration_is_checked(make, message):
