@@ -13,7 +13,7 @@ from stages.base.errors import InputError
 from stages.distillation.costs import levels_cost
 from stages.distillation.distilled_two_point import LaphMesons
 from stages.lqcd.analysis import gevp, jackknife
-from stages.lqcd.spectroscopy.gammas import NAMES
+from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
 from stages.lqcd.spectroscopy.little_group import Row, check_at_rest
 from stages.mesons.costs import average_cost
 from stages.mesons.two_point import (
@@ -21,9 +21,10 @@ from stages.mesons.two_point import (
     AVERAGE_LABELS,
     LATER,
     Channels,
+    Families,
     MesonAverage,
     Momenta,
-    average_of,
+    averages,
     means_of_configurations,
 )
 
@@ -68,7 +69,7 @@ def laph_average(
     Parameters and errors are those there.
     """
     given = ((where, each.correlator) for where, each in mesons)
-    return average_of(given, at, momenta, jackknife_bin, gammas, channels)
+    return MesonAverage(*averages(given, at, momenta, jackknife_bin, Families(gammas, channels, CHANNELS)))
 
 
 @stage(

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import numpy as np
 
 from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
-from stages.lqcd.dirac.staggered import Packing, StaggeredDslash, operator_terms, packed_bytes
+from stages.lqcd.dirac.staggered import (
+    Packing,
+    StaggeredDslash,
+    making_bytes,
+    operator_bytes,
+    operator_terms,
+    packed_bytes,
+)
 from stages.lqcd.gauge import hisq
 from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import Lattice
-from stages.shared.costs import of_lattice
+from stages.lqcd.lattice.sizes import LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
+from stages.shared.costs import PROCESS, of_lattice
+from stages.shared.rehearsal import unit_links
 from stages.shared.work import links_work
 
 MOST_DIRECTIONS = 16
@@ -36,6 +47,22 @@ def staggered_layout_terms(operator: Node, lattice: Lattice, precisions: Sequenc
     """Bytes of links that trials in these precisions lay out beside an operator on a GPU, at most."""
     form = lattice, directions_of(operator)
     return {"links: of a trial": max(packed_bytes(*form, each, Packing()) for each in precisions)}
+
+
+def making_terms(lattice: Lattice, directions: int, solves: ExpectedSolves) -> dict[str, int]:
+    """Bytes on a GPU beside an operator while its links are made."""
+    form = lattice, directions, solves.precision, solves.packing
+    return {"links: making": making_bytes(*form) - operator_bytes(*form)}
+
+
+def host_bytes(lattice: Lattice, blocks: float) -> int:
+    """Bytes on the host of a task with an operator and so many right-hand sides of one parity.
+
+    Links while they are made, or those of the operator and its packed ones in both precisions.
+    """
+    doubled = 16 * MATRIX * lattice.volume
+    links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
+    return PROCESS + links + int(half_field_bytes(lattice, COLOURS) * blocks)
 
 
 def directions_of(operator: Node) -> int:
@@ -149,3 +176,10 @@ ACTIONS = {
 def action_of(operator: Node) -> Action:
     """The action of a node that makes an operator."""
     return next(action for action in ACTIONS.values() if action.makes(operator))
+
+
+def free_links(operator: Node, lattice: Lattice, xp: ModuleType) -> StaggeredLinks:
+    """Links of an operator's action from unit gauge links."""
+    action = action_of(operator)
+    options = {name: operator.parameters[name] for name in ("boundary", *action.options)}
+    return action.links(unit_links(lattice, xp), lattice, **options)

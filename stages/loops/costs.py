@@ -7,20 +7,19 @@ from math import ceil
 
 from pipeline import Cost, Node, Pass
 from stages.ensemble.expected_solves import ExpectedSolves
-from stages.ensemble.staggered_operator import directions_of, staggered_layout_terms
-from stages.lqcd.dirac.staggered import making_bytes, operator_bytes, packed_bytes
+from stages.ensemble.staggered_operator import directions_of, host_bytes, making_terms, staggered_layout_terms
+from stages.lqcd.dirac.staggered import packed_bytes
 from stages.lqcd.eigen.memory import needed_bytes, needed_terms
 from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.estimators.low_modes import SLAB, SLAB_FIELDS
 from stages.lqcd.gauge.hisq import SMEARING_FIELDS
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
+from stages.lqcd.lattice.sizes import COMPLEX, half_field_bytes, links_bytes
 from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.solvers.named import POSITIVE, workspace_of
 from stages.shared.costs import (
     DEFLATING,
-    PROCESS,
     RECORD,
     deflated_vectors,
     largest_of,
@@ -128,11 +127,8 @@ def smeared_current(node: Node) -> bool:
 
 
 def solving_bytes(lattice: Lattice, block: int, columns: int, solver: str = "auto") -> int:
-    """Links, the doubled links of the operator in both precisions, a block, and the noise vectors."""
-    doubled = 16 * MATRIX * lattice.volume
-    links = max(LINK_FIELDS * links_bytes(lattice), 3 * links_bytes(lattice) + doubled + doubled // 2)
-    blocks = workspace_of(solver, POSITIVE).host * block + 2 * columns
-    return PROCESS + links + half_field_bytes(lattice, 3) * int(blocks)
+    """Bytes on the host with an operator, a block in the solver, and the noise vectors."""
+    return host_bytes(lattice, workspace_of(solver, POSITIVE).host * block + 2 * columns)
 
 
 CONTRACTED = 5
@@ -160,8 +156,7 @@ def device_solving_terms(
     solving = {f"blocks of the solver (N = {block})": int(half * blocks)}
     solving["blocks of the deflation"] = half * DEFLATING * block * deflated
     contracting = {f"blocks of the contraction (N = {block})": half * CONTRACTED * block}
-    form = directions, solves.precision, solves.packing
-    making = {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)}
+    making = making_terms(lattice, directions, solves)
     current = int(SMEARING_FIELDS * links_bytes(lattice)) if smeared else kept["links: current"]
     contracted = {**kept, **contracting, "links: current": current}
     return largest_of({**kept, **solving}, contracted, making)
@@ -224,11 +219,9 @@ def low_modes_cost(node: Node, lattice: Lattice) -> Cost:
     """
     deflation = node.inputs[0]
     operator, vectors = deflation.inputs[0], deflated_vectors(deflation)
-    directions = directions_of(operator)
+    directions, links = directions_of(operator), links_bytes(lattice)
     host = solving_bytes(lattice, SLAB, 0) + deflation.cost.device_memory
-    solves, links = operator.parameters["solves"], links_bytes(lattice)
-    form = directions, solves.precision, solves.packing
-    making = {"links: making": making_bytes(lattice, *form) - operator_bytes(lattice, *form)}
+    making = making_terms(lattice, directions, operator.parameters["solves"])
     smearing = {"links: current": int((SMEARING_FIELDS + 0.5) * links) * smeared_current(node)}
     blocks = SLAB_FIELDS * half_field_bytes(lattice, 3) * min(SLAB, vectors)
     terms = largest_of({"links: current": links, "blocks of modes": blocks}, smearing, making)

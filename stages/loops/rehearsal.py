@@ -11,22 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import Node
-from stages.ensemble.staggered_operator import action_of
+from stages.ensemble.staggered_operator import free_links
 from stages.loops.current_loops import current_loops, exact_loops, split_even_loops
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
-from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import Dilution
-from stages.lqcd.solvers.named import POSITIVE, Solve
+from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import column_blocks
 from stages.lqcd.solvers.trial import solves_of
 from stages.shared.costs import lattice_of
-from stages.shared.rehearsal import MASS, TOLERANCE, Step, nodes_of, unit_links
+from stages.shared.rehearsal import MASS, Step, brief_solves, nodes_of
 
 LOOPS = (current_loops, split_even_loops, exact_loops)
 
@@ -42,14 +41,12 @@ def loop_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
     current = CurrentLinks(links, loops[0].parameters["current_links"])
     for node in nodes_of(nodes, deflation_space):
         yield partial(_find_modes, node.parameters["search"].block, dslash, xp)
-    tried = solves_of(solve, tuple(POSITIVE), max(_columns(loops[0], lattice)))
-    solvers = dict.fromkeys((each.solver, each.precision) for each in tried)
+    solves = brief_solves(solve, tuple(POSITIVE), max(_columns(loops[0], lattice)))
     widths = [(n, w) for n in block_widths(loops, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
     wave = xp.asarray(plane_wave(lattice, operator.parameters["boundary"]))[:, None, None]
     # the block is narrower from the start, or becomes so at once
-    for (name, precision), (n, still_open), converging in product(solvers, widths, (0, wave)):
-        solver = Solve(name, TOLERANCE, precision, solve.max_iterations).of_positive()
-        trace = LoopTrace(dslash, current, MASS, solver)
+    for brief, (n, still_open), converging in product(solves, widths, (0, wave)):
+        trace = LoopTrace(dslash, current, MASS, brief.of_positive())
         yield partial(_contract, trace, n, still_open, converging, xp)
 
 
@@ -90,10 +87,3 @@ def plane_wave(lattice: Lattice, boundary: str) -> NDArray[np.complex128]:
     turns = 0.5 if boundary == "antiperiodic" else 0.0
     times = np.arange(lattice.half_volume) // (lattice.half_volume // lattice.time_extent)
     return np.exp(2j * np.pi * turns * times / lattice.time_extent)
-
-
-def free_links(operator: Node, lattice: Lattice, xp: ModuleType) -> StaggeredLinks:
-    """Links of an operator's action from unit gauge links."""
-    action = action_of(operator)
-    options = {name: operator.parameters[name] for name in ("boundary", *action.options)}
-    return action.links(unit_links(lattice, xp), lattice, **options)

@@ -7,21 +7,39 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import Cost, Node
+from stages.ensemble.expected_solves import ExpectedSolves
+from stages.ensemble.staggered_operator import directions_of, host_bytes, making_terms, staggered_layout_terms
 from stages.ensemble.wilson_operator import has_clover, in_single_terms
 from stages.lqcd.dirac.wilson import WilsonPacking, operator_bytes, operator_terms
-from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
 from stages.lqcd.multigrid.levels import hierarchy_bytes, hierarchy_terms, loaded_terms, setup_bytes
-from stages.lqcd.solvers.named import REGULAR, workspace_of
+from stages.lqcd.solvers.named import POSITIVE, REGULAR, workspace_of
 from stages.lqcd.spectroscopy.little_group import check_at_rest
-from stages.lqcd.spectroscopy.quark_sources import source_columns
-from stages.shared.costs import PROCESS, RECORD, largest_of, of_lattice, options_of
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, source_columns
+from stages.lqcd.spectroscopy.staggered_mesons import source_sign
+from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
+from stages.shared.costs import (
+    DEFLATING,
+    PROCESS,
+    RECORD,
+    deflated_vectors,
+    largest_of,
+    of_lattice,
+    options_of,
+)
 from stages.shared.solver_trials import tried_blocks
-from stages.shared.work import contraction_work, loading_work, multigrid_work, wilson_work
+from stages.shared.work import contraction_work, loading_work, multigrid_work, staggered_work, wilson_work
 
 SMALL = 11
 """Blocks of a solver: where a solver takes more, as GCR and BiCGstab in double, its fields lie together."""
+
+CONTRACTED = 7
+"""Fields of a contraction on both parities: quark, antiquark, both by slice, and those of a displacement."""
+
+SOLVED = 2.6
+"""Blocks of one parity beside a solver's: a block's solution on the whole lattice, and what a pool leaves."""
 
 SOLVING = "propagator"
 """Stage whose tasks solve; it is transient, and its cost is that of the stages that it is computed in."""
@@ -114,11 +132,12 @@ def two_point_cost(node: Node, lattice: Lattice) -> Cost:
 
 @of_lattice
 def average_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of means, errors and samples, and of the channels' effective masses."""
+    """Cost of means, errors and samples of correlators, and of the channels' effective masses."""
     options, momenta = options_of(node), len(node.parameters["momenta"])
     check_at_rest(options["channels"], node.parameters["momenta"])
     samples = len(node.inputs[0].over["config"]) // options["jackknife_bin"]
-    numbers = len(options["gammas"]) * (2 + samples) + 4 * len(options["channels"])
+    labels = options["operators"] if "operators" in options else options["gammas"]
+    numbers = len(labels) * (2 + samples) + 4 * len(options["channels"])
     return Cost(stored=8 * momenta * lattice.time_extent * numbers + RECORD)
 
 
@@ -164,10 +183,21 @@ def chunk_columns(sources: Node) -> int:
 
 
 def columns_of(sources: Node) -> int:
-    """Right-hand sides of a source, by the node that makes it: 4 or 12, those of a user's file as it has."""
+    """Right-hand sides of a source, by the node that makes it: all sources of a workflow are of one kind.
+
+    4 or 12 of Wilson quarks, those of a user's file as it has; of staggered quarks by the operators.
+    """
     if paths := sources.files.get("path"):
         return source_columns(paths if isinstance(paths, Path) else next(iter(paths.values())))
+    if operators := sources.parameters.get("operators"):
+        return staggered_columns(SourcePlace.parse(str(sources.over["source"][0])), operators)
     return SPINS if sources.stage.name == "z2_wall_sources" else COMPONENTS
+
+
+def staggered_columns(place: SourcePlace, operators: Sequence[str]) -> int:
+    """Right-hand sides of one staggered source for operators of these labels."""
+    fields = 1 + sum(source_sign(SpinTaste.parse(each), place) is None for each in operators)
+    return (COLOURS if place.noise is None else 1) * fields
 
 
 def precision_of(operator: Node) -> str:
@@ -181,8 +211,8 @@ def _solving(node: Node, lattice: Lattice) -> tuple[int, dict[str, int]]:
     It solves for the propagators that a node is made of.
     """
     options = options_of(_propagators(node))
-    settings = (options["block"], options["solver"])
-    return propagating_bytes(lattice, options["precision"], _columns(node), *settings)
+    settings = (options["precision"], _columns(node), options["block"], options["solver"])
+    return propagating_bytes(lattice, *settings)
 
 
 def _columns(node: Node) -> int:
@@ -192,3 +222,63 @@ def _columns(node: Node) -> int:
 def _propagators(node: Node) -> Node:
     """The node that solves, above another one."""
     return node if node.stage.name == SOLVING else _propagators(node.inputs[0])
+
+
+@of_lattice
+def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
+    """Cost of two-point functions, in whose tasks the solutions are made."""
+    solved = node.inputs[0]
+    columns, options, operator = chunk_columns(solved.inputs[1]), options_of(solved), solved.inputs[0]
+    solves = ExpectedSolves(options["solver"], options["precision"], min(options["block"], columns))
+    deflated, half = solved.inputs[2:], half_field_bytes(lattice, COLOURS)
+    contracting = {
+        "sources and solutions": half * 4 * columns,
+        "contraction": half * 2 * CONTRACTED * COLOURS,
+    }
+    host, solving = _staggered_solving(lattice, columns, solves, solves.block, deflated)
+    made = making_terms(lattice, directions_of(operator), operator.parameters["solves"])
+    terms = largest_of(solving, contracting, made)
+    products = len(node.parameters["operators"]) * len(node.parameters["momenta"])
+    work = contraction_work(lattice, COLOURS, columns, products)
+    stored = COMPLEX * products * lattice.time_extent * node.chunk["source"] + 24 * columns + RECORD
+    return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
+
+
+@of_lattice
+def staggered_choice_cost(node: Node, lattice: Lattice) -> Cost:
+    """Cost of trials on a chunk of sources.
+
+    On a GPU of blocks as wide as asked for: wider ones are tried where there is room.
+    """
+    operator, sources, *deflated = node.inputs
+    columns, (precisions, first, widest) = chunk_columns(sources), tried_blocks(node)
+    block, widest = min(first, columns), min(widest, columns)
+    tried = [ExpectedSolves("auto", each, block) for each in precisions]
+    needs = [_staggered_solving(lattice, columns, each, widest, deflated) for each in tried]
+    terms = largest_of(*(on_device for _, on_device in needs))
+    terms |= staggered_layout_terms(operator, lattice, precisions)
+    return Cost(needs[0][0], sum(terms.values()), RECORD, terms=terms)
+
+
+def _staggered_solving(
+    lattice: Lattice, columns: int, solves: ExpectedSolves, widest: int, deflated: Sequence[Node]
+) -> tuple[int, dict[str, int]]:
+    """Bytes on the host, in blocks of the `widest`, and terms of those on a GPU while it solves."""
+    space, half = workspace_of(solves.solver, POSITIVE), half_field_bytes(lattice, COLOURS)
+    block, several = solves.block, solves.block < columns
+    terms = {
+        "sources and solutions": half * 2 * columns * (1 + several),
+        "right-hand sides and solution of a block": int(half * (2 * several + SOLVED) * block),
+        f"blocks of the solver (N = {block})": int(half * space.on_device(solves.precision) * block),
+        "blocks of the deflation": half * DEFLATING * block * bool(deflated),
+    }
+    blocks = 4 * columns + max(5 * widest, 2 * CONTRACTED * COLOURS) + space.host * widest
+    return host_bytes(lattice, blocks) + sum(node.cost.device_memory for node in deflated), terms
+
+
+@of_lattice
+def staggered_propagator_cost(node: Node, lattice: Lattice) -> Cost:
+    """Work of the solves; their bytes are those of the two-point functions."""
+    mass, solve = node.parameters["mass"], node.parameters["solve"]
+    columns, vectors = chunk_columns(node.inputs[1]), sum(map(deflated_vectors, node.inputs[2:]))
+    return Cost(work=staggered_work(lattice, mass, solve, columns, directions_of(node.inputs[0]), vectors))

@@ -8,20 +8,25 @@ from itertools import product
 from types import ModuleType
 
 from pipeline import Node
+from stages.ensemble.staggered_operator import free_links
+from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
+from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
-from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve
+from stages.lqcd.solvers.named import MULTIGRID, POSITIVE, REGULAR, Solve
 from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import column_blocks
 from stages.lqcd.solvers.trial import solves_of
 from stages.mesons.costs import chunk_columns
-from stages.mesons.propagator import propagator
+from stages.mesons.propagator import propagator, staggered_propagator
 from stages.shared.costs import lattice_of
-from stages.shared.rehearsal import MASS, TOLERANCE, Step, nodes_of, unit_links
+from stages.shared.rehearsal import MASS, Step, brief_solves, nodes_of, unit_links
+
+Full = WilsonOperator | StaggeredOperator
 
 
 def propagator_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
@@ -29,6 +34,20 @@ def propagator_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
     for node in nodes_of(nodes, propagator):
         blocks = widths(chunk_columns(node.inputs[1]), node.parameters["solve"], tuple(REGULAR))
         yield from solve_steps(node, blocks, nodes, xp)
+
+
+def staggered_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
+    """Solves in every block width of staggered propagators."""
+    for node in nodes_of(nodes, staggered_propagator):
+        lattice = lattice_of(node)
+        if not lattice:
+            continue
+        operator, solve, columns = node.inputs[0], node.parameters["solve"], chunk_columns(node.inputs[1])
+        links = free_links(operator, lattice, xp)
+        M = StaggeredOperator(StaggeredDslash(links, packing=operator.parameters["solves"].packing), MASS)
+        solves = brief_solves(solve, tuple(POSITIVE), columns)
+        for brief, block in product(solves, widths(columns, solve, tuple(POSITIVE))):
+            yield partial(_propagate, M, EvenOdd(brief.of_positive(), StaggeredSchur), COLOURS, *block)
 
 
 def solve_steps(
@@ -42,23 +61,22 @@ def solve_steps(
     lattice = lattice_of(node)
     if not lattice:
         return
-    quark, solve = node.inputs[0].parameters, node.parameters["solve"]
+    quark = node.inputs[0].parameters
     csw = quark["csw"] if isinstance(quark["csw"], (int, float)) else tuple(quark["csw"])
     links = wilson_links(unit_links(lattice, xp), lattice, boundary=quark["boundary"], csw=csw)
     M = WilsonOperator(WilsonDslash(links, packing=quark["solves"].wilson_packing), MASS)
-    tried = solves_of(solve, tuple(REGULAR), max(block for block, _ in blocks))
-    solvers = dict.fromkeys((each.solver, each.precision) for each in tried)
+    solves = brief_solves(node.parameters["solve"], tuple(REGULAR), max(block for block, _ in blocks))
     hierarchy = None
-    if MULTIGRID in {name for name, _ in solvers}:
+    if MULTIGRID in {solve.solver for solve in solves}:
         setup = next(each.parameters for each in nodes if "levels" in each.parameters)
         hierarchy = multigrid_of(setup["levels"], setup["seed"]).setup(M)
-    for (name, precision), (block, still_open) in product(solvers, blocks):
-        solver = Solve(name, TOLERANCE, precision, solve.max_iterations).of_regular(hierarchy)
-        yield partial(_propagate, M, EvenOdd(solver, WilsonSchur), block, still_open, xp)
+    for solve, block in product(solves, blocks):
+        yield partial(_propagate, M, EvenOdd(solve.of_regular(hierarchy), WilsonSchur), COMPONENTS, *block)
 
 
-def _propagate(M: WilsonOperator, method: EvenOdd, block: int, still_open: int, xp: ModuleType) -> None:
-    shape = (2, M.dslash.lattice.half_volume, COMPONENTS, block)
+def _propagate(M: Full, method: EvenOdd, components: int, block: int, still_open: int) -> None:
+    xp = M.xp
+    shape = (2, M.dslash.lattice.half_volume, components, block)
     sources = xp.random.default_rng(5).standard_normal(shape) + 0j
     sources[..., still_open:] = 0  # solved at once: the block becomes narrower
     propagate(M, sources, method, block)

@@ -27,10 +27,8 @@ from stages.lqcd.solvers.trial import (
     check_low_modes,
     positive_solver,
 )
-from stages.mesons.costs import choice_cost
-from stages.mesons.sources import FirstSources, Sources
-from stages.mesons.staggered_costs import staggered_choice_cost
-from stages.mesons.staggered_propagator import StaggeredSources
+from stages.mesons.costs import choice_cost, staggered_choice_cost
+from stages.mesons.sources import FirstSources, Sources, StaggeredSources
 from stages.shared.solver_trials import SolverTrials, measured
 
 SYSTEMS = ("first sources",)

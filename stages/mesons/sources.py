@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -13,11 +13,14 @@ from pipeline import At, Dims, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import SmearedLinks
 from stages.lqcd.kernels.dispatch import Array, array_module_of
-from stages.lqcd.kernels.fields import side_by_side
+from stages.lqcd.kernels.fields import assign, side_by_side, zeros_like
 from stages.lqcd.kernels.transfer import to_backend
+from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy import quark_sources as sources
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, slice_sites
 from stages.lqcd.spectroscopy.smearing import gaussian_smeared
+from stages.lqcd.spectroscopy.staggered_mesons import at_source, source_sign, staggered_source
+from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
 from stages.mesons.costs import sources_cost
 
 
@@ -39,6 +42,16 @@ class FirstSources:
     """
 
     fields: Array
+
+
+class StaggeredSources(NamedTuple):
+    """Sources b of the quark, and O'^dag b of each operator for which it is another field.
+
+    In the order of the operators (`stages.lqcd.spectroscopy.staggered_mesons`), complex128.
+    """
+
+    fields: Annotated[np.ndarray, Dims("parity", "site", "component", "source", "column")]
+    """Components are colours; columns those of b, then those of each operator with solves of its own."""
 
 
 @stage(version="1", over=("config", "source"), transient=True, cost=sources_cost)
@@ -96,8 +109,46 @@ def file_sources(gauge: GaugeLinks, *, at: At, path: Path) -> Sources:
     return Sources(to_backend(field[..., None, :], at.backend), np.array([time]))
 
 
+@stage(version="1", over=("config", "source"), transient=True)
+def staggered_sources(
+    gauge: GaugeLinks,
+    links: SmearedLinks | None = None,
+    *,
+    at: At,
+    operators: Sequence[str],
+    seed: int | None = None,
+) -> StaggeredSources:
+    """Points, corner walls or noise on time slices, as coordinates say, and operators applied to them.
+
+    ``x0y0z0t8`` is a point, ``t8`` a corner wall, ``t8n0`` Z2 noise with `seed`. links: of displacements;
+    needed for operators that have links. operators: such as 'GX-G1'. Raises InputError.
+    """
+    lattice, label = gauge.lattice, str(at.one("config"))
+    parsed, xp = [SpinTaste.parse(each) for each in operators], array_module_of(at.backend)
+    fields = []
+    for place in map(SourcePlace.parse, map(str, at["source"])):
+        source = staggered_source(lattice, place, label, seed, xp)
+        others = [
+            at_source(each, source, links.links if links else None, lattice, place.time)
+            for each in parsed
+            if source_sign(each, place) is None
+        ]
+        fields.append(_on_lattice([source, *others], lattice, place.time))
+    return StaggeredSources(side_by_side(fields))
+
+
 def _sources(at: At, make: Callable[[SourcePlace], Array]) -> Sources:
     """The sources at the places that the chunk's coordinates name."""
     places = [SourcePlace.parse(str(label)) for label in at["source"]]
     fields = side_by_side([make(place) for place in places])
     return Sources(fields, np.array([place.time for place in places]))
+
+
+def _on_lattice(slices: Sequence[Array], lattice: Lattice, time: int) -> Array:
+    """Fields ``[1, parity, site of the slice, 3, column]`` side by side, ``[parity, site, 3, column]``."""
+    first, columns = slices[0], slices[0].shape[-1]
+    fields = zeros_like(first, (2, lattice.half_volume, first.shape[3], columns * len(slices)))
+    for number, each in enumerate(slices):
+        own = slice(number * columns, (number + 1) * columns)
+        assign(fields[:, slice_sites(lattice, time), :, own], each[0])
+    return fields

@@ -1,16 +1,20 @@
-"""Stages of meson two-point functions: of each source, and averaged over the ensemble."""
+"""Stages of two-point functions of Wilson and staggered mesons: source by source, and averaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from pipeline import At, Chunks, Dims, FromParameter, Keyed, Resources, stage
 from stages.base.errors import InputError
+from stages.ensemble.smeared_links import SmearedLinks
 from stages.lqcd.analysis import jackknife
-from stages.lqcd.analysis.effective_mass import effective_mass
+from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
+from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import CHANNELS, NAMES
@@ -18,16 +22,18 @@ from stages.lqcd.spectroscopy.little_group import Row, channels_at, check_at_res
 from stages.lqcd.spectroscopy.mesons import meson_correlators
 from stages.lqcd.spectroscopy.operators import BILINEARS
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
-from stages.mesons.costs import average_cost, two_point_cost
-from stages.mesons.propagator import Propagator
+from stages.lqcd.spectroscopy.staggered_mesons import source_sign, staggered_correlator
+from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, terms_of
+from stages.mesons.costs import average_cost, staggered_two_point_cost, two_point_cost
+from stages.mesons.propagator import Propagator, StaggeredPropagators
 
 MOMENTA = FromParameter("momenta", "direction", ("x", "y", "z"))
 GAMMAS = FromParameter("gammas")
-AVERAGE_LABELS: dict[str, Sequence[str] | FromParameter] = {
-    "gamma": GAMMAS,
+CHANNEL_LABELS: dict[str, Sequence[str] | FromParameter] = {
     "channel": FromParameter("channels"),
     "direction": ("x", "y", "z"),
 }
+AVERAGE_LABELS: dict[str, Sequence[str] | FromParameter] = {"gamma": GAMMAS, **CHANNEL_LABELS}
 LATER = Keyed(later=("gammas", "channels"))
 AT_REST = tuple(CHANNELS)
 
@@ -70,6 +76,39 @@ class MesonAverage(NamedTuple):
     """int64, p in units of 2 pi / L."""
 
 
+class StaggeredCorrelators(NamedTuple):
+    """C(p, t) of one configuration for each operator, lattice units; t counts from the source.
+
+    Operators, signs and normalisation: `stages.lqcd.spectroscopy.staggered_mesons`.
+    """
+
+    correlator: Annotated[np.ndarray, Dims("source", "operator", "momentum", "time")]
+    """complex128."""
+    residual: Annotated[np.ndarray, Dims("source", "column")]
+    """Of the solutions, of which operators take theirs in order."""
+    full_residual: Annotated[np.ndarray, Dims("source", "column")]
+    iterations: Annotated[np.ndarray, Dims("source", "column")]
+
+
+class StaggeredAverage(NamedTuple):
+    """Averages over sources and configurations with jackknife errors, float64, lattice units."""
+
+    correlator: Annotated[np.ndarray, Dims("operator", "momentum", "time")]
+    """Re C(p, t): the imaginary part averages to zero."""
+    correlator_error: Annotated[np.ndarray, Dims("operator", "momentum", "time")]
+    correlator_samples: Annotated[np.ndarray, Dims("sample", "operator", "momentum", "time")]
+    """The same without one bin of configurations each."""
+    channel_correlator: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    """Mean over the operators of a channel; NaN at momenta where there is no such channel."""
+    channel_error: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    effective_mass: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    """Of [C(t-1) + 2 C(t) + C(t+1)] / 4 of the channel, in which the oscillating state is suppressed; NaN
+    where there is none."""
+    effective_mass_error: Annotated[np.ndarray, Dims("channel", "momentum", "time")]
+    momentum: Annotated[np.ndarray, Dims("momentum", "direction")]
+    """int64, p in units of 2 pi / L."""
+
+
 @stage(
     version="1",
     over=("config", "source"),
@@ -106,6 +145,58 @@ def meson_two_point(
     )
 
 
+@stage(
+    version="1",
+    over=("config", "source"),
+    resources=Resources(device=1),
+    labels={"operator": FromParameter("operators"), "momentum": MOMENTA},
+    cost=staggered_two_point_cost,
+)
+def staggered_two_point(
+    propagators: StaggeredPropagators,
+    links: SmearedLinks | None = None,
+    *,
+    at: At,
+    extents: tuple[int, int, int, int],
+    operators: Sequence[str],
+    momenta: Momenta = ((0, 0, 0),),
+) -> StaggeredCorrelators:
+    """Two-point functions of operators such as 'GX-G1', the same at source and sink, source by source.
+
+    extents: of the lattice, x y z t. operators: those of the sources, in their order, and then sums of them,
+    such as 'GX-G1 + GY-G1'. links: of displacements. momenta: of the sink, in units of 2 pi / L. Raises
+    InputError.
+    """
+    lattice, parts = Lattice(extents), [terms_of(each) for each in operators]
+    parsed = {label: SpinTaste.parse(label) for terms in parts for label in terms}
+    measured = np.zeros((len(at["source"]), len(parts), len(momenta), lattice.time_extent), complex)
+    for number, source in enumerate(at["source"]):
+        place = SourcePlace.parse(str(source))
+        signs = {label: source_sign(each, place) for label, each in parsed.items()}
+        solved = propagators.propagator[..., number, :]
+        columns = solved.shape[-1] // (1 + list(signs.values()).count(None))
+        blocks = iter(range(columns, solved.shape[-1], columns))
+        first = {label: next(blocks) if sign is None else 0 for label, sign in signs.items()}
+        quark = contiguous(solved[..., :columns])
+        pairs: dict[tuple[str, str], np.ndarray] = {}
+        for k, terms in enumerate(parts):
+            for (sink, left), (label, right) in product(terms.items(), repeat=2):
+                if (sink, label) not in pairs:
+                    antiquark = contiguous(solved[..., first[label] : first[label] + columns])
+                    thin, sign = links.links if links else None, signs[label]
+                    correlator = staggered_correlator(
+                        quark, antiquark, parsed[sink], thin, lattice, place, momenta
+                    )
+                    pairs[sink, label] = correlator if sign is None else sign * correlator
+                measured[number, k] += left * right * pairs[sink, label]
+    return StaggeredCorrelators(
+        measured,
+        np.asarray(propagators.residual),
+        np.asarray(propagators.full_residual),
+        np.asarray(propagators.iterations),
+    )
+
+
 def place_of(label: str, time: int) -> SourcePlace:
     """Place of a source: as its label says, or on a time slice for one that a user named."""
     return SourcePlace(time, SourcePlace.parse(label).point if SourcePlace.names(label) else None)
@@ -129,35 +220,69 @@ def meson_average(
     of one bin are NaN. Raises InputError where no bin is left, and for names at a momentum.
     """
     given = ((where, each.correlator) for where, each in correlators)
-    return average_of(given, at, momenta, jackknife_bin, gammas, channels)
+    return MesonAverage(*averages(given, at, momenta, jackknife_bin, Families(gammas, channels, CHANNELS)))
 
 
-def average_of(
+@stage(
+    version="1",
+    labels={"operator": FromParameter("operators"), **CHANNEL_LABELS},
+    cost=average_cost,
+)
+def staggered_average(
+    correlators: Chunks[StaggeredCorrelators],
+    *,
+    at: At,
+    operators: Sequence[str],
+    channels: Channels,
+    momenta: Momenta,
+    jackknife_bin: int = 1,
+) -> StaggeredAverage:
+    """Means over sources, then over configurations; errors by jackknife over bins of `jackknife_bin`.
+
+    operators, momenta: those of the correlators. channels: names of
+    `stages.lqcd.spectroscopy.staggered_operators.MULTIPLETS`, for mesons at rest, else
+    `stages.lqcd.spectroscopy.little_group.channels_at` of these. An incomplete last bin is left out; errors
+    of one bin are NaN. Raises InputError where no bin is left, and for names at a momentum.
+    """
+    given = ((where, each.correlator) for where, each in correlators)
+    families = Families(operators, channels, MULTIPLETS, without_oscillation)
+    return StaggeredAverage(*averages(given, at, momenta, jackknife_bin, families))
+
+
+@dataclass(frozen=True)
+class Families:
+    """What correlators are averaged to: `labels` of theirs, channels, and members of each channel at rest.
+
+    smoothed: of the channels' correlators before their effective masses.
+    """
+
+    labels: Sequence[str]
+    channels: Channels
+    members: Mapping[str, Sequence[str]]
+    smoothed: Callable[[np.ndarray], np.ndarray] = lambda correlator: correlator
+
+
+def averages(
     correlators: Iterable[tuple[At, np.ndarray]],
     at: At,
     momenta: Momenta,
     jackknife_bin: int,
-    gammas: Sequence[str],
-    channels: Channels,
-) -> MesonAverage:
-    """Averages of correlators ``[source, gamma, momentum, time]`` by coordinates. Raises InputError."""
+    families: Families,
+) -> Iterator[np.ndarray]:
+    """Fields of `MesonAverage` of correlators ``[source, label, momentum, time]`` by coordinates, in order.
+
+    Raises InputError.
+    """
     means = means_of_configurations((where, np.real(each)) for where, each in correlators)
     binned = jackknife.bin_means(means, jackknife_bin)
     samples, mean = jackknife.jackknife_samples(binned), binned.mean(axis=0)
-    channel, channel_samples = (
-        channel_means(each, gammas, channels, CHANNELS, momenta) for each in (mean, samples)
-    )
+    channel, channel_samples = (channel_means(each, families, momenta) for each in (mean, samples))
+    masses, mass_samples = (effective_mass(families.smoothed(each)) for each in (channel, channel_samples))
     at.record(configurations=len(binned) * jackknife_bin, configurations_given=len(means), bins=len(binned))
-    return MesonAverage(
-        mean,
-        jackknife.jackknife_error(samples),
-        samples,
-        channel,
-        jackknife.jackknife_error(channel_samples),
-        effective_mass(channel),
-        jackknife.jackknife_error(effective_mass(channel_samples)),
-        np.array(momenta),
-    )
+    yield from (mean, jackknife.jackknife_error(samples), samples)
+    yield from (channel, jackknife.jackknife_error(channel_samples))
+    yield from (masses, jackknife.jackknife_error(mass_samples))
+    yield np.array(momenta)
 
 
 def dirac_channels(
@@ -182,21 +307,16 @@ def means_of_configurations(arrays: Iterable[tuple[At, np.ndarray]]) -> list[np.
     return [np.concatenate(sources).mean(axis=0) for sources in of_config.values()]
 
 
-def channel_means(
-    correlator: np.ndarray,
-    labels: Sequence[str],
-    channels: Channels,
-    families: Mapping[str, Sequence[str]],
-    momenta: Momenta,
-) -> np.ndarray:
+def channel_means(correlator: np.ndarray, families: Families, momenta: Momenta) -> np.ndarray:
     """Means ``[..., channel, momentum, time]`` of correlators ``[..., label, momentum, time]``.
 
-    families: labels of each channel at rest. NaN at momenta where there is no such channel. Raises InputError
-    for the names of channels at rest with another momentum, and for rows of other momenta.
+    NaN at momenta where there is no such channel. Raises InputError for the names of channels at rest with
+    another momentum, and for rows of other momenta.
     """
+    labels, channels = list(families.labels), families.channels
     check_at_rest(channels, momenta)
     if not isinstance(channels, Mapping):
-        rows = [[list(labels).index(label) for label in families[name]] for name in channels]
+        rows = [[labels.index(label) for label in families.members[name]] for name in channels]
         return np.stack([correlator[..., row, :, :].mean(axis=-3) for row in rows], axis=-3)
     means = np.full((*correlator.shape[:-3], len(channels), *correlator.shape[-2:]), np.nan)
     for number, by_momentum in enumerate(channels.values()):
@@ -204,6 +324,6 @@ def channel_means(
             raise InputError(f"channels of {len(by_momentum)} momenta, but correlators of {len(momenta)}")
         for k, members in enumerate(by_momentum):
             if members:
-                terms = [w * correlator[..., list(labels).index(label), k, :] for (label,), w in members]
+                terms = [w * correlator[..., labels.index(label), k, :] for (label,), w in members]
                 means[..., number, k, :] = np.sum(terms, axis=0)
     return means

@@ -8,6 +8,8 @@ from types import ModuleType
 from pipeline import Node
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.trial import solves_of
 
 Step = Callable[[], object]
 """A part of a rehearsal."""
@@ -34,6 +36,12 @@ def rehearsed(
 def unit_links(lattice: Lattice, xp: ModuleType) -> Array:
     """Free links ``[mu, parity, site, 3, 3]``."""
     return xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+
+
+def brief_solves(solve: Solve, solvers: Sequence[str], columns: int) -> list[Solve]:
+    """Solves to `TOLERANCE` by each solver, in each precision, that solves of so many columns may get."""
+    tried = dict.fromkeys((each.solver, each.precision) for each in solves_of(solve, solvers, columns))
+    return [Solve(name, TOLERANCE, precision, solve.max_iterations) for name, precision in tried]
 
 
 def nodes_of(nodes: Sequence[Node], *stages: Callable[..., object]) -> list[Node]:

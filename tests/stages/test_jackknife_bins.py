@@ -17,8 +17,7 @@ from stages.distillation.distilled_two_point import LaphMesons
 from stages.distillation.laph_average import laph_average, laph_levels
 from stages.loops.correlator import Correlator, bootstrap_average, ensemble_average
 from stages.lqcd.spectroscopy.gammas import NAMES
-from stages.mesons.staggered_two_point import StaggeredCorrelators, staggered_average
-from stages.mesons.two_point import MesonCorrelators, meson_average
+from stages.mesons.two_point import MesonCorrelators, StaggeredCorrelators, meson_average, staggered_average
 
 REST = {"momenta": ((0, 0, 0),)}
 LOCAL = {"operators": ("GX-GX", "GY-GY", "GZ-GZ"), "channels": ("rhoi",)}

@@ -20,9 +20,8 @@ from stages.loops.current_loops import Masses, current_loops, split_even_loops
 from stages.lqcd.kernels.dispatch import around_kernels, kernels_of
 from stages.lqcd.lattice.geometry import ODD
 from stages.lqcd.solvers.solution import NotConverged
-from stages.mesons.propagator import propagator
-from stages.mesons.sources import point_sources
-from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
+from stages.mesons.propagator import propagator, staggered_propagator
+from stages.mesons.sources import point_sources, staggered_sources
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 EXTENTS = (4, 4, 4, 4)

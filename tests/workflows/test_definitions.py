@@ -40,10 +40,9 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import DIRAC, NAMES
 from stages.mesons import sources as quark_sources
-from stages.mesons.propagator import Propagator, propagator
-from stages.mesons.staggered_propagator import StaggeredPropagators, staggered_propagator, staggered_sources
-from stages.mesons.staggered_two_point import staggered_two_point
-from stages.mesons.two_point import meson_two_point
+from stages.mesons.propagator import Propagator, StaggeredPropagators, propagator, staggered_propagator
+from stages.mesons.sources import staggered_sources
+from stages.mesons.two_point import meson_two_point, staggered_two_point
 from workflows.catalogue import load_project
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

@@ -19,8 +19,9 @@ from stages.ensemble.staggered_operator import hisq_operator
 from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
 from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.solvers.named import Solve
-from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
-from stages.mesons.staggered_two_point import staggered_two_point
+from stages.mesons.propagator import staggered_propagator
+from stages.mesons.sources import staggered_sources
+from stages.mesons.two_point import staggered_two_point
 
 OPERATORS = ("G5-G5", "GX-GX", "GY-GY", "GZ-GZ", "GX-G1", "GY-G1", "GZ-G1")
 EXTENTS = (4, 4, 4, 4)

@@ -17,8 +17,8 @@ from tiny_project import TINY
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import SmearedLinks
-from stages.ensemble.staggered_operator import hisq_operator
-from stages.loops.rehearsal import LOOPS, block_widths, free_links
+from stages.ensemble.staggered_operator import free_links, hisq_operator
+from stages.loops.rehearsal import LOOPS, block_widths
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.stochastic import stochastic_loops
@@ -31,7 +31,8 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Dilution, noise_vectors
 from stages.lqcd.solvers.named import REGULAR as METHODS
 from stages.lqcd.solvers.named import Solve
-from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
+from stages.mesons.propagator import staggered_propagator
+from stages.mesons.sources import staggered_sources
 from stages.shared.rehearsal import nodes_of
 from workflows.g2_disconnected.build import WORKFLOW as G2
 from workflows.g2_disconnected.schema import G2Parameters

@@ -20,11 +20,12 @@ from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.staggered_operator import hisq_operator
 from stages.lqcd.spectroscopy.little_group import channels_at, operators_in, undivided
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
+from stages.mesons.costs import staggered_columns
+from stages.mesons.propagator import staggered_propagator
+from stages.mesons.rehearsal import staggered_steps
 from stages.mesons.solver_choice import staggered_choice
-from stages.mesons.staggered_costs import source_columns
-from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
-from stages.mesons.staggered_rehearsal import staggered_steps
-from stages.mesons.staggered_two_point import staggered_average, staggered_two_point
+from stages.mesons.sources import staggered_sources
+from stages.mesons.two_point import staggered_average, staggered_two_point
 from workflows import (
     StaggeredDefinition,
     deflation_economies,
@@ -83,7 +84,7 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
     def operator(self) -> Node:
         """The HISQ operator of each configuration."""
         quark, solves, section = self.parameters.quark, self.parameters.solves, self.parameters.sources
-        columns = section.chunk * source_columns(section.places()[0], self.parameters.mesons.labels)
+        columns = section.chunk * staggered_columns(section.places()[0], self.parameters.mesons.labels)
         stage = partial(
             hisq_operator,
             boundary=quark.boundary,
@@ -128,7 +129,7 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         """The solvers on the first chunk of sources of one configuration, with its low modes."""
         chunk, solves = parameters.sources.chunk, parameters.solves
         sources = self._sources("first_sources", first_chunk(self.sources, chunk))
-        each = source_columns(parameters.sources.places()[0], parameters.mesons.labels)
+        each = staggered_columns(parameters.sources.places()[0], parameters.mesons.labels)
         deflated = (False, True) if parameters.deflation else (False,)
         columns = each * sources.chunk["source"]
         choice = partial(

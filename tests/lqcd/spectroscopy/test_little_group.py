@@ -38,9 +38,17 @@ from stages.lqcd.spectroscopy.mesons import meson_correlators
 from stages.lqcd.spectroscopy.operators import BASES, BILINEARS, MesonOperator
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES, operators_of
-from stages.mesons.staggered_propagator import StaggeredPropagators, staggered_sources
-from stages.mesons.staggered_two_point import StaggeredAverage, staggered_average, staggered_two_point
-from stages.mesons.two_point import MesonAverage, MesonCorrelators, dirac_channels, meson_average
+from stages.mesons.propagator import StaggeredPropagators
+from stages.mesons.sources import staggered_sources
+from stages.mesons.two_point import (
+    MesonAverage,
+    MesonCorrelators,
+    StaggeredAverage,
+    dirac_channels,
+    meson_average,
+    staggered_average,
+    staggered_two_point,
+)
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

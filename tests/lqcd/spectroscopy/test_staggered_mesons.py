@@ -33,8 +33,9 @@ from stages.lqcd.spectroscopy.staggered_mesons import (
     staggered_source,
 )
 from stages.lqcd.spectroscopy.staggered_operators import GAMMAS, MULTIPLETS, SpinTaste, operators_of
-from stages.mesons.staggered_propagator import staggered_propagator, staggered_sources
-from stages.mesons.staggered_two_point import staggered_two_point
+from stages.mesons.propagator import staggered_propagator
+from stages.mesons.sources import staggered_sources
+from stages.mesons.two_point import staggered_two_point
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
