@@ -251,7 +251,7 @@ def staggered_average(
 
 @dataclass(frozen=True)
 class Families:
-    """What correlators are averaged to: `labels` of theirs, channels, and members of each channel at rest.
+    """Channels that correlators of these labels are averaged to, and the members of each channel at rest.
 
     smoothed: of the channels' correlators before their effective masses.
     """
