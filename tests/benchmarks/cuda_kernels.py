@@ -17,7 +17,7 @@ import numpy as np
 
 from script import LARGE, PrintedTable, arguments_of, host_seconds
 from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.kernels import hisq_dslash, one_link_current, staple
+from stages.lqcd.kernels import hisq_dslash, slice_products, smearing
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import block_blas as blas_family
@@ -47,7 +47,7 @@ def main() -> None:
     out, field, links = (
         random_field(device, (2, lattice.half_volume, 3, 3), np.complex128) for _ in range(3)
     )
-    seconds = device.seconds(lambda: staple.add_staple(out, field, links, lattice, 0, 3, 0.1))
+    seconds = device.seconds(lambda: smearing.add_staple(out, field, links, lattice, 0, 3, 0.1))
     fraction = 4 * out.nbytes / seconds / 1e9 / bench.copy_bandwidth
     print(f"\nadd_staple, double: {1e3 * seconds:.2f} ms, {fraction:.2f} of copy bandwidth")
     small = Bench(device, SMALLEST, SMALLEST, (8,), ("single",), bench.copy_bandwidth)
@@ -90,7 +90,7 @@ def kernels(bench: Bench, dtype: np.dtype, rhs: int) -> dict[str, tuple[Work, Si
     device, lattice = bench.machine, bench.lattice
     x, y = (random_field(device, (lattice.half_volume, 3, rhs), dtype) for _ in range(2))
     links = random_field(device, (4, lattice.half_volume, 3, 3), dtype)
-    current = partial(one_link_current.one_link_current, links, x, y, lattice, 0)
+    current = partial(slice_products.one_link_current, links, x, y, lattice, 0)
     return {
         **blas_family.kernels(bench, dtype, rhs),
         "one_link_current": (current, streaming(0, 2 + 12 / rhs, dtype)),

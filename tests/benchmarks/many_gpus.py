@@ -29,7 +29,7 @@ from pipeline.worker.energy import energy_meter
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
-from stages.lqcd.kernels import block_blas, cg_update, random_block, stream
+from stages.lqcd.kernels import block_blas, cg_update, random_numbers, stream
 from stages.lqcd.kernels import hisq_dslash as dslash
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda import cg_update as cuda_cg
@@ -126,7 +126,7 @@ def problem(lattice: Lattice, n: int, form: Form) -> Problem:
 
 def fill(array: Array, seed: int) -> None:
     """Numbers between -1 and 1 that depend on seed and place alone."""
-    random_block.fill_random(array.reshape(-1).view(SINGLE), seed, 0)
+    random_numbers.fill_random(array.reshape(-1).view(SINGLE), seed, 0)
 
 
 def kernels(lattice: Lattice, n: int, form: Form) -> list[Launch]:

@@ -23,7 +23,7 @@ from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
-from stages.lqcd.kernels import basis, random_block
+from stages.lqcd.kernels import basis, random_numbers
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field
@@ -81,7 +81,7 @@ def quenched(lattice: Lattice) -> Array:
 
 def filled(shape: tuple[int, ...], dtype: type) -> Array:
     array = empty_field(shape, dtype, cupy)
-    random_block.fill_random(array, 1, 0)
+    random_numbers.fill_random(array, 1, 0)
     return array
 
 

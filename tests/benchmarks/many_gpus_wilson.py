@@ -23,7 +23,7 @@ from script import quenched, wilson
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks
-from stages.lqcd.kernels import projection, random_block, stream
+from stages.lqcd.kernels import random_numbers, smearing, stream
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted, empty_field, field_like
@@ -44,9 +44,9 @@ Times = dict[str, float]
 
 def random_operator(lattice: Lattice) -> WilsonOperator:
     links = empty_field((4, 2, lattice.half_volume, 3, 3), np.complex128, cupy)
-    random_block.fill_random(links, SEED, 0)
+    random_numbers.fill_random(links, SEED, 0)
     matrices = links.reshape(-1, 3, 3)
-    projection.special_unitary(matrices, matrices)
+    smearing.special_unitary(matrices, matrices)
     periodic = ("periodic",) * 4
     fields = WilsonLinks(links, (RANDOM_CSW, RANDOM_CSW), lattice, periodic, Anisotropy(), 0.0)
     return WilsonOperator(WilsonDslash(fields), RANDOM_MASS)
@@ -54,7 +54,7 @@ def random_operator(lattice: Lattice) -> WilsonOperator:
 
 def random_field(shape: tuple[int, ...], dtype: Any) -> Array:
     field = empty_field(shape, np.complex128, cupy)
-    random_block.fill_random(field, SEED, 1)
+    random_numbers.fill_random(field, SEED, 1)
     return converted(field, dtype)
 
 

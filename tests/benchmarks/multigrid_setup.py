@@ -20,7 +20,7 @@ from unittest.mock import patch
 import numpy as np
 
 from script import PrintedTable, arguments_of, quenched, wilson
-from stages.lqcd.kernels import aggregation, random_block
+from stages.lqcd.kernels import aggregation, random_numbers
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
@@ -72,7 +72,7 @@ def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, int, Work
         return random_fields((lattice.volume, COMPONENTS, count), np.complex64, like, SEED)
 
     V = fields(VECTORS)
-    yield "fill_random", VECTORS, partial(random_block.fill_random, V, SEED, 0), 0.0, V.nbytes
+    yield "fill_random", VECTORS, partial(random_numbers.fill_random, V, SEED, 0), 0.0, V.nbytes
     P, _ = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V)
     products = 8.0 * lattice.volume * COMPONENTS * VECTORS
     yield "gram", VECTORS, partial(aggregation.gram, P.vectors), products * VECTORS, V.nbytes

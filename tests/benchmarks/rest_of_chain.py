@@ -28,7 +28,7 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
 from stages.lqcd.gauge.phases import with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
-from stages.lqcd.kernels import heatbath, hisq_dslash, one_link_current, staple
+from stages.lqcd.kernels import heatbath, hisq_dslash, slice_products, smearing
 from stages.lqcd.kernels.transfer import copy_to_host, to_backend, to_device
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
@@ -75,8 +75,8 @@ def link_steps(steps: Steps, host: np.ndarray) -> StaggeredLinks:
     steps.add("- with_boundary", lambda: with_boundary(links, lattice, "antiperiodic"))
     level_one = fat_links(thin, lattice, PATHS)
     (out, total), one = cupy.zeros_like(thin[:2]), thin[0]
-    steps.add("- add_staple", lambda: staple.add_staple(out, one, thin[3], lattice, 0, 3, 0.1), size)
-    steps.add("- weighted_sum", lambda: staple.weighted_sum(0.1, one, 0.3, out, total), 3 / 4 * size)
+    steps.add("- add_staple", lambda: smearing.add_staple(out, one, thin[3], lattice, 0, 3, 0.1), size)
+    steps.add("- weighted_sum", lambda: smearing.weighted_sum(0.1, one, 0.3, out, total), 3 / 4 * size)
     steps.add("- fat_links", lambda: fat_links(thin, lattice, PATHS))
     steps.add("- to_u3", lambda: to_u3(level_one), 2 * size)
     steps.add("- long_links", lambda: long_links(thin, lattice, 0.1), 2 * size)
@@ -103,7 +103,7 @@ def source_steps(steps: Steps, links: StaggeredLinks) -> None:
         steps.add(f"operator {dtype.__name__}", lambda: StaggeredDslash(links, dtype)._packed)  # noqa: B023
     current = links.thin()
     x, y = dilute(noise, partition, range(BLOCK)), dilute(noise, partition, range(BLOCK))
-    contraction = partial(one_link_current.one_link_current, current, x, y, lattice, 0)
+    contraction = partial(slice_products.one_link_current, current, x, y, lattice, 0)
     steps.add("one_link_current", contraction, 2 * block + current.nbytes // 2)
     packed = hisq_dslash.pack_fields(links.fat, links.long, lattice, 0, np.complex128, 64)
     steps.add("for scale: dslash complex128", partial(hisq_dslash.hisq_dslash, packed, x, cupy.empty_like(x)))

@@ -19,7 +19,7 @@ import numpy as np
 
 from script import LARGE, PrintedTable, arguments_of
 from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.kernels import clover, half_field, projection, wilson_dslash
+from stages.lqcd.kernels import clover, half_field, smearing, wilson_dslash
 from stages.lqcd.kernels.cuda import wilson_dslash as cuda
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.gamma import COMPONENTS, GAMMA
@@ -39,7 +39,7 @@ class WilsonProblem:
     def __init__(self, device: Device, lattice: Lattice, dtype: np.dtype) -> None:
         self.device, self.lattice, self.dtype = device, lattice, dtype
         links = random_field(device, (4, 2, lattice.half_volume, 3, 3), np.complex128)
-        projection.special_unitary(links.reshape(-1, 3, 3), links.reshape(-1, 3, 3))
+        smearing.special_unitary(links.reshape(-1, 3, 3), links.reshape(-1, 3, 3))
         self.links = doubled_links(links, None, lattice, 0, np.complex128)
         weights = (1.0, 1.0, 1.0, 1.0)
         self.packed = {

@@ -8,8 +8,7 @@ from hashlib import sha256
 import numpy as np
 
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
-from stages.lqcd.kernels.noise import roots_of
-from stages.lqcd.kernels.philox import philox4x32, philox_key
+from stages.lqcd.kernels.random_numbers import philox4x32, philox_key, roots_of
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise.vectors import noise_vectors
 from workflows.certification.check import Check, Device, measured

@@ -21,7 +21,7 @@ from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.hisq import naive_links
-from stages.lqcd.kernels import one_link_current, wilson_dslash
+from stages.lqcd.kernels import slice_products, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -64,7 +64,7 @@ def _staggered(device: Device) -> float:
     def current(bra: Array, ket: Array) -> NDArray[np.float64]:
         """-Im sum_x bra(x)^dag W_t(x) ket(x + t), ``[N, t]``."""
         parts = (
-            one_link_current.one_link_current(contiguous(links.fat[:, p]), bra[p], ket[1 - p], LATTICE, p)
+            slice_products.one_link_current(contiguous(links.fat[:, p]), bra[p], ket[1 - p], LATTICE, p)
             for p in (EVEN, ODD)
         )
         return sum((as_numpy(part)[:, 3] for part in parts), np.zeros(()))
@@ -74,7 +74,7 @@ def _staggered(device: Device) -> float:
 
 def _slice_dots(x: Array, y: Array) -> NDArray[np.complex128]:
     """conj(x) . y of fields ``[parity, ...]`` by right-hand side and time slice, by the kernel."""
-    parts = (one_link_current.slice_dots(x[p], y[p], LATTICE) for p in (EVEN, ODD))
+    parts = (slice_products.slice_dots(x[p], y[p], LATTICE) for p in (EVEN, ODD))
     return sum(map(as_numpy, parts), np.zeros((), complex))
 
 

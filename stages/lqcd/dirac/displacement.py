@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import slice_shift
+from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -53,5 +53,5 @@ def displaced(
         out = scratch[number % 2]
         if links is None:
             raise InputError(f"displacements {word!r} need the gauge links")
-        field = slice_shift.slice_shift(links, field, out, lattice, mu, step, first)
+        field = slice_products.slice_shift(links, field, out, lattice, mu, step, first)
     return field

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stages.lqcd.kernels import doubled_links as doubling
+from stages.lqcd.kernels import link_fields
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
@@ -22,5 +22,5 @@ def doubled_links(
     """
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
-    doubling.doubled_links(one_hop, three_hops, lattice, parity, doubled)
+    link_fields.doubled_links(one_hop, three_hops, lattice, parity, doubled)
     return doubled

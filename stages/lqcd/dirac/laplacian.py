@@ -24,7 +24,7 @@ import numpy as np
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import SquaredDslash
-from stages.lqcd.kernels import doubled_links, hisq_dslash
+from stages.lqcd.kernels import hisq_dslash, link_fields
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import empty_field, field_like
@@ -87,7 +87,7 @@ class SpatialHop:
     def _doubled(self, parity: int) -> Array:
         """Links into the sites of `parity`, ``[site, direction, 3, 3]``: those back are daggered."""
         doubled = empty_field((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype, self.xp)
-        doubled_links.spatial_links(self.links, self.lattice, parity, doubled)
+        link_fields.spatial_links(self.links, self.lattice, parity, doubled)
         return doubled
 
 

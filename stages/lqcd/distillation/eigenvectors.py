@@ -23,7 +23,7 @@ from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
 from stages.lqcd.eigen.window import subspace_size
-from stages.lqcd.kernels import batched_basis, random_block, slice_products
+from stages.lqcd.kernels import batched_basis, random_numbers, slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, contiguous_slices, repeat, slices_like, zero_field
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -240,7 +240,7 @@ def _in_convention(vectors: Array, values: NDArray[np.float64], width: float) ->
     widest = max(group.stop - group.start for row in groups for group in row)
     columns = contiguous_slices(vectors).reshape(slices, -1, k)
     references = slices_like(vectors, (slices, columns.shape[1], widest))
-    random_block.fill_random(references[0], REFERENCE_SEED, 0)
+    random_numbers.fill_random(references[0], REFERENCE_SEED, 0)
     repeat(references[1:], references[0])
     overlaps = as_numpy(batched_basis.project(columns, references))
     rotations = _rotations(groups, overlaps, k)

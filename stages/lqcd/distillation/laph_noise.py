@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.noise import roots_of, table_bits
-from stages.lqcd.kernels.philox import philox4x32, philox_key
+from stages.lqcd.kernels.random_numbers import philox4x32, philox_key, roots_of, table_bits
 
 KINDS = ("z2", "z4", "u1")
 

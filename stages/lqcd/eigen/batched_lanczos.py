@@ -39,9 +39,9 @@ from stages.lqcd.eigen.resting import PATIENCE, History, above_rounding, at_roun
 from stages.lqcd.eigen.spectrum import estimate_spectrum
 from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import batched_basis
-from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, contiguous_slices, slices_like
+from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""

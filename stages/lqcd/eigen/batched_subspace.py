@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.eigen.subspace import GrowingBasis
-from stages.lqcd.kernels import batched_basis, block_blas, random_block
+from stages.lqcd.kernels import batched_basis, block_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, slices_field, slices_like
 from stages.lqcd.lattice.threads import in_threads
@@ -150,7 +150,7 @@ class BatchedSubspace(GrowingBasis):
 
     def _fill(self, block: Array) -> None:
         """Random columns of norm near one."""
-        random_block.fill_random(block, self.seed, self.draws)
+        random_numbers.fill_random(block, self.seed, self.draws)
         self.draws += 1
         block_blas.scale(block, (1.5 / block.shape[1]) ** 0.5, block)
 

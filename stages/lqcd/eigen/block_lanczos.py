@@ -43,9 +43,9 @@ from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, subspace_size
 from stages.lqcd.kernels import lane_blas
-from stages.lqcd.kernels.blas_threads import in_one_blas_thread
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous
+from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 from stages.lqcd.solvers.recurrence import BreakdownError
 
 

@@ -18,7 +18,7 @@ from scipy.linalg import eigh_tridiagonal
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.eigen.rayleigh import not_finite
-from stages.lqcd.kernels import block_blas, random_block, stream
+from stages.lqcd.kernels import block_blas, random_numbers, stream
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
 
@@ -104,7 +104,7 @@ class _Lanczos:
         self.A = A
         self.dimension = int(np.prod(A.shape))
         self.x = empty_field((*A.shape, 1), A.dtype, xp)
-        random_block.fill_random(self.x, seed, 0)
+        random_numbers.fill_random(self.x, seed, 0)
         self._coefficient = to_device_like(np.zeros((1, 1), complex), self.x)
         self._products: dict[int, Callable[[], None]] = {}
         self._scale(self.x, 1 / self._norm(self.x))

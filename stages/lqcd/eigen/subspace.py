@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels import basis, block_blas, random_block
-from stages.lqcd.kernels.cholesky import Matrix
+from stages.lqcd.kernels import basis, block_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, empty_field
+from stages.lqcd.kernels.host_lapack import Matrix
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
 
@@ -204,7 +204,7 @@ class Subspace(GrowingBasis):
     def _draw(self, first: int) -> None:
         """Random columns of norm near one from this one of X on."""
         fresh = empty_field((*self.X.shape[:-1], self.block - first), self.X.dtype, self.xp)
-        random_block.fill_random(fresh, self.seed, self.draws)
+        random_numbers.fill_random(fresh, self.seed, self.draws)
         block_blas.scale(fresh, (1.5 / self.dimension) ** 0.5, fresh)
         self.draws += 1
         assign(self.X[..., first:], fresh)

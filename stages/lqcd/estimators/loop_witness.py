@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stages.base.errors import WrongResultError
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
-from stages.lqcd.kernels import block_blas, one_link_current
+from stages.lqcd.kernels import block_blas, slice_products
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.kernels.transfer import copy_to_host
@@ -82,7 +82,7 @@ class LoopWitness:
     def _check_contraction(self, dslash: StaggeredDslash, links: Array, seen: SeenContraction) -> None:
         bra, hopped = copy_to_host(seen.bra), copy_to_host(seen.hopped)
         of_parity = contiguous(links[:, seen.parity])
-        again = one_link_current.one_link_current(of_parity, bra, hopped, dslash.lattice, seen.parity)[0]
+        again = slice_products.one_link_current(of_parity, bra, hopped, dslash.lattice, seen.parity)[0]
         distance, limit = float(np.max(abs(again - seen.current))), LINKS * norm(bra) * norm(hopped)
         if not distance <= limit:
             raise WrongResultError(

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.trace import CurrentLinks, Progress, no_progress
-from stages.lqcd.kernels import basis, block_blas, lane_blas, one_link_current
+from stages.lqcd.kernels import basis, block_blas, lane_blas, slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, zeros_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
@@ -58,7 +58,7 @@ def mode_currents(
     dslash = dslash.astype(np.complex128)
     lattice = dslash.lattice
     even_links, odd_links = links.of_both()
-    norms2, current = block_blas.norms2, one_link_current.one_link_current
+    norms2, current = block_blas.norms2, slice_products.one_link_current
     rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
     result = ModeCurrents(
         eigenvalues, np.empty(len(eigenvalues)), np.empty((len(eigenvalues), 4, lattice.time_extent))

@@ -28,7 +28,7 @@ from stages.base.errors import DisagreementError, InputError
 from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels import block_blas, one_link_current
+from stages.lqcd.kernels import block_blas, slice_products
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous
@@ -121,7 +121,7 @@ class LoopTrace:
     def current(self, parity: int, bra: Array, hopped: Array) -> NDArray[np.float64]:
         """- Im sum_{x in t} bra(x)^dag eta_mu(x) U_mu(x) hopped(x + mu), bra on `parity`; ``[N, mu, t]``."""
         links = self.current_links.of(parity)
-        current = as_numpy(one_link_current.one_link_current(links, bra, hopped, self.lattice, parity))
+        current = as_numpy(slice_products.one_link_current(links, bra, hopped, self.lattice, parity))
         if self.witness:
             self.witness.contracted(parity, bra, hopped, current)
         return current

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import numpy as np
 
-from stages.lqcd.kernels import field_strength as kernels
+from stages.lqcd.kernels import clover as kernels
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.gamma import sigma

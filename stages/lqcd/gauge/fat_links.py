@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.lqcd.kernels import long_links as kernels_of_three
-from stages.lqcd.kernels import staple
+from stages.lqcd.kernels import link_fields, smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.lattice.geometry import Lattice
@@ -44,21 +43,21 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
         simple = dict(zip(others, staples, strict=True))
         for nu in others:
             assign(simple[nu], 0)
-            staple.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
-        staple.scaled(paths.one - 6 * paths.lepage, link, fat[mu])
+            smearing.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
+        smearing.scaled(paths.one - 6 * paths.lepage, link, fat[mu])
         for sigma in others:
-            staple.weighted_sum(paths.three, link, paths.lepage, simple[sigma], inner)
+            smearing.weighted_sum(paths.three, link, paths.lepage, simple[sigma], inner)
             for rho in others:
                 if rho != sigma:
                     (nu,) = {*others} - {sigma, rho}
-                    staple.weighted_sum(paths.five, link, paths.seven, simple[nu], innermost)
-                    staple.add_staple(inner, innermost, links[rho], lattice, mu, rho, 1.0)
-            staple.add_staple(fat[mu], inner, links[sigma], lattice, mu, sigma, 1.0)
+                    smearing.weighted_sum(paths.five, link, paths.seven, simple[nu], innermost)
+                    smearing.add_staple(inner, innermost, links[rho], lattice, mu, rho, 1.0)
+            smearing.add_staple(fat[mu], inner, links[sigma], lattice, mu, sigma, 1.0)
     return fat
 
 
 def long_links(links: Array, lattice: Lattice, coefficient: float) -> Array:
     """Products coefficient * U_mu(x) U_mu(x + mu) U_mu(x + 2 mu), ``[mu, parity, site, 3, 3]``."""
     long = field_like(links)
-    kernels_of_three.long_links(links, lattice, coefficient, long)
+    link_fields.long_links(links, lattice, coefficient, long)
     return long

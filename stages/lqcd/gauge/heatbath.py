@@ -11,7 +11,7 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels import heatbath
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import empty_field, repeat
-from stages.lqcd.kernels.philox import philox_key
+from stages.lqcd.kernels.random_numbers import philox_key
 from stages.lqcd.lattice.geometry import Lattice
 
 HOT_START = 2**32 - 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stages.base.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
-from stages.lqcd.kernels import staple
+from stages.lqcd.kernels import smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import copied, field_like
 from stages.lqcd.lattice.geometry import Lattice
@@ -63,10 +63,10 @@ class _Blocking:
         """Writes V(mu, planes) to `blocked`, ``[parity, site, 3, 3]``."""
         alpha = self.alpha[-len(planes)]
         weight = alpha / (2 * len(planes))
-        staple.scaled(1 - alpha, self.links[mu], blocked)
+        smearing.scaled(1 - alpha, self.links[mu], blocked)
         for nu in sorted(planes):
             along, across = (self._once(direction, planes - {nu}) for direction in (mu, nu))
-            staple.add_staple(blocked, along, across, self.lattice, mu, nu, weight)
+            smearing.add_staple(blocked, along, across, self.lattice, mu, nu, weight)
         polar_su3(blocked, out=blocked)
 
     def _once(self, mu: int, planes: frozenset[int]) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import signs
+from stages.lqcd.kernels import link_fields
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.lattice.geometry import Lattice
@@ -41,22 +41,22 @@ def with_boundary(
     """The links ``[mu, parity, site, 3, 3]`` with boundary conditions as signs; `out` may be `links`.
 
     The sign is on the links that leave the last slice of an antiperiodic direction; for thin links, before
-    any smearing. parity: as for `stages.lqcd.kernels.signs.boundary_signs`. Raises InputError
+    any smearing. parity: as for `stages.lqcd.kernels.link_fields.boundary_signs`. Raises InputError
     (`parse_boundary`).
     """
     out = field_like(links) if out is None else out
     directions = [mu for mu, word in enumerate(parse_boundary(boundary)) if word == "antiperiodic"]
-    signs.boundary_signs(links, lattice, directions, out, parity)
+    link_fields.boundary_signs(links, lattice, directions, out, parity)
     return out
 
 
 def with_phases(links: Array, lattice: Lattice, out: Array | None = None, parity: int | None = None) -> Array:
     """The links ``[mu, parity, site, 3, 3]`` (thin, fat or long) times eta_mu(x); `out` may be `links`.
 
-    parity: as for `stages.lqcd.kernels.signs.boundary_signs`.
+    parity: as for `stages.lqcd.kernels.link_fields.boundary_signs`.
 
     eta_x = (-1)^t, eta_y = (-1)^(t+x), eta_z = (-1)^(t+x+y), eta_t = 1. No eta_mu depends on x_mu.
     """
     out = field_like(links) if out is None else out
-    signs.staggered_phases(links, lattice, out, parity)
+    link_fields.staggered_phases(links, lattice, out, parity)
     return out

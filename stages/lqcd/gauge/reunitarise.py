@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import projection
+from stages.lqcd.kernels import smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous, field_like
 
@@ -38,7 +38,7 @@ def to_su3(links: Array, out: Array | None = None) -> SpecialUnitary:
     """
     flat = contiguous(links).reshape(-1, 3, 3)
     result = field_like(links) if out is None else out
-    deviation = projection.special_unitary(flat, result.reshape(-1, 3, 3))
+    deviation = smearing.special_unitary(flat, result.reshape(-1, 3, 3))
     if not deviation <= LARGEST_DEVIATION:
         raise InputError(
             f"links are {deviation:.2g} away from SU(3), more than the {LARGEST_DEVIATION:g} that rounding "
@@ -56,8 +56,8 @@ def to_u3(v: Array, out: Array | None = None) -> Unitary:
     result = field_like(v, v.shape, complex) if out is None else out
     matrices = result.reshape(-1, 3, 3)
     flat = contiguous(v).reshape(-1, 3, 3)
-    singular = projection.unitary(flat, matrices)
-    return Unitary(result, projection.by_singular_values(matrices, singular))
+    singular = smearing.unitary(flat, matrices)
+    return Unitary(result, smearing.by_singular_values(matrices, singular))
 
 
 def polar_su3(v: Array, out: Array | None = None) -> Array:
@@ -68,5 +68,5 @@ def polar_su3(v: Array, out: Array | None = None) -> Array:
     which is the same matrix only where det W = 1. `out` may be `v`.
     """
     w = to_u3(v, out).matrices
-    projection.without_phase(w.reshape(-1, 3, 3))
+    smearing.without_phase(w.reshape(-1, 3, 3))
     return w

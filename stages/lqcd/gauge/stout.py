@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import staple, stout
+from stages.lqcd.kernels import smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import copied, zeros_like
 from stages.lqcd.lattice.geometry import Lattice
@@ -37,8 +37,8 @@ def stout_links(
             staples = zeros_like(smeared[mu])
             for nu in directions:
                 if nu != mu:
-                    staple.add_staple(staples, before[mu], before[nu], lattice, mu, nu, rho)
-            stout.smeared_links(staples, before[mu], smeared[mu])
+                    smearing.add_staple(staples, before[mu], before[nu], lattice, mu, nu, rho)
+            smearing.smeared_links(staples, before[mu], smeared[mu])
     return smeared
 
 

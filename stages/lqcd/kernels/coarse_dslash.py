@@ -1,8 +1,9 @@
-"""Products with the matrices of a coarse grid operator: at each site a sum over its neighbours."""
+"""The matrices of a coarse grid operator: products with them, those against the directions, and inverses."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -93,3 +94,37 @@ def _check_fields(packed: PackedCoarseLinks, x: Array, out: Array, diagonal: Arr
         check_array("diagonal", diagonal, shape, packed.dtype)
     if array_module(x).may_share_memory(out, x):
         raise InputError("out of the dslash must not be its input x: give another array")
+
+
+def add_backward(diagonal: Array, inside: Sequence[Array], links: Array, behind: Array) -> None:
+    """``links[s, 2 mu + 1] = mirrored links[behind[s, mu], 2 mu]``, the mirrored L being gamma5 L^H gamma5.
+
+    And ``diagonal += inside[mu] + mirrored inside[mu]`` for each mu, what hops inside of aggregates add to
+    the local matrices. diagonal, inside ``[site, 2 k, 2 k]``; links ``[site, 8, 2 k, 2 k]``; behind: the
+    neighbour of every site in each direction -mu, int32 ``[site, 4]``. gamma5 is +1 on the first k components
+    and -1 on the others. Raises InputError.
+    """
+    sites, n = diagonal.shape[0], diagonal.shape[-1]
+    for name, array in (("diagonal", diagonal), *((f"inside[{mu}]", inside[mu]) for mu in range(4))):
+        check_array(name, array, (sites, n, n), links.dtype)
+    check_array("links", links, (sites, 8, n, n), links.dtype)
+    check_array("behind", behind, (sites, 4), np.dtype(np.int32))
+    kernel("coarse_dslash.add_backward", type(links))(diagonal, inside, links, behind)
+
+
+def inverse(matrices: Array) -> Array:
+    """M^-1, a new array. Raises InputError for what is no array of square matrices."""
+    _check_square(matrices)
+    return kernel("coarse_dslash.inverse", type(matrices))(matrices)
+
+
+def is_finite(matrices: Array) -> Any:
+    """True if no element is infinite or NaN: an answer for which `bool` waits where it is no bool already."""
+    return kernel("coarse_dslash.is_finite", type(matrices))(matrices)
+
+
+def _check_square(matrices: Array) -> None:
+    if matrices.ndim < 2 or matrices.shape[-1] != matrices.shape[-2] or matrices.dtype.kind != "c":
+        raise InputError(
+            f"inverses are of complex matrices [..., n, n], got {matrices.dtype} {matrices.shape}"
+        )

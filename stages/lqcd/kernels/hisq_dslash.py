@@ -58,7 +58,7 @@ def pack_fields(
 ) -> PackedLinks:
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, doubled and laid out in a precision.
 
-    As `pack` of `stages.lqcd.kernels.doubled_links`, without these in between. three_hops: None where the
+    As `pack` of `stages.lqcd.kernels.link_fields`, without these in between. three_hops: None where the
     operator has no such term. block: right-hand sides of most products. Up to `FEW` the long links of HISQ
     have nine reals on a GPU, up to `NARROW` 13, 14 in double. short: for short fields; up to `FEW` fat links
     then have 20 bits a number and the nine of a long one 16. Raises InputError.

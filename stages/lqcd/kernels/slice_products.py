@@ -1,4 +1,4 @@
-"""Products of vectors and solutions on each time slice: sink projections and Gram matrices.
+"""Products on each time slice: sink projections, Gram matrices, covariant shifts, the one-link current.
 
 Vectors lie by slice, ``[time, parity, site, colour, column]``, solutions as fields do, ``[parity, site, 12,
 column]`` (component 3 spin + colour); sites of a slice are consecutive in both. All are complex64 or
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, kernel
-from stages.lqcd.kernels.gamma import COMPONENTS, SPINS
-from stages.lqcd.kernels.operands import check_array, check_slice_vectors
+from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.kernels.operands import check_array, check_blocks, check_slice_vectors
+from stages.lqcd.lattice.geometry import Lattice
 
 
 def sink_projection(vectors: Array, solutions: Array, out: Array, first: int = 0) -> Array:
@@ -122,3 +123,71 @@ def _check_sink_projection(vectors: Array, solutions: Array, out: Array, first: 
             f"{times} slices of vectors from slice {first} on are not among the {held} of the solutions"
         )
     check_array("out", out, (times, SPINS, k, solutions.shape[3]), np.dtype(complex))
+
+
+def slice_shift(
+    links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int = 0
+) -> Array:
+    """out(x) = U_mu(x) field(x + mu) for step 1, U_mu(x - mu)^dag field(x - mu) for step -1; mu spatial.
+
+    links ``[mu, parity, site, 3, 3]``; field, out ``[time, parity, site, 3, column]``, the slices first,
+    first + 1, ... of the lattice; all of one dtype, complex64 or complex128. Returns `out`, another array
+    than `field`; raises InputError.
+    """
+    _check_shift(links, field, out, lattice, mu, step, first)
+    return kernel("slice_products.slice_shift", type(field))(links, field, out, lattice, mu, step, first)
+
+
+def laplacian_step(links: Array, field: Array, lattice: Lattice, time: int, factor: float) -> Array:
+    """(1 + c Laplacian) f: sum_{j = x, y, z} [U_j(x) f(x+j) + U_j(x-j)^dag f(x-j)] - 6 f(x), times c, and f.
+
+    links ``[mu, parity, site, 3, 3]`` of the lattice; field f ``[parity, site of the slice, 12, column]``, on
+    the slice `time`; c = `factor`; the result is new.
+    """
+    return kernel("slice_products.laplacian_step", type(field))(links, field, lattice, time, factor)
+
+
+def _check_shift(
+    links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int
+) -> None:
+    """Raise InputError unless the operands of a shift fit each other.
+
+    Links are those of the lattice in the dtype of the field, and field and another array out are the same
+    number of slices of it, from `first` on; mu is spatial, step 1 or -1.
+    """
+    if mu not in (0, 1, 2) or step not in (1, -1):
+        raise InputError(f"a shift within slices goes along mu = 0, 1, 2 by step 1 or -1, got {mu} by {step}")
+    check_slice_vectors("field", field)
+    check_array("links", links, (4, 2, lattice.half_volume, COLOURS, COLOURS), field.dtype)
+    times, columns = len(field), field.shape[-1]
+    for name, array in (("field", field), ("out", out)):
+        check_array(name, array, (times, 2, lattice.sites_per_slice, COLOURS, columns), field.dtype)
+    if not 0 <= first <= lattice.time_extent - times:
+        raise InputError(
+            f"{times} slices from slice {first} on are not among the {lattice.time_extent} of the lattice"
+        )
+    if array_module(field).may_share_memory(field, out):
+        raise InputError("out of a shift must not be its input field: give another array")
+
+
+def one_link_current(links: Array, noise: Array, solution: Array, lattice: Lattice, parity: int) -> Array:
+    """J_mu(t) = -Im sum_{x in t, x of parity} noise(x)^dag U_mu(x) solution(x + mu), float64 ``[N, mu, t]``.
+
+    links: phased, of `parity`, ``[mu, site, 3, 3]``, used in the noise's precision; noise ``[site, 3, N]``
+    on `parity`; solution ``[site, 3, N]`` on the opposite parity. Sign and normalisation are MILC's.
+    """
+    links = array_module(noise).ascontiguousarray(links, noise.dtype)
+    check_blocks(noise=noise)
+    check_array("noise", noise, (lattice.half_volume, 3, noise.shape[-1]), noise.dtype)
+    check_array("solution", solution, noise.shape, noise.dtype)
+    check_array("links", links, (4, lattice.half_volume, 3, 3), noise.dtype)
+    start = kernel("slice_products.one_link_current", type(noise))
+    return start(links, noise, solution, lattice, parity)
+
+
+def slice_dots(x: Array, y: Array, lattice: Lattice) -> Array:
+    """conj(x) . y of each right-hand side and time slice, complex128 ``[N, t]``; x, y ``[site, 3, N]``."""
+    check_blocks(x=x)
+    check_array("x", x, (lattice.half_volume, 3, x.shape[-1]), x.dtype)
+    check_array("y", y, x.shape, x.dtype)
+    return kernel("slice_products.slice_dots", type(x))(x, y, lattice)

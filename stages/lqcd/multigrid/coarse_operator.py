@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels import backward_links, coarse_dslash
+from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import of_rows, on_rows
 from stages.lqcd.multigrid.fields import on_grid
@@ -161,7 +161,7 @@ def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
     products = A.products(P) or FieldProducts(A, P)
     products.put(diagonal, inside, links)
     behind = to_device_like(np.ascontiguousarray(coarse.neighbours[:, 1::2]), links)
-    backward_links.add_backward(diagonal, inside, links, behind)
+    coarse_dslash.add_backward(diagonal, inside, links, behind)
     return CoarseOperator(coarse, diagonal, links)
 
 

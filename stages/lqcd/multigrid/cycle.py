@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stages.lqcd.kernels import coarse_dslash, matrix_inverse
+from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, empty_rows, field_like, zeros_like
 from stages.lqcd.multigrid.smoother import Smoother
@@ -121,7 +121,7 @@ def coarsest_solve(system: CoarseSystem, steps: int, tolerance: float) -> GridSo
         return KrylovSolve(system, steps, tolerance)
     matrix = system.dense()
     sites, n = system.operator.shape
-    inverse = matrix_inverse.inverse(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
+    inverse = coarse_dslash.inverse(matrix).reshape(sites, n, sites, n).swapaxes(1, 2)
     everywhere = np.tile(np.arange(sites, dtype=np.int32), (sites, 1))
     links = empty_rows(inverse, inverse.shape, system.operator.dtype, 0)
     assign(links, inverse)

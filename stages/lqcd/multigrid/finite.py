@@ -8,12 +8,12 @@ from contextvars import ContextVar
 from typing import Any
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import matrix_inverse
+from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import on_rows
 
 Question = tuple[list[Any], str]
-"""Answers of `matrix_inverse.is_finite`, and what is to be said where one is no."""
+"""Answers of `coarse_dslash.is_finite`, and what is to be said where one is no."""
 
 _open_questions: ContextVar[list[Question] | None] = ContextVar("_open_questions", default=None)
 
@@ -23,7 +23,7 @@ def require_finite(matrices: Array, message: str) -> None:
 
     At the end of a block of `answered_at_end` where the host would have to wait for the answer.
     """
-    answers, questions = on_rows(matrix_inverse.is_finite, matrices), _open_questions.get()
+    answers, questions = on_rows(coarse_dslash.is_finite, matrices), _open_questions.get()
     if questions is None or all(isinstance(answer, bool) for answer in answers):
         _check((answers, message))
     else:

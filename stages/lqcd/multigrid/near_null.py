@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from stages.lqcd.kernels import block_blas, lane_blas, random_block
+from stages.lqcd.kernels import block_blas, lane_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.multigrid.cycle import Cycle
@@ -24,14 +24,14 @@ from stages.lqcd.solvers.even_odd import through
 def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
     """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
     fields = field_like(like, shape, dtype)
-    random_block.fill_random(fields, seed, draw)
+    random_numbers.fill_random(fields, seed, draw)
     return fields
 
 
 def random_on_grid(grid: Grid, components: int, count: int, like: Array, seed: int, draw: int) -> Array:
     """Random fields ``[site, component, count]`` on a grid, complex64, where `like` lives."""
     fields = on_grid(grid, like, (components, count), np.complex64)
-    random_block.fill_random(fields, seed, draw)
+    random_numbers.fill_random(fields, seed, draw)
     return fields
 
 

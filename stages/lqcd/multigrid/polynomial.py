@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import block_blas, lane_blas, lane_gram
+from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like, zeros_like
-from stages.lqcd.kernels.lane_gram import MOST_FIELDS
+from stages.lqcd.kernels.lane_blas import MOST_FIELDS
 from stages.lqcd.multigrid.smoother import Smoothed
 
 
@@ -68,5 +68,5 @@ class PolynomialSmoother:
             for j in range(powers, steps):
                 A.apply(v[j], v[j + 1])
             basis, powers = v[: steps + 1], 0
-            c = lane_gram.lane_least_squares(lane_gram.lane_gram(basis))
+            c = lane_blas.lane_least_squares(lane_blas.lane_gram(basis))
             lane_blas.lane_polynomial(y, basis, c)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.kernels import coarse_dslash, matrix_inverse
+from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -192,7 +192,7 @@ class CoarseSchur:
     @property
     def inverse(self) -> Array:
         """X^-1 of every site, computed in double."""
-        inverse = of_rows(lambda X: matrix_inverse.inverse(X.astype(np.complex128)), self.A.diagonal)
+        inverse = of_rows(lambda X: coarse_dslash.inverse(X.astype(np.complex128)), self.A.diagonal)
         require_finite(
             inverse, "a local matrix of a coarse operator is singular: change the mass or the vectors"
         )

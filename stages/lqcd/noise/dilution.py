@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError, suggestion
-from stages.lqcd.kernels import noise as kernels
+from stages.lqcd.kernels import random_numbers as kernels
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.noise.vectors import COLOURS

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import noise as kernels
+from stages.lqcd.kernels import random_numbers as kernels
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice
 

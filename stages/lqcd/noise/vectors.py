@@ -2,11 +2,11 @@
 
 A function of (seed, configuration label, noise index, global site, component) and nothing else.
 
-The key of the generator is that of seed and label (`stages.lqcd.kernels.philox.philox_key`), its counter is
-(site low 32 bits, site high 32 bits, component // 4, noise index), and component c takes word c % 4. `site`
-is the global lexicographic number, so that neither the layout of the field, nor the chunk of noise vectors,
-nor the number of workers can alter a value. Every kind has <eta> = 0 and <eta(x) eta(y)^*> = delta_xy, Z2, Z4
-and U(1) even |eta| = 1.
+The key of the generator is that of seed and label (`stages.lqcd.kernels.random_numbers.philox_key`), its
+counter is (site low 32 bits, site high 32 bits, component // 4, noise index), and component c takes word
+c % 4. `site` is the global lexicographic number, so that neither the layout of the field, nor the chunk of
+noise vectors, nor the number of workers can alter a value. Every kind has <eta> = 0 and <eta(x) eta(y)^*> =
+delta_xy, Z2, Z4 and U(1) even |eta| = 1.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import noise
+from stages.lqcd.kernels import random_numbers
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.philox import philox_key
+from stages.lqcd.kernels.random_numbers import philox_key
 from stages.lqcd.lattice.geometry import Lattice
 
 COLOURS = 3
@@ -63,4 +63,4 @@ def noise_vectors(
     for index in indices:
         if not 0 <= index < 2**32:
             raise InputError(f"a noise index must lie between 0 and 2^32 - 1, got {index}")
-    return noise.noise(lattice, parity, philox_key(seed, label), indices, kind, dtype, xp)
+    return random_numbers.noise(lattice, parity, philox_key(seed, label), indices, kind, dtype, xp)

@@ -41,9 +41,9 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import block_blas, block_cg, stream
 from stages.lqcd.kernels.block_cg import BlockCoefficients
-from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, contiguous, converted, copied, field_like, zeros_like
+from stages.lqcd.kernels.host_lapack import Matrix, cholesky
 from stages.lqcd.solvers.corrections import Disturbance
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise

@@ -28,9 +28,9 @@ from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator, Shifted
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.kernels import basis, lane_blas
-from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import converted
+from stages.lqcd.kernels.host_lapack import Matrix
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.corrections import Correction
 from stages.lqcd.solvers.krylov import KrylovSolver

@@ -10,13 +10,13 @@ import numpy as np
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
-from stages.lqcd.kernels.half_basis import (
+from stages.lqcd.kernels.half_field import from_half, to_half
+from stages.lqcd.kernels.half_update import (
     HalfBasis,
     half_basis_combine,
     half_basis_dots,
     half_basis_update,
 )
-from stages.lqcd.kernels.half_field import from_half, to_half
 
 HALF_ROUNDING = 2.0**-16
 """Rounding unit of fields in 16 bits, relative to the largest part of a site."""
@@ -68,7 +68,7 @@ class WholeDirections:
 
 
 class HalfDirections:
-    """z and w in 16 bits (`stages.lqcd.kernels.half_basis`), of spinors in single precision on one parity.
+    """z and w in 16 bits (`stages.lqcd.kernels.half_update`), of spinors in single precision on one parity.
 
     A is applied to z as it is kept, and r is shortened by w as it is kept: rounding of z changes nothing but
     the direction, and that of w what r misses of b - A y. Sums are those of w before it is rounded.

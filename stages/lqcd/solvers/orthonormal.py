@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels import block_blas
-from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.host_lapack import Matrix, cholesky
 from stages.lqcd.solvers.recurrence import BreakdownError
 from stages.lqcd.solvers.solution import SolveStatus
 

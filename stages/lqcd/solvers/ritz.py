@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import basis, block_blas, lane_blas
-from stages.lqcd.kernels.cholesky import Matrix
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import converted, zeros_like
+from stages.lqcd.kernels.host_lapack import Matrix
 
 WIDTH = 16
 """Vectors that B is applied to at a time."""

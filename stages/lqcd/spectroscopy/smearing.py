@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import slice_shift
+from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, copied
 from stages.lqcd.lattice.geometry import Lattice
@@ -30,7 +30,7 @@ def gaussian_smeared(
     sites = slice_sites(lattice, time)
     field = source[:, sites]
     for _ in range(steps):
-        field = slice_shift.laplacian_step(links, field, lattice, time, factor)
+        field = slice_products.laplacian_step(links, field, lattice, time, factor)
     smeared = copied(source)
     assign(smeared[:, sites], field)
     return smeared

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import block_blas, lane_blas, slice_products, slice_shift
+from stages.lqcd.kernels import block_blas, lane_blas, slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous_slices, copied, field_like, zero_field, zeros_like
 from stages.lqcd.kernels.gamma import COLOURS
@@ -129,8 +129,8 @@ def displaced(
     for order in orders:
         shifted = field
         for mu in order:
-            slice_shift.slice_shift(links, shifted, ahead, lattice, mu, 1, first)
-            slice_shift.slice_shift(links, shifted, behind, lattice, mu, -1, first)
+            slice_products.slice_shift(links, shifted, ahead, lattice, mu, 1, first)
+            slice_products.slice_shift(links, shifted, behind, lattice, mu, -1, first)
             block_blas.add(ahead, behind)
             shifted = block_blas.scale(ahead, 0.5, moved)
         lane_blas.lane_divide(moved, count, moved)

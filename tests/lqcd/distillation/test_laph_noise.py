@@ -9,8 +9,7 @@ import pytest
 
 from stages.base.errors import InputError
 from stages.lqcd.distillation.laph_noise import KINDS, laph_noise
-from stages.lqcd.kernels.noise import roots_of_unity
-from stages.lqcd.kernels.philox import philox4x32, philox_key
+from stages.lqcd.kernels.random_numbers import philox4x32, philox_key, roots_of_unity
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.noise.vectors import noise_vectors
 

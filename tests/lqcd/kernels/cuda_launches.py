@@ -10,7 +10,6 @@ import numpy as np
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.kernels.cuda import (
     aggregation,
-    backward_links,
     bicgstab_update,
     block_blas,
     block_cg,
@@ -19,9 +18,6 @@ from stages.lqcd.kernels.cuda import (
     clover,
     coarse_dslash,
     columns,
-    doubled_links,
-    field_strength,
-    half_basis,
     half_coarse_dslash,
     half_field,
     half_update,
@@ -29,16 +25,11 @@ from stages.lqcd.kernels.cuda import (
     hisq_dslash,
     hisq_packing,
     lane_blas,
-    lane_gram,
-    long_links,
-    noise,
-    one_link_current,
-    random_block,
+    link_fields,
+    random_numbers,
     short_field,
-    signs,
     slice_products,
-    slice_shift,
-    staple,
+    smearing,
     stream,
     wilson_dslash,
     wilson_galerkin,
@@ -98,7 +89,7 @@ def wilson(dtype: np.dtype) -> list[Launch]:
         ),
         wilson_dslash.wilson_hop_launch(ODD, dtype, 24, 7, -1, wilson_dslash.TWELVE),
         *(
-            doubled_links.weighted_links_launch(ODD, dtype, wilson_dslash.wilson_tile(ODD), rows)
+            link_fields.weighted_links_launch(ODD, dtype, wilson_dslash.wilson_tile(ODD), rows)
             for rows in (2, 3)
         ),
         clover.clover_multiply_launch(1000, dtype, 16),
@@ -139,8 +130,8 @@ def half_directions(n: int) -> list[Launch]:
     """What GCR with directions in 16 bits takes."""
     sites = BIG.half_volume
     return [
-        *(half_basis.half_basis_dots_launch(n, sites, fields) for fields in (*half_basis.DOTTED, 9)),
-        *(half_basis.half_basis_update_launch(name, n, sites, 7) for name in half_basis.SUMS),
+        *(half_update.half_basis_dots_launch(n, sites, fields) for fields in (*half_update.DOTTED, 9)),
+        *(half_update.half_basis_update_launch(name, n, sites, 7) for name in half_update.BASIS_SUMS),
     ]
 
 
@@ -186,8 +177,8 @@ def tuned(
         *(block_cg.iteration_grams_launch(n, dtype, ROWS) for n in blocks if n <= 32),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in widths),
         *(cg_update.cg_advance_launch(n, dtype, ROWS) for n in widths),
-        *(lane_gram.lane_gram_launch(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
-        lane_gram.lane_least_squares_launch(16, 5),
+        *(lane_blas.lane_gram_launch(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
+        lane_blas.lane_least_squares_launch(16, 5),
         *(lane_blas.lane_dots_launch(n, dtype, ROWS, 10) for n in widths),
         *(lane_blas.lane_update_launch(n, dtype, ROWS, 10) for n in widths),
         *(
@@ -196,26 +187,26 @@ def tuned(
             for n in widths
         ),
         *(lane_blas.lane_polynomial_launch(n, dtype, ROWS, 3) for n in widths),
-        *(one_link_current.one_link_current_launch(ODD, n, dtype) for n in widths),
-        staple.add_staple_launch(ODD, dtype),
-        long_links.long_links_launch(ODD, dtype),
-        signs.signs_launch("staggered_phases", ODD, dtype),
-        signs.signs_launch("boundary_signs", ODD, dtype),
-        doubled_links.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
-        doubled_links.doubled_links_launch(ODD, 16, dtype, hisq_packing.dslash_tile(ODD)),
+        *(slice_products.one_link_current_launch(ODD, n, dtype) for n in widths),
+        smearing.add_staple_launch(ODD, dtype),
+        link_fields.long_links_launch(ODD, dtype),
+        link_fields.signs_launch("staggered_phases", ODD, dtype),
+        link_fields.signs_launch("boundary_signs", ODD, dtype),
+        link_fields.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
+        link_fields.doubled_links_launch(ODD, 16, dtype, hisq_packing.dslash_tile(ODD)),
         *(hisq_packing.shorter_links_launch(9, sites, dtype) for sites in (2, 32)),
         *([*short_vectors(), *half_cg(widths)] if dtype == SINGLE else []),
         *(kernel for n in widths if dtype == SINGLE for kernel in half_directions(n)),
-        field_strength.field_strength_launch(ODD, dtype),
-        field_strength.add_clover_launch(1000, dtype),
-        noise.noise_launch("noise_roots", ODD, 5, dtype),
-        noise.noise_launch("noise_gaussian", ODD, 5, dtype),
-        random_block.fill_random_launch(1000, dtype),
+        clover.field_strength_launch(ODD, dtype),
+        clover.add_clover_launch(1000, dtype),
+        random_numbers.noise_launch("noise_roots", ODD, 5, dtype),
+        random_numbers.noise_launch("noise_gaussian", ODD, 5, dtype),
+        random_numbers.fill_random_launch(1000, dtype),
         checksum.sum_words_launch(1000),
         block_blas.sum_partials_launch(128),
         slice_products.add_runs_launch(8192, 48, dtype),
-        slice_shift.slice_shift_launch(ODD, dtype, 0, 1, 1680, 64),
-        slice_shift.slice_shift_launch(ODD, dtype, 2, -1, 1680, 3),
+        slice_products.slice_shift_launch(ODD, dtype, 0, 1, 1680, 64),
+        slice_products.slice_shift_launch(ODD, dtype, 2, -1, 1680, 3),
         DELAY,
         stream.REPORT,
         *(hisq_dslash.sum_rows_launch(49152, n) for n in widths),
@@ -293,7 +284,7 @@ def of_grids(dtype: np.dtype, widths: Sequence[int] = (1, 5, 16, 64)) -> list[La
             for mu in range(5)
         ),
         wilson_galerkin.places_launch(4096),
-        *(backward_links.backward_links_launch(n, dtype, 4096) for n in (16, 48, 64, 82)),
+        *(coarse_dslash.backward_links_launch(n, dtype, 4096) for n in (16, 48, 64, 82)),
         *(aggregation.gram_launch(n, 256) for n in (1, 5, 24, 32)),
         *(aggregation.tiles_launch(order, n, 256) for order in ("row_tiles", "term_tiles") for n in (5, 24)),
         *(aggregation.restrict_launch(c, MOST_ON_GPU, n, 256) for c in (6, 64) for n in widths),

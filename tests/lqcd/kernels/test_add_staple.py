@@ -30,7 +30,9 @@ def test_equals_shifts_of_the_lattice(backend, random, tolerance, plane):
     lattice = Lattice((6, 4, 2, 8))
     start, field, links = (random(2, lattice.half_volume, 3, 3) for _ in range(3))
     out = backend.array(start)
-    backend.kernels.staple.add_staple(out, backend.array(field), backend.array(links), lattice, *plane, -0.7)
+    backend.kernels.smearing.add_staple(
+        out, backend.array(field), backend.array(links), lattice, *plane, -0.7
+    )
     expected = start - 0.7 * by_shifts(field, links, lattice, *plane)
     assert np.abs(backend.host(out) - expected).max() <= tolerance * np.abs(expected).max()
 
@@ -39,6 +41,6 @@ def test_refuses_a_plane_of_one_direction_and_overwriting(backend, random):
     lattice = Lattice((4, 4, 4, 4))
     out, links = (backend.array(random(2, lattice.half_volume, 3, 3)) for _ in range(2))
     with pytest.raises(InputError, match="two different directions"):
-        backend.kernels.staple.add_staple(out, links, links, lattice, 2, 2, 1.0)
+        backend.kernels.smearing.add_staple(out, links, links, lattice, 2, 2, 1.0)
     with pytest.raises(InputError, match="must not be one of its inputs"):
-        backend.kernels.staple.add_staple(out, links, out, lattice, 0, 1, 1.0)
+        backend.kernels.smearing.add_staple(out, links, out, lattice, 0, 1, 1.0)

@@ -24,7 +24,7 @@ def test_links_and_local_matrices(backend, random, tolerance, n):
             expected[site, 2 * mu + 1] = gamma5 @ links[behind[site, mu], 2 * mu].conj().T @ gamma5
             local[site] += inside[mu][site] + gamma5 @ inside[mu][site].conj().T @ gamma5
     arrays = [backend.array(each) for each in (diagonal, *inside, links, behind)]
-    backend.kernels.backward_links.add_backward(arrays[0], arrays[1:5], *arrays[5:])
+    backend.kernels.coarse_dslash.add_backward(arrays[0], arrays[1:5], *arrays[5:])
     assert np.array_equal(backend.host(arrays[5]), expected.astype(links.dtype))
     assert np.abs(backend.host(arrays[0]) - local).max() <= tolerance * np.abs(local).max()
 
@@ -32,7 +32,7 @@ def test_links_and_local_matrices(backend, random, tolerance, n):
 def test_misuse(backend, random):
     arrays = [backend.array(random(SITES, 4, 4)) for _ in range(5)]
     links, behind = backend.array(random(SITES, 8, 4, 4)), backend.array(np.zeros((SITES, 4), np.int32))
-    add = backend.kernels.backward_links.add_backward
+    add = backend.kernels.coarse_dslash.add_backward
     with pytest.raises(InputError, match="behind must be"):
         add(arrays[0], arrays[1:], links, behind[:, :3])
     with pytest.raises(InputError, match=r"inside\[2\] must be"):

@@ -11,9 +11,9 @@ import numba
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels import block_blas, cg_update, one_link_current
+from stages.lqcd.kernels import block_blas, cg_update, slice_products
 from stages.lqcd.kernels.cg_update import CGCoefficients
-from stages.lqcd.kernels.cpu.philox import philox4x32
+from stages.lqcd.kernels.cpu.random_numbers import philox_words
 from stages.lqcd.lattice.geometry import Lattice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,7 +41,7 @@ REDUCTIONS = {
     "dots": lambda x, y, lattice: block_blas.dots(x, y),
     "norms2": lambda x, y, lattice: block_blas.norms2(x),
     "cg_residual": lambda x, y, lattice: cg_residual(x.copy(), y),
-    "slice_dots": lambda x, y, lattice: one_link_current.slice_dots(x, y, lattice),
+    "slice_dots": lambda x, y, lattice: slice_products.slice_dots(x, y, lattice),
 }
 
 
@@ -126,5 +126,5 @@ PHILOX = [
 
 @pytest.mark.parametrize(("counter", "key", "words"), PHILOX)
 def test_philox_known_answers(counter, key, words):
-    """The vectors of Random123 1.14 (kat_vectors, philox4x32 with 10 rounds)."""
-    assert philox4x32(*(np.uint64(word) for word in (*counter, *key))) == words
+    """The vectors of Random123 1.14 (kat_vectors, philox_words with 10 rounds)."""
+    assert philox_words(*(np.uint64(word) for word in (*counter, *key))) == words

@@ -66,7 +66,7 @@ def test_the_oracle_serves_inside_its_block_alone() -> None:
     assert package() == "cpu"
     with kernels_of("reference"):
         assert package() == "reference"
-        assert kernel("signs.boundary_signs", np.ndarray).__module__.split(".")[-2] == "cpu"
+        assert kernel("link_fields.boundary_signs", np.ndarray).__module__.split(".")[-2] == "cpu"
     assert package() == "cpu"
 
 

@@ -20,7 +20,7 @@ from stages.lqcd.kernels.cuda import (
     columns,
     hisq_dslash,
     lane_blas,
-    one_link_current,
+    slice_products,
     wilson_dslash,
 )
 
@@ -46,7 +46,7 @@ CHOICES = [
     (lane_blas.lane_dots_launch, (16, SINGLE, ROWS, 3)),
     (lane_blas.lane_update_launch, (16, DOUBLE, ROWS, 2)),
     (lane_blas.lane_polynomial_launch, (16, SINGLE, ROWS, 3)),
-    (one_link_current.one_link_current_launch, (ODD, 16, DOUBLE)),
+    (slice_products.one_link_current_launch, (ODD, 16, DOUBLE)),
 ]
 
 

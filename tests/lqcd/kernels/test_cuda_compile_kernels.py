@@ -29,7 +29,7 @@ from cuda_launches import (
 )
 from nvrtc_compiler import compile_only, usages
 
-from stages.lqcd.kernels.cuda import heatbath, hisq_dslash, long_links, one_link_current, signs, staple
+from stages.lqcd.kernels.cuda import heatbath, hisq_dslash, link_fields, slice_products, smearing
 from stages.lqcd.kernels.cuda.compile import source
 
 ARCHITECTURES = (
@@ -83,11 +83,11 @@ def test_tuned_dslash_keeps_enough_threads_resident(dtype: np.dtype, n: int, lim
 def test_kernels_compile_for_a_huge_lattice(dtype: np.dtype, most: int) -> None:
     for kernel in (
         hisq_dslash.dslash_launch(HUGE, 16, dtype, most),
-        one_link_current.one_link_current_launch(HUGE, most, dtype),
-        staple.add_staple_launch(HUGE, dtype),
+        slice_products.one_link_current_launch(HUGE, most, dtype),
+        smearing.add_staple_launch(HUGE, dtype),
         heatbath.update_links_launch(HUGE),
-        long_links.long_links_launch(HUGE, dtype),
-        signs.signs_launch("staggered_phases", HUGE, dtype),
+        link_fields.long_links_launch(HUGE, dtype),
+        link_fields.signs_launch("staggered_phases", HUGE, dtype),
     ):
         compile_only(kernel.file, [kernel.instance], "sm_90")
 

@@ -23,7 +23,15 @@ from cuda_launches import (
 )
 from nvrtc_compiler import Usage, usages
 
-from stages.lqcd.kernels.cuda import cg_update, checksum, columns, heatbath, hisq_dslash, random_block, signs
+from stages.lqcd.kernels.cuda import (
+    cg_update,
+    checksum,
+    columns,
+    heatbath,
+    hisq_dslash,
+    link_fields,
+    random_numbers,
+)
 from stages.lqcd.kernels.cuda.compile import SHARED
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSOR_SHARED, Launch
@@ -38,8 +46,8 @@ def shared(dtype: np.dtype) -> list[Launch]:
 def shared_sums(dtype: np.dtype) -> list[Launch]:
     """Those that compile in a moment: for the quick run."""
     rows = [columns.reduction("cg_residual", 16, dtype, ROWS), cg_update.cg_advance_launch(16, dtype, ROWS)]
-    of_links = [signs.signs_launch("boundary_signs", ODD, dtype), heatbath.update_links_launch(ODD)]
-    elements = [random_block.fill_random_launch(1000, dtype), checksum.sum_words_launch(1000)]
+    of_links = [link_fields.signs_launch("boundary_signs", ODD, dtype), heatbath.update_links_launch(ODD)]
+    elements = [random_numbers.fill_random_launch(1000, dtype), checksum.sum_words_launch(1000)]
     sums = [*rows, hisq_dslash.sum_rows_launch(49152, 16)]
     return [*sums, *of_links, *elements] if dtype == SINGLE else []
 

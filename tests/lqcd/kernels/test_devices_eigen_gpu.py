@@ -29,7 +29,7 @@ from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.projection import sink_projections
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.gauge.heatbath import thermalised
-from stages.lqcd.kernels import basis, batched_basis, powers, random_block, signs
+from stages.lqcd.kernels import basis, batched_basis, link_fields, powers, random_numbers
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.fields import assign, empty_field, field_like, slices_field
 from stages.lqcd.kernels.transfer import to_device
@@ -57,7 +57,7 @@ def thin() -> GaugeLinks:
 def random(shape: tuple[int, ...], seed: int, dtype: Any = complex, slices: bool = False) -> Any:
     """An array in the memory of all devices."""
     array = slices_field(shape, dtype, cupy) if slices else empty_field(shape, dtype, cupy)
-    random_block.fill_random(array, seed, 0)
+    random_numbers.fill_random(array, seed, 0)
     return array
 
 
@@ -104,10 +104,10 @@ def test_links_and_numbers(thin: GaugeLinks, devices: tuple[int, ...]) -> None:
         made = thermalised(LATTICE, 5.9, 7, "spread", 1, 1, xp=cupy)
         links = to_device(thin.links)
         phases, turned = field_like(links), field_like(links)
-        signs.staggered_phases(links, LATTICE, phases)
-        signs.boundary_signs(links, LATTICE, (3, 1), turned)
+        link_fields.staggered_phases(links, LATTICE, phases)
+        link_fields.boundary_signs(links, LATTICE, (3, 1), turned)
         odd = links[:, 1].copy()
-        signs.boundary_signs(odd, LATTICE, (3,), odd, 1)
+        link_fields.boundary_signs(odd, LATTICE, (3,), odd, 1)
         fields = [random((2, LATTICE.half_volume, 12, 3), 5, dtype) for dtype in (complex, "c8")]
         sums = [checksum(array) for array in (links, made, fields[1], links[1])]
         return {

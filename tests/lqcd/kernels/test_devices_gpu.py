@@ -23,7 +23,7 @@ from stages.ensemble.staggered_operator import hisq_operator
 from stages.loops.current_loops import current_loops
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
-from stages.lqcd.kernels import block_blas, lane_blas, noise, one_link_current
+from stages.lqcd.kernels import block_blas, lane_blas, random_numbers, slice_products
 from stages.lqcd.kernels.cuda.devices.group import current_group, group_of, spread_over
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
@@ -90,7 +90,7 @@ def linear_algebra() -> Results:
     results: Results = {
         "norms2": block_blas.norms2(x),
         "dots": block_blas.dots(x, y),
-        "slices": one_link_current.slice_dots(x, y, LATTICE),
+        "slices": slice_products.slice_dots(x, y, LATTICE),
         "gram": block_blas.gram(x, y),
         "lane dots": lane_blas.lane_dots(basis, y),
     }
@@ -110,7 +110,7 @@ def test_links_noise_and_current(gauge: GaugeLinks, devices: tuple[int, ...]) ->
     def compute() -> Results:
         links = hisq_links(to_device(gauge.links), LATTICE, boundary="antiperiodic", naik_epsilon=0.1)
         fields = [
-            noise.noise(LATTICE, 0, (5, 6), range(16), kind, np.complex128, cupy)
+            random_numbers.noise(LATTICE, 0, (5, 6), range(16), kind, np.complex128, cupy)
             for kind in ("z2", "gaussian")
         ]
         thin = to_device(gauge.links)
@@ -119,7 +119,7 @@ def test_links_noise_and_current(gauge: GaugeLinks, devices: tuple[int, ...]) ->
             "long": links.long,
             "z2": fields[0],
             "gaussian": fields[1],
-            "current": one_link_current.one_link_current(thin[:, 0].copy(), *fields, LATTICE, 0),
+            "current": slice_products.one_link_current(thin[:, 0].copy(), *fields, LATTICE, 0),
         }
 
     one, many = on((0,), compute), on(devices, compute)

@@ -22,7 +22,7 @@ from stages.loops.current_loops import Masses, current_loops, split_even_loops
 from stages.loops.deflation_space import EigenSearch, deflation, deflation_space
 from stages.loops.low_mode_loops import low_mode_loops
 from stages.lqcd.dirac.staggered import NormalOperator
-from stages.lqcd.kernels import block_blas, lane_blas, random_block, stream
+from stages.lqcd.kernels import block_blas, lane_blas, random_numbers, stream
 from stages.lqcd.kernels.cuda.devices import guard
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.fields import converted, copied, field_like, slices_field
@@ -111,7 +111,7 @@ def test_shifts_of_staggered_mesons_are_our_launches_alone(
     def compute() -> dict[str, Any]:
         links = converted(to_device(gauge.links), dtype)
         field = slices_field(shape, dtype, cupy)
-        random_block.fill_random(field, 5, 0)
+        random_numbers.fill_random(field, 5, 0)
         with guard.refused():
             return {
                 str(count): displaced(operator, field, links, LATTICE) for count, operator in chosen.items()

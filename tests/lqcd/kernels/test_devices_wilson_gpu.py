@@ -24,11 +24,10 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import (
     cg_update,
     clover,
-    half_basis,
     half_field,
     half_update,
-    lane_gram,
-    random_block,
+    lane_blas,
+    random_numbers,
     wilson_dslash,
 )
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
@@ -103,7 +102,7 @@ def assert_alike(one: Results, many: Results, tolerance: float = 0.0) -> None:
 def random_field(lattice: Lattice, n: int, seed: int, dtype: Any = complex) -> Any:
     """A field on the even sites in the memory of all devices."""
     field = empty_field((lattice.half_volume, 12, n), complex, cupy)
-    random_block.fill_random(field, seed, 0)
+    random_numbers.fill_random(field, seed, 0)
     return converted(field, dtype)
 
 
@@ -207,12 +206,12 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
 def test_directions_of_16_bits(n: int, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         y, r, *fields = (random_field(LATTICE, n, seed, np.complex64) for seed in range(5))
-        xs, a = half_basis.HalfBasis.like(y, 3), cupy.full((2, n), 0.1 - 0.2j)
+        xs, a = half_update.HalfBasis.like(y, 3), cupy.full((2, n), 0.1 - 0.2j)
         for k, field in enumerate(fields):
             half_field.to_half(field, xs[k])
-        products = half_basis.half_basis_dots(xs, y)
-        combined = half_basis.half_basis_combine(y, xs.fields(0, 2), a, xs[2], r)
-        norms2 = half_basis.half_basis_update(y, xs.fields(1, 3), a)
+        products = half_update.half_basis_dots(xs, y)
+        combined = half_update.half_basis_combine(y, xs.fields(0, 2), a, xs[2], r)
+        norms2 = half_update.half_basis_update(y, xs.fields(1, 3), a)
         results = {"products": products, "combined": combined, "norms": norms2, "y": y}
         return {**results, "codes": xs.codes, "scales": xs.scales}
 
@@ -223,9 +222,9 @@ def test_directions_of_16_bits(n: int, devices: tuple[int, ...]) -> None:
 def test_gram_matrices_of_each_right_hand_side(devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         basis = empty_field((4, LATTICE.half_volume, 12, 16), np.complex64, cupy)
-        random_block.fill_random(basis, 3, 1)
-        gram = lane_gram.lane_gram(basis)
-        return {"gram": gram, "c": lane_gram.lane_least_squares(gram)}
+        random_numbers.fill_random(basis, 3, 1)
+        gram = lane_blas.lane_gram(basis)
+        return {"gram": gram, "c": lane_blas.lane_least_squares(gram)}
 
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 

@@ -26,7 +26,7 @@ def test_equals_shifts_of_the_lattice(backend, dtype, parity, improved):
     fat, long = (rng.normal(size=shape) + 1j * rng.normal(size=shape) for _ in range(2))
     out = backend.xp.full((LATTICE.half_volume, 16 if improved else 8, 3, 3), np.nan, dtype)
     links = [backend.array(fat), backend.array(long) if improved else None]
-    backend.kernels.doubled_links.doubled_links(*links, LATTICE, parity, out)
+    backend.kernels.link_fields.doubled_links(*links, LATTICE, parity, out)
     expected = []
     for mu in range(4):
         expected += by_shifts(fat, mu, 1)

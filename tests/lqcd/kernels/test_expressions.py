@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import doubled_links
+from stages.lqcd.kernels import link_fields
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -49,7 +49,7 @@ def test_inverses(backend):
     rng = np.random.default_rng(4)
     a = rng.normal(size=(30, 2, 6, 6)) + 1j * rng.normal(size=(30, 2, 6, 6))
     h = a + dagger(a)
-    inverses = backend.kernels.matrix_inverse
+    inverses = backend.kernels.coarse_dslash
     found = backend.host(inverses.inverse(backend.array(a)))
     assert np.abs(found @ a - np.eye(6)).max() < 1e-10
     h[3, 1] = 0
@@ -82,7 +82,7 @@ def test_vectors_of_aggregates_and_fields(backend, random, dtype):
     q = backend.host(kernels.combined(vectors, root))
     assert q.dtype == dtype and np.abs(dagger(q) @ q - np.eye(k)).max() < 1e-5
     gram[1, 0] = 1
-    assert not backend.kernels.matrix_inverse.is_finite(kernels.inverse_root(backend.array(gram)))
+    assert not backend.kernels.coarse_dslash.is_finite(kernels.inverse_root(backend.array(gram)))
 
     out = backend.array(np.zeros((aggregates * sites_each, 2 * n, 2 * k), dtype))
     kernels.scattered(vectors, table, out)
@@ -96,7 +96,7 @@ def test_spatial_links_both_ways(backend, random, parity):
     lattice = Lattice((4, 2, 6, 4))
     links = random(4, 2, lattice.half_volume, 3, 3)
     out = backend.array(np.zeros((lattice.half_volume, 6, 3, 3), links.dtype))
-    backend.kernels.doubled_links.spatial_links(backend.array(links), lattice, parity, out)
+    backend.kernels.link_fields.spatial_links(backend.array(links), lattice, parity, out)
     found = backend.host(out)
     for mu in range(3):
         assert (found[:, 2 * mu] == links[mu, parity]).all()
@@ -110,7 +110,7 @@ def test_spatial_links_of_a_view_are_refused(random):
     some = random(4, 2, 2 * lattice.half_volume, 3, 3)[:, :, : lattice.half_volume]
     out = np.zeros((lattice.half_volume, 6, 3, 3), some.dtype)
     with pytest.raises(InputError, match="links must be a C-contiguous"):
-        doubled_links.spatial_links(some, lattice, EVEN, out)
+        link_fields.spatial_links(some, lattice, EVEN, out)
 
 
 def test_products_of_time_slices(backend, random, dtype):
@@ -159,7 +159,7 @@ def test_laplacian_step_on_free_links_is_the_second_difference(backend):
     rng = np.random.default_rng(2)
     links = np.zeros((4, 2, lattice.half_volume, 3, 3), complex) + np.eye(3)
     field = rng.normal(size=(2, lattice.sites_per_slice, 12, 2)) + 0j
-    step = backend.kernels.slice_shift.laplacian_step
+    step = backend.kernels.slice_products.laplacian_step
     found = backend.host(step(backend.array(links), backend.array(field), lattice, time, 0.1))
     first = time * lattice.sites_per_slice
     here = slice(first, first + lattice.sites_per_slice)
@@ -174,10 +174,10 @@ def test_laplacian_step_on_free_links_is_the_second_difference(backend):
 def test_noise_on_subsets_and_with_signs(backend, random):
     eta, member = random(6, 3, 2), np.arange(18, dtype=np.int32).reshape(6, 3) % 4
     vectors, subsets = np.array([0, 1, 1]), np.array([3, 0, 1])
-    found = backend.host(backend.kernels.noise.masked(backend.array(eta), member, vectors, subsets))
+    found = backend.host(backend.kernels.random_numbers.masked(backend.array(eta), member, vectors, subsets))
     assert (found == np.where(member[..., None] == subsets, eta[:, :, vectors], 0)).all()
     signs = np.where(np.arange(24).reshape(6, 4) % 3, 1.0, -1.0)
-    found = backend.host(backend.kernels.noise.signed(backend.array(eta), signs))
+    found = backend.host(backend.kernels.random_numbers.signed(backend.array(eta), signs))
     assert (found.reshape(6, 3, 2, 4) == eta[..., None] * signs[:, None, None]).all()
 
 

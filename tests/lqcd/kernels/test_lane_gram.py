@@ -18,7 +18,7 @@ def grams(xs):
 @pytest.mark.parametrize("rows", [1, 4099])
 def test_products_of_all_pairs(backend, random, tolerance, n, count, rows):
     xs = random(count, rows, 2, n)
-    found = backend.kernels.lane_gram.lane_gram(backend.array(xs))
+    found = backend.kernels.lane_blas.lane_gram(backend.array(xs))
     assert found.dtype == np.complex128 and isinstance(found, backend.xp.ndarray)
     difference = np.abs(backend.host(found) - grams(xs))
     assert difference.max() <= 8 * tolerance * np.abs(grams(xs)).max()
@@ -27,7 +27,7 @@ def test_products_of_all_pairs(backend, random, tolerance, n, count, rows):
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_residual_of_least_squares_is_the_shortest(backend, random, count):
     xs = random(count, 211, 7).astype(complex)
-    c = backend.host(backend.kernels.lane_gram.lane_least_squares(backend.array(grams(xs))))
+    c = backend.host(backend.kernels.lane_blas.lane_least_squares(backend.array(grams(xs))))
     for n in range(7):
         expected = np.linalg.lstsq(xs[1:, :, n].T, xs[0, :, n], rcond=None)[0]
         np.testing.assert_allclose(c[:, n], expected, rtol=1e-10, atol=1e-12)
@@ -42,7 +42,7 @@ def test_scales_zeros_and_dependent_fields(backend, random):
     xs[2, :, 2] = 0
     xs[3, :, 3] = (2 + 1j) * xs[1, :, 3]
     xs[:, :, 4] = 0
-    c = backend.host(backend.kernels.lane_gram.lane_least_squares(backend.array(grams(xs))))
+    c = backend.host(backend.kernels.lane_blas.lane_least_squares(backend.array(grams(xs))))
     assert np.isfinite(c).all()
     assert not c[:, 1].any() and not c[:, 4].any() and c[1, 2] == 0 and c[2, 3] == 0
     for n in (0, 2, 3):
@@ -53,7 +53,7 @@ def test_scales_zeros_and_dependent_fields(backend, random):
 
 
 def test_misuse(backend, random):
-    kernels = backend.kernels.lane_gram
+    kernels = backend.kernels.lane_blas
     for shape in ((1, 5, 2), (6, 5, 2)):
         with pytest.raises(InputError, match="2 to 5 fields"):
             kernels.lane_gram(backend.array(random(*shape)))

@@ -43,7 +43,7 @@ def test_stout_links_are_the_exponential_times_the_link(backend, size):
     hermitian = normal(len(A), 3, 3)
     staples = (A + hermitian + dagger(hermitian) + 0.7j * np.eye(3)) @ links
     out = backend.array(np.zeros_like(links))
-    backend.kernels.stout.smeared_links(backend.array(staples), backend.array(links), out)
+    backend.kernels.smearing.smeared_links(backend.array(staples), backend.array(links), out)
     expected = np.stack([expm(a) @ u for a, u in zip(A, links, strict=True)])
     assert np.abs(backend.host(out) - expected).max() < 1e-14 * (1 + size) * 5
     assert deviation_from_su3(backend.host(out)) < 1e-13
@@ -52,18 +52,18 @@ def test_stout_links_are_the_exponential_times_the_link(backend, size):
 def test_stout_links_in_place(backend):
     staples, links = (backend.array(values) for values in (normal(40, 3, 3), unitary(40, special=True)))
     out = backend.xp.empty_like(links)
-    backend.kernels.stout.smeared_links(staples, links, out)
-    backend.kernels.stout.smeared_links(staples, links, links)
+    backend.kernels.smearing.smeared_links(staples, links, out)
+    backend.kernels.smearing.smeared_links(staples, links, links)
     assert (backend.host(links) == backend.host(out)).all()
     with pytest.raises(InputError, match="staples must be"):
-        backend.kernels.stout.smeared_links(staples[:-1], links, out)
+        backend.kernels.smearing.smeared_links(staples[:-1], links, out)
 
 
 def test_the_phase_of_the_determinant_is_taken_out(backend):
     matrices = unitary(75)
     matrices[0], matrices[1] = np.eye(3), np.diag([1, 1, np.exp(-3.1j)])
     w = backend.array(matrices)
-    backend.kernels.projection.without_phase(w)
+    backend.kernels.smearing.without_phase(w)
     result = backend.host(w)
     assert deviation_from_su3(result) < 1e-14
     phase = np.exp(-1j / 3 * np.angle(np.linalg.det(matrices)))
@@ -73,21 +73,21 @@ def test_the_phase_of_the_determinant_is_taken_out(backend):
 def test_polar_factors_by_singular_values(backend):
     matrices, chosen = normal(20, 3, 3), np.arange(20) % 3 == 0
     v = backend.array(matrices)
-    assert backend.kernels.projection.by_singular_values(v, backend.array(chosen)) == chosen.sum()
+    assert backend.kernels.smearing.by_singular_values(v, backend.array(chosen)) == chosen.sum()
     result = backend.host(v)
     assert (result[~chosen] == matrices[~chosen]).all()
     w = result[chosen]
     assert np.abs(w @ dagger(w) - np.eye(3)).max() < 1e-14
     hermitian = dagger(w) @ matrices[chosen]
     assert np.abs(hermitian - dagger(hermitian)).max() < 1e-13
-    assert backend.kernels.projection.by_singular_values(v, backend.array(np.zeros(20, bool))) == 0
+    assert backend.kernels.smearing.by_singular_values(v, backend.array(np.zeros(20, bool))) == 0
 
 
 def test_scaled_fields(backend, random):
     x = random(4, 5, 3, 3)
     field, out = backend.array(x), backend.array(np.zeros_like(x))
-    backend.kernels.staple.scaled(0.3, field, out)
-    backend.kernels.staple.scaled(0.3, field, field)
+    backend.kernels.smearing.scaled(0.3, field, out)
+    backend.kernels.smearing.scaled(0.3, field, field)
     assert (backend.host(out) == 0.3 * x).all() and (backend.host(field) == 0.3 * x).all()
 
 
@@ -97,7 +97,7 @@ def test_field_strength_equals_shifts_of_the_lattice(backend, random, tolerance,
     links = random(4, 2, lattice.half_volume, 3, 3)
     found = [backend.array(random(lattice.half_volume, 3, 3)) for _ in range(2)]
     for parity, f in enumerate(found):
-        backend.kernels.field_strength.field_strength(backend.array(links), lattice, parity, mu, nu, f)
+        backend.kernels.clover.field_strength(backend.array(links), lattice, parity, mu, nu, f)
     u = {d: to_lexicographic(links[d].astype(complex), lattice) for d in plane}
 
     def at(direction, *hops):
@@ -115,7 +115,7 @@ def test_field_strength_equals_shifts_of_the_lattice(backend, random, tolerance,
     f = np.stack([backend.host(of_parity) for of_parity in found])
     assert np.abs(f - expected).max() <= 2 * tolerance * np.abs(expected).max()
     with pytest.raises(InputError, match="two different directions"):
-        backend.kernels.field_strength.field_strength(backend.array(links), lattice, 0, mu, mu, found[0])
+        backend.kernels.clover.field_strength(backend.array(links), lattice, 0, mu, mu, found[0])
 
 
 def test_clover_term_gains_spins_times_colours(backend, random, tolerance):
@@ -123,7 +123,7 @@ def test_clover_term_gains_spins_times_colours(backend, random, tolerance):
     spins = sigma(1, 3)
     blocks = np.stack([spins[:2, :2], spins[2:, 2:]])
     out = backend.array(term)
-    backend.kernels.field_strength.add_clover(out, backend.array(strength), blocks)
+    backend.kernels.clover.add_clover(out, backend.array(strength), blocks)
     for site in (0, 49, 17):
         for chirality in range(2):
             expected = term[site][chirality] + np.kron(blocks[chirality], strength[site])

@@ -23,7 +23,7 @@ def test_current_equals_shifts_of_the_lattice(backend, random, tolerance, n, par
     lattice = Lattice((6, 4, 2, 8))
     links = random(4, lattice.half_volume, 3, 3)
     noise, solution = random(lattice.half_volume, 3, n), random(lattice.half_volume, 3, n)
-    current = backend.kernels.one_link_current.one_link_current(
+    current = backend.kernels.slice_products.one_link_current(
         *(backend.array(field) for field in (links, noise, solution)), lattice, parity
     )
     assert current.dtype == np.float64
@@ -39,7 +39,7 @@ def test_current_equals_shifts_of_the_lattice(backend, random, tolerance, n, par
 def test_dot_products_by_time_slice(backend, random, tolerance, n):
     lattice = Lattice((4, 6, 4, 10))
     x, y = random(lattice.half_volume, 3, n), random(lattice.half_volume, 3, n)
-    dots = backend.kernels.one_link_current.slice_dots(backend.array(x), backend.array(y), lattice)
+    dots = backend.kernels.slice_products.slice_dots(backend.array(x), backend.array(y), lattice)
     assert dots.dtype == np.complex128
     expected = np.einsum("tzyxcn,tzyxcn->nt", embed(x, lattice, ODD).conj(), embed(y, lattice, ODD))
     assert np.abs(backend.host(dots) - expected).max() <= tolerance * np.abs(expected).max()
@@ -48,6 +48,6 @@ def test_dot_products_by_time_slice(backend, random, tolerance, n):
 def test_slices_add_up_to_the_lattice(backend, random, tolerance):
     lattice = Lattice((4, 4, 4, 6))
     x, y = (backend.array(random(lattice.half_volume, 3, 4)) for _ in range(2))
-    by_slice = backend.host(backend.kernels.one_link_current.slice_dots(x, y, lattice)).sum(axis=1)
+    by_slice = backend.host(backend.kernels.slice_products.slice_dots(x, y, lattice)).sum(axis=1)
     whole = backend.host(backend.kernels.block_blas.dots(x, y))
     assert np.abs(by_slice - whole).max() <= tolerance * np.abs(whole).max()

@@ -12,7 +12,7 @@ pytest.importorskip("cupy")
 import cupy
 from nvrtc_compiler import compile_only
 
-from stages.lqcd.kernels import block_blas, lane_blas, noise, staple
+from stages.lqcd.kernels import block_blas, lane_blas, random_numbers, smearing
 from stages.lqcd.kernels.cuda import pointwise
 from stages.lqcd.kernels.cuda.compile import SHARED
 from stages.lqcd.kernels.cuda.devices.partition import PAGE
@@ -190,7 +190,7 @@ def test_arithmetic_has_the_bits_of_array_expressions(n: int, one: Any, two: Any
     block_blas.affine(there[0], -1.7, there[2], 0.2)
     x *= -1.7
     x += 0.2 * z
-    staple.weighted_sum(0.7, there[0], 0.9, there[2], there[2])
+    smearing.weighted_sum(0.7, there[0], 0.9, there[2], there[2])
     z = (0.7 * x + 0.9 * z).astype(one)
     block_blas.difference(there[0], there[2], there[0])
     x -= z
@@ -233,10 +233,10 @@ def test_dilution_and_probing(dtype: Any, sites: int) -> None:
         rng.integers(0, 5, 10),
         rng.choice([-1.0, 1.0], (sites, 6)),
     )
-    found = noise.masked(cupy.asarray(eta), member, vectors, subsets)
-    np.testing.assert_array_equal(found.get(), noise.masked(eta, member, vectors, subsets))
-    found = noise.signed(cupy.asarray(eta), signs)
-    np.testing.assert_array_equal(found.get(), noise.signed(eta, signs))
+    found = random_numbers.masked(cupy.asarray(eta), member, vectors, subsets)
+    np.testing.assert_array_equal(found.get(), random_numbers.masked(eta, member, vectors, subsets))
+    found = random_numbers.signed(cupy.asarray(eta), signs)
+    np.testing.assert_array_equal(found.get(), random_numbers.signed(eta, signs))
 
 
 INSTANCES = [

@@ -29,7 +29,7 @@ def test_shift_is_link_times_neighbour(backend, random, tolerance, columns, mu, 
     if step == -1:
         u = np.roll(u, 1, axis).conj().swapaxes(-1, -2)
     expected = u.astype(complex) @ np.roll(f, -step, axis)
-    kernel, arrays = backend.kernels.slice_shift.slice_shift, (backend.array(links), backend.array(field))
+    kernel, arrays = backend.kernels.slice_products.slice_shift, (backend.array(links), backend.array(field))
     out = backend.array(np.full_like(field, np.nan))
     assert kernel(*arrays, out, LATTICE, mu, step) is out
     whole = backend.host(out)
@@ -41,7 +41,7 @@ def test_shift_is_link_times_neighbour(backend, random, tolerance, columns, mu, 
 
 
 def test_refuses_what_does_not_fit(backend, random):
-    kernel = backend.kernels.slice_shift.slice_shift
+    kernel = backend.kernels.slice_products.slice_shift
     links = backend.array(random(4, 2, LATTICE.half_volume, 3, 3))
     field = backend.array(random(2, 2, LATTICE.sites_per_slice, 3, 2))
     out = backend.array(random(*field.shape))

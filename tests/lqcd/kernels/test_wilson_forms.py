@@ -21,7 +21,7 @@ STORED = {"for one": 1, "for some": 6, "for many": 16, "in fields": None}
 def fields_of(backend, random, lattice, boundary, anisotropy):
     """Links of an operator, complex128 on the host."""
     thin = random(4, 2, lattice.half_volume, 3, 3).astype(complex)
-    backend.kernels.projection.special_unitary(links := backend.array(thin.reshape(-1, 3, 3)), links)
+    backend.kernels.smearing.special_unitary(links := backend.array(thin.reshape(-1, 3, 3)), links)
     thin = backend.host(links).reshape(thin.shape)
     return wilson_links(thin, lattice, boundary=boundary, anisotropy=anisotropy).links
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import matrix_inverse
+from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.multigrid.finite import answered_at_end, require_finite
 from stages.lqcd.multigrid.grid import Aggregates, Grid
 from stages.lqcd.multigrid.transfer import transfer
@@ -42,7 +42,7 @@ def answers(monkeypatch):
         given.append(Answer(matrices))
         return given[-1]
 
-    monkeypatch.setattr(matrix_inverse, "is_finite", is_finite)
+    monkeypatch.setattr(coarse_dslash, "is_finite", is_finite)
     return given
 
 

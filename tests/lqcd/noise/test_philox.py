@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels.philox import philox4x32
+from stages.lqcd.kernels.random_numbers import philox4x32
 
 KNOWN_ANSWERS = [
     ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.noise import roots_of_unity
-from stages.lqcd.kernels.philox import philox4x32, philox_key
+from stages.lqcd.kernels.random_numbers import philox4x32, philox_key, roots_of_unity
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise.vectors import noise_vectors
 

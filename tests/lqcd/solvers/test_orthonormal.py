@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stages.lqcd.kernels.cholesky import cholesky
 from stages.lqcd.kernels.dispatch import kernels_of
+from stages.lqcd.kernels.host_lapack import cholesky
 from stages.lqcd.solvers.orthonormal import orthonormalise
 from stages.lqcd.solvers.recurrence import BreakdownError
 from stages.lqcd.solvers.solution import SolveStatus

@@ -12,11 +12,11 @@ from numba import prange, types
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.block_cg import CONDITION, DRIFT, BlockCoefficients
-from stages.lqcd.kernels.cholesky import Matrix, cholesky
 from stages.lqcd.kernels.cpu.block_blas import GRAM_ROWS
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, real_rows
+from stages.lqcd.kernels.host_lapack import Matrix, cholesky
 
 SUMS = 32
 """Partial sums of a small lattice, about: every thread then has as many as any other."""

@@ -1,4 +1,4 @@
-"""A chirality of a site at a time in vector registers, with triangles of matrices."""
+"""A chirality of a site at a time in vector registers, triangles of matrices; field strength in NumPy."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import compiled
-from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, add_clover, clover_factors
+from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, clover_factors, clover_sums
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
 from stages.lqcd.kernels.expressions import inverse_triangles, triangles
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.lattice.geometry import Lattice
 
 UPPER = np.triu_indices(CHIRAL, 1)
 
@@ -49,12 +50,12 @@ def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
 
 def multiply(packed: PackedClover, x: NDArray, out: NDArray) -> NDArray:
     addresses = (array.ctypes.data for array in (packed.reals, x, out))
-    _kernel(x.shape[2], packed.dtype.itemsize // 2)(*addresses, len(x))
+    _product_kernel(x.shape[2], packed.dtype.itemsize // 2)(*addresses, len(x))
     return out
 
 
 @cache
-def _kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+def _product_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     """The product for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses."""
     tile = min(2 * rhs, REGISTER_BYTES // itemsize)
     tiles, remainder = divmod(2 * rhs, tile)
@@ -88,8 +89,48 @@ def _block_tile(typing: Any, matrix: Any, x: Any, out: Any, rhs: Any, itemsize: 
         emit = Emitter(builder, real_bytes)
         vectors = [emit.load(v, i * row_bytes, lane_count) for i in range(CHIRAL)]
         factors = clover_factors(emit, c, lane_count)
-        for i, total in enumerate(add_clover(emit, factors, vectors, [None] * CHIRAL)):
+        for i, total in enumerate(clover_sums(emit, factors, vectors, [None] * CHIRAL)):
             emit.store(total, w, i * row_bytes)
         return context.get_dummy_value()
 
     return types.void(matrix, x, out, rhs, itemsize, lanes), generate
+
+
+def field_strength(links: NDArray, lattice: Lattice, parity: int, mu: int, nu: int, out: NDArray) -> None:
+    q = _clover_leaves(links, lattice, parity, mu, nu)
+    out[...] = (q - _dagger(q)) / 8
+
+
+def add_clover(term: NDArray, strength: NDArray, spins: NDArray[np.complex128]) -> None:
+    for chirality, block in enumerate(spins.astype(term.dtype)):
+        outer = np.einsum("rs,xab->xrasb", block, strength)
+        term[:, chirality] += outer.reshape(-1, 6, 6)
+
+
+def _clover_leaves(links: NDArray, lattice: Lattice, parity: int, mu: int, nu: int) -> NDArray:
+    """Q_{mu nu} at the sites x of `parity`."""
+
+    def link(direction: int, *steps: tuple[int, int]) -> NDArray:
+        """U_direction at x moved by `steps` (direction, hops)."""
+        sites: Any = slice(None)
+        at = parity
+        for step, hops in steps:
+            # neighbours of the sites reached so far: those tables are on the parity where the walk stands
+            sites, at = lattice.neighbour(at, step, hops)[sites], 1 - at
+        return links[direction, at][sites]
+
+    up_mu, down_mu, up_nu, down_nu = (mu, 1), (mu, -1), (nu, 1), (nu, -1)
+    first = link(mu) @ link(nu, up_mu) @ _dagger(link(mu, up_nu)) @ _dagger(link(nu))
+    second = link(nu) @ _dagger(link(mu, up_nu, down_mu)) @ _dagger(link(nu, down_mu)) @ link(mu, down_mu)
+    third = (
+        _dagger(link(mu, down_mu))
+        @ _dagger(link(nu, down_mu, down_nu))
+        @ link(mu, down_mu, down_nu)
+        @ link(nu, down_nu)
+    )
+    fourth = _dagger(link(nu, down_nu)) @ link(mu, down_nu) @ link(nu, up_mu, down_nu) @ _dagger(link(mu))
+    return first + second + third + fourth
+
+
+def _dagger(matrices: NDArray) -> NDArray:
+    return matrices.conj().swapaxes(-1, -2)

@@ -1,11 +1,12 @@
 """Products with the matrices of a coarse grid operator on the CPU: one site at a time, a product a direction.
 
 A matrix is read once for all right-hand sides; the block of a neighbour stays in the first cache meanwhile.
+Matrices against the directions are expressions of NumPy, inverses are LAPACK's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
+from stages.lqcd.kernels.expressions import inverse as inverse
+from stages.lqcd.kernels.expressions import is_finite as is_finite
 
 
 @dataclass(frozen=True)
@@ -113,3 +116,15 @@ def _kernel(n: int, rhs: int, itemsize: int) -> Callable[..., None]:
     )
     name = f"coarse_dslash_{n}_{rhs}_{8 * itemsize}"
     return compiled(coarse_dslash, name, signature, lambda *arguments: len(arguments[-1]))
+
+
+def add_backward(diagonal: NDArray, inside: Sequence[NDArray], links: NDArray, behind: NDArray) -> None:
+    n = diagonal.shape[-1]
+    signs = np.repeat([1.0, -1.0], n // 2)[:, None].astype(diagonal.real.dtype)
+
+    def mirrored(matrices: NDArray) -> NDArray:
+        return signs * matrices.conj().swapaxes(-1, -2) * signs.T
+
+    for mu in range(4):
+        diagonal += inside[mu] + mirrored(inside[mu])
+        links[:, 2 * mu + 1] = mirrored(links[behind[:, mu], 2 * mu])

@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
-from stages.lqcd.kernels.cpu.doubled_links import doubled_links
+from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, last_cache_bytes, narrow_kernel
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.short_field import through_single

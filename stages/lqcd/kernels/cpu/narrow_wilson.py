@@ -21,7 +21,7 @@ from stages.lqcd.kernels.cpu.spinor_ir import (
     NO_CLOVER,
     ON_HOP,
     HopSums,
-    add_clover,
+    clover_sums,
     phases,
 )
 from stages.lqcd.kernels.cpu.vector_ir import Emitter, literals
@@ -151,7 +151,7 @@ def narrow_site(
             results = [builder.fadd(*pair) for pair in zip(hops, added, strict=True)]
         else:
             operands = (hops, added) if clover == ON_HOP else (added, hops)
-            results = add_clover(emit, factors_by_chirality(emit, matrices), *operands)
+            results = clover_sums(emit, factors_by_chirality(emit, matrices), *operands)
         for i, result in enumerate(results):
             store_pair(emit, result, out, i, CHIRAL + i)
         return context.get_dummy_value()

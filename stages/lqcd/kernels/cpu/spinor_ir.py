@@ -116,7 +116,7 @@ def clover_factors(emit: Emitter, matrix: Any, lanes: int) -> Iterator[Any]:
         yield emit.splat(emit.load_real(matrix, number * emit.itemsize), lanes)
 
 
-def add_clover(
+def clover_sums(
     emit: Emitter, factors: Iterator[Any], vectors: Sequence[Any], sums: Sequence[Any]
 ) -> list[Any]:
     """Sums + C vectors of one chirality; factors: the numbers of C in vectors."""

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.clover import PackedClover
 from stages.lqcd.kernels.cpu.compiled import compiled
-from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
+from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.cpu.narrow_wilson import narrow_site
 from stages.lqcd.kernels.cpu.spinor_ir import (
     CHIRAL,
@@ -31,8 +31,8 @@ from stages.lqcd.kernels.cpu.spinor_ir import (
     ON_DIAGONAL,
     ON_HOP,
     HopSums,
-    add_clover,
     clover_factors,
+    clover_sums,
 )
 from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
@@ -262,9 +262,9 @@ def _site_tile(
             if clover == NO_CLOVER:
                 results = [builder.fadd(v, w) for v, w in zip(hops[half], added[half], strict=True)]
             elif clover == ON_HOP:
-                results = add_clover(emit, factors, hops[half], added[half])
+                results = clover_sums(emit, factors, hops[half], added[half])
             else:
-                results = add_clover(emit, factors, added[half], hops[half])
+                results = clover_sums(emit, factors, added[half], hops[half])
             for i, result in enumerate(results):
                 emit.store(result, out, (CHIRAL * chirality + i) * row_bytes)
         return context.get_dummy_value()

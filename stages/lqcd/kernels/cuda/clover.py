@@ -1,4 +1,4 @@
-"""Triangles of matrices, one thread a right-hand side."""
+"""Triangles of matrices, one thread a right-hand side; field strength, one thread a site."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from math import ceil
 
 import cupy
 import numpy as np
+from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import assign, empty_field
-from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, instance
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_THREADS,
+    MULTIPROCESSORS,
+    WARPS_THREADS,
+    Launch,
+    check_rhs,
+    instance,
+    on_lattice,
+    real_of,
+    warp_work,
+)
 from stages.lqcd.kernels.expressions import inverse_triangles, triangles
+from stages.lqcd.lattice.geometry import Lattice
 
 LOWER = np.tril_indices(6, -1)
 REALS = 36
@@ -64,3 +76,32 @@ def clover_multiply_launch(sites: int, dtype: np.dtype, n: int) -> Launch:
     threads = 2 * sites * (n // rhs)
     name, work = instance("clover_multiply", dtype, n, rhs), RowWork(threads, BLOCK_THREADS)
     return Launch("clover.cu", name, (ceil(threads / BLOCK_THREADS),), BLOCK_THREADS, work=work)
+
+
+def field_strength(
+    links: cupy.ndarray, lattice: Lattice, parity: int, mu: int, nu: int, out: cupy.ndarray
+) -> None:
+    kernel = field_strength_launch(lattice, out.dtype)
+    run(kernel, out, links, np.int32(parity), np.int32(mu), np.int32(nu))
+
+
+def add_clover(term: cupy.ndarray, strength: cupy.ndarray, spins: NDArray[np.complex128]) -> None:
+    blocks = cupy.asarray(spins.astype(term.dtype))
+    run(add_clover_launch(term.size, term.dtype), term, strength, blocks, np.uint64(term.size))
+
+
+@cache
+def field_strength_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
+    """The four plaquettes around every site of a parity."""
+    blocks = ceil(lattice.half_volume / WARPS_THREADS)
+    kernel = on_lattice("field_strength", lattice, dtype)
+    work = warp_work(lattice)
+    return Launch("field_strength.cu", kernel, (blocks,), WARPS_THREADS, for_lattice=True, work=work)
+
+
+@cache
+def add_clover_launch(elements: int, dtype: np.dtype) -> Launch:
+    """Products of spin and colour matrices, an element of the clover term a thread."""
+    blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
+    name, work = f"add_clover<{real_of(dtype)}>", RowWork(elements)
+    return Launch("field_strength.cu", name, (blocks,), BLOCK_THREADS, work=work)

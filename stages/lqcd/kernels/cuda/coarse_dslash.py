@@ -1,7 +1,12 @@
-"""Products in single precision on tensor cores; double precision, in which no cycle runs, is refused."""
+"""Products in single precision on tensor cores; double precision, in which no cycle runs, is refused.
+
+Matrices against the directions are read once, and turned in shared memory; inverses are the batched ones of
+cuBLAS and cuSOLVER.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
@@ -13,9 +18,18 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda import half_coarse_dslash
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, site_work
+from stages.lqcd.kernels.cuda.devices.group import current_group, works_separately
 from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.kernels.cuda.half_coarse_dslash import PackedHalfLinks, packed_half
-from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, power_of_two
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_THREADS,
+    MULTIPROCESSORS,
+    Launch,
+    check_rhs,
+    instance,
+    power_of_two,
+)
+from stages.lqcd.kernels.expressions import inverse as inverse
 
 ROWS, TERMS = 16, 8
 """Of a tile of the links: as tensor cores take them."""
@@ -165,3 +179,24 @@ def _split(groups: int, columns: int, blocks: int) -> int:
 
 def _largest_divisor(number: int, most: int) -> int:
     return max(divisor for divisor in range(1, most + 1) if number % divisor == 0)
+
+
+def add_backward(
+    diagonal: cupy.ndarray, inside: Sequence[cupy.ndarray], links: cupy.ndarray, behind: cupy.ndarray
+) -> None:
+    sites, n = diagonal.shape[0], diagonal.shape[-1]
+    run(backward_links_launch(n, links.dtype, sites, site_work(links)), diagonal, *inside, links, behind)
+
+
+@cache
+def backward_links_launch(n: int, dtype: np.dtype, sites: int, work: Work | None = None) -> Launch:
+    """Grid (sites)."""
+    return Launch(
+        "backward_links.cu", instance("backward_links", dtype, n), (sites,), BLOCK_THREADS, work=work
+    )
+
+
+def is_finite(matrices: cupy.ndarray) -> bool | cupy.ndarray:
+    """True if no element is infinite or NaN: on one device an array of it, of several their answers."""
+    answer = cupy.isfinite(matrices).all()
+    return answer if current_group() is None and not works_separately() else bool(answer)

@@ -11,7 +11,7 @@ import cupy
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.cuda import doubled_links
+from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_device
 from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
@@ -87,7 +87,7 @@ def pack_fields(
     tile = dslash_tile(lattice)
     shape = lattice.half_volume // prod(tile), directions, prod(tile), 3, 3
     tiles = empty_field(shape, dtype)
-    doubled_links.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
+    link_fields.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
     packed = PackedLinks(lattice, parity, directions, dtype, tiles)
     return in_form(packed, form_of_links(directions, dtype, block, short))
 

@@ -2,14 +2,15 @@
 
 It sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its transpose x^T conj(V). In
 complex64 sums of up to 1024 terms are in single, of these in double. Each of several devices works on its own
-slices.
+slices. Shifts take one thread a column of a site, the current sums over slices in every block of threads,
+then over blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import ceil
 
 import cupy
@@ -17,11 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels import expressions
+from stages.lqcd.kernels.cuda import block_blas
+from stages.lqcd.kernels.cuda.columns import ColumnShape, column_shapes, row_threads
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.own_rows import joined, on_own_rows
-from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, divisors, instance
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_THREADS,
+    Launch,
+    divisors,
+    extents_of,
+    instance,
+    power_of_two,
+)
+from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.expressions import laplacian_step as laplacian_step
 from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.lattice.geometry import Lattice
 
 SINGLE_ROWS, DOUBLE_ROWS = 1024, 4096
 """Most rows of a run. In single precision it bounds what is summed before sums are added up in double."""
@@ -203,3 +217,75 @@ def add_runs_launch(results: int, slices: int, dtype: np.dtype) -> Launch:
     """Sums over runs of so many results of each slice; grid (results, slices)."""
     grid = (ceil(results / BLOCK_THREADS), slices)
     return Launch("slice_products.cu", instance("add_runs", dtype), grid, BLOCK_THREADS)
+
+
+WARP = 32
+
+
+def slice_shift(
+    links: cupy.ndarray,
+    field: cupy.ndarray,
+    out: cupy.ndarray,
+    lattice: Lattice,
+    mu: int,
+    step: int,
+    first: int = 0,
+) -> cupy.ndarray:
+    shift = partial(_shift, links[mu], lattice, mu, step)
+    on_own_rows(shift, field, out, range(first, first + len(field)))
+    return out
+
+
+def _shift(
+    links: cupy.ndarray,
+    lattice: Lattice,
+    mu: int,
+    step: int,
+    field: cupy.ndarray,
+    out: cupy.ndarray,
+    slices: range,
+) -> None:
+    """A shift of these slices of the lattice, for links of the direction mu."""
+    columns, rows = field.shape[-1], field.size // field.shape[-1] // 3
+    kernel = slice_shift_launch(lattice, field.dtype, mu, step, rows, columns)
+    run(kernel, links, field, out, np.int32(rows), np.int32(columns), np.int32(slices.start))
+
+
+@cache
+def slice_shift_launch(
+    lattice: Lattice, dtype: np.dtype, mu: int, step: int, rows: int, columns: int
+) -> Launch:
+    """Launch on so many sites, with up to a warp of threads for the columns of a site."""
+    lanes = power_of_two(min(columns, WARP))
+    kernel = instance("slice_shift", dtype, extents_of(lattice), mu, step, lanes)
+    blocks = ceil(rows / (BLOCK_THREADS // lanes))
+    return Launch("slice_shift.cu", kernel, (blocks,), BLOCK_THREADS, for_lattice=True)
+
+
+def one_link_current(
+    links: cupy.ndarray, noise: cupy.ndarray, solution: cupy.ndarray, lattice: Lattice, parity: int
+) -> cupy.ndarray:
+    n = noise.shape[-1]
+    kernel = one_link_current_launch(lattice, n, noise.dtype)
+    partials = cupy.empty((kernel.grid[0], lattice.time_extent, 4, n))
+    run(kernel, links, noise, solution, partials, np.int32(parity))
+    return block_blas.sum_partials(partials).T
+
+
+def slice_dots(x: cupy.ndarray, y: cupy.ndarray, lattice: Lattice) -> cupy.ndarray:
+    return block_blas.slice_dots(x, y, lattice.time_extent).T
+
+
+@tuned
+def one_link_current_launch(lattice: Lattice, n: int, dtype: np.dtype) -> Options[ColumnShape]:
+    """Partial currents, float64 ``[parts, t, mu, n]``; grid (parts, t)."""
+    slices = lattice.time_extent
+
+    def launch(shape: ColumnShape) -> Launch:
+        parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
+        kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
+        block = row_threads(n, dtype) * shape.groups
+        work = RowWork(lattice.sites_per_slice, slices=slices)
+        return Launch("one_link_current.cu", kernel, (parts, slices), block, for_lattice=True, work=work)
+
+    return Options(column_shapes(n, dtype, (256, 128, 64), (2048, 4096, 1024)), launch)

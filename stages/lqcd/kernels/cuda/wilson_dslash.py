@@ -15,7 +15,6 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.doubled_links import weighted_in_tiles
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
@@ -29,6 +28,7 @@ from stages.lqcd.kernels.cuda.launch import (
     instance,
     listed,
 )
+from stages.lqcd.kernels.cuda.link_fields import weighted_in_tiles
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS

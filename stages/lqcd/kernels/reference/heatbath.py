@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.philox import philox4x32
-from stages.lqcd.kernels.reference.staple import add_staple
+from stages.lqcd.kernels.random_numbers import philox4x32
+from stages.lqcd.kernels.reference.smearing import add_staple
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 SUBGROUPS = ((0, 1), (0, 2), (1, 2))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.kernels.cpu.doubled_links import doubled_links
+from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.cpu.short_field import through_single
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module

@@ -1,4 +1,4 @@
-"""Matrix products of a slice in double, of copies."""
+"""Gathers, matrix products and sums of a slice in double, of copies."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, SPINS
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
 def sink_projection(vectors: Array, solutions: Array, out: Array, first: int = 0) -> Array:
@@ -32,3 +33,34 @@ def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype) -> 
     *_, sites, colours, k = vectors
     rows = 2 * sites * colours * (k + columns)
     return 3 * rows * np.dtype(np.complex128).itemsize
+
+
+def slice_shift(
+    links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int = 0
+) -> Array:
+    sites, xp = lattice.sites_per_slice, array_module(field)
+    for t in range(len(field)):
+        start = (first + t) * sites
+        rows = slice(start, start + sites)
+        for parity in (EVEN, ODD):
+            neighbours = xp.asarray(lattice.neighbour(parity, mu, step)[rows] - start)
+            if step == 1:
+                matrices = links[mu, parity, rows]
+            else:
+                matrices = links[mu, 1 - parity, rows][neighbours].conj().swapaxes(-1, -2)
+            out[t, parity] = matrices @ field[t, 1 - parity][neighbours]
+    return out
+
+
+def one_link_current(links: Array, noise: Array, solution: Array, lattice: Lattice, parity: int) -> Array:
+    xp = array_module(noise)
+    current = xp.empty((noise.shape[2], 4, lattice.time_extent))
+    for mu in range(4):
+        neighbour = xp.asarray(lattice.neighbour(parity, mu, 1))
+        current[:, mu] = -slice_dots(noise, links[mu] @ solution[neighbour], lattice).imag
+    return current
+
+
+def slice_dots(x: Array, y: Array, lattice: Lattice) -> Array:
+    products = x.astype(np.complex128).conj() * y
+    return products.reshape(lattice.time_extent, -1, x.shape[2]).sum(axis=1).T

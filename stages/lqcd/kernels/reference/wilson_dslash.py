@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.kernels.cpu.doubled_links import doubled_links
 from stages.lqcd.kernels.cpu.half_field import through_single
+from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, SPINS

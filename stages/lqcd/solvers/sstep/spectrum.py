@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import block_blas, random_block
+from stages.lqcd.kernels import block_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import copied, empty_field, field_like
 
@@ -26,7 +26,7 @@ def known_ritz_values(A: LinearOperator, dtype: np.dtype) -> NDArray[np.float64]
     known = _known.get(key)
     if known is None or known[0]() is not A:
         start = empty_field((*A.shape, 1), dtype, A.xp)
-        random_block.fill_random(start, SEED, 0)
+        random_numbers.fill_random(start, SEED, 0)
         values = ritz_values(A.astype(dtype), start)
         _known[key] = known = weakref.ref(A, lambda gone: _known.pop(key, None)), values
     return known[1]

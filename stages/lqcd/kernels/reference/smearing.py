@@ -1,4 +1,4 @@
-"""Products of 3x3 matrices over all of them at once."""
+"""Gathers, and products of 3x3 matrices over all of them at once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,32 @@ from types import ModuleType
 
 import numpy as np
 
+from stages.lqcd.kernels.directions import staple_tables
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.projection import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
+from stages.lqcd.kernels.smearing import LARGEST_UNITARITY_ERROR, SMALLEST_DETERMINANT
+from stages.lqcd.lattice.geometry import Lattice
+
+
+def add_staple(
+    out: Array, field: Array, links_nu: Array, lattice: Lattice, mu: int, nu: int, coefficient: float
+) -> None:
+    for parity in (0, 1):
+        opposite = 1 - parity
+        up, side, down, corner = (
+            array_module(out).asarray(table) for table in staple_tables(lattice, parity, mu, nu)
+        )
+        u, other = links_nu[parity], links_nu[opposite]
+        above = u @ field[opposite][up] @ _adjoint(other[side])
+        below = _adjoint(other[down]) @ field[opposite][down] @ u[corner]
+        out[parity] += coefficient * (above + below)
+
+
+def weighted_sum(a: float, x: Array, b: float, y: Array, out: Array) -> None:
+    out[...] = a * x + b * y
+
+
+def _adjoint(matrices: Array) -> Array:
+    return matrices.conj().swapaxes(-1, -2)
 
 
 def special_unitary(links: Array, out: Array) -> float:

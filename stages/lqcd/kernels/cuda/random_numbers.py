@@ -1,4 +1,4 @@
-"""Noise on a GPU, one thread a site; roots of unity come from a table on the device."""
+"""Noise, one thread a site, with roots of unity from a table; random blocks, one thread an element."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.devices.own_rows import segments_of
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, listed, real_of
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, listed, real_of
 from stages.lqcd.kernels.cuda.pointwise import TYPES, start
-from stages.lqcd.kernels.noise import COLOURS, roots_of, table_bits
+from stages.lqcd.kernels.random_numbers import COLOURS, first_counter, roots_of, table_bits
 from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -72,3 +73,17 @@ def noise_launch(kernel: str, lattice: Lattice, vectors: int, dtype: np.dtype) -
     elements = lattice.half_volume * vectors
     name, work = f"{kernel}<{real_of(dtype)}, {listed(lattice.extents)}>", RowWork(elements, BLOCK_THREADS)
     return Launch("noise.cu", name, (ceil(elements / BLOCK_THREADS),), BLOCK_THREADS, work=work)
+
+
+def fill_random(block: cupy.ndarray, seed: int, draw: int) -> None:
+    if block.size:
+        kernel = fill_random_launch(block.size, block.dtype, segments_of(block.reshape(-1)))
+        run(kernel, block, np.uint64(block.size), first_counter(seed, draw))
+
+
+@cache
+def fill_random_launch(elements: int, dtype: np.dtype, segments: int = 1) -> Launch:
+    """Random numbers, on a grid that fills the device; segments: in which a field's sites lie."""
+    blocks = min(ceil(elements / BLOCK_THREADS), 16 * MULTIPROCESSORS)
+    work = RowWork(elements // segments, segments=segments)
+    return Launch("random_block.cu", f"fill_random<{real_of(dtype)}>", (blocks,), BLOCK_THREADS, work=work)

@@ -1,4 +1,4 @@
-"""Words of the generator for all sites at once, in NumPy."""
+"""Words of the generator for all sites at once, in NumPy; one counter a call inside compiled kernels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.expressions import masked as masked
 from stages.lqcd.kernels.expressions import signed as signed
-from stages.lqcd.kernels.noise import COLOURS, roots_of, table_bits
-from stages.lqcd.kernels.philox import LOW, WORD, philox4x32
+from stages.lqcd.kernels.random_numbers import (
+    COLOURS,
+    GOLDEN,
+    LOW,
+    ROUNDS,
+    WORD,
+    first_counter,
+    philox4x32,
+    roots_of,
+    table_bits,
+)
 from stages.lqcd.lattice.geometry import Lattice
+
+MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+
+
+@njit
+def philox_words(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+    """Four uniform 32-bit words for a counter and a key; all arguments and results are uint64 below 2^32.
+
+    Salmon, Moraes, Dror and Shaw, SC'11, doi:10.1145/2063384.2063405.
+    """
+    for _ in range(ROUNDS):
+        p0, p1 = MULTIPLIER_0 * c0, MULTIPLIER_1 * c2
+        c0, c1, c2, c3 = (p1 >> WORD) ^ c1 ^ k0, p1 & LOW, (p0 >> WORD) ^ c3 ^ k1, p0 & LOW
+        k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
+    return c0, c1, c2, c3
 
 
 def noise(
@@ -56,3 +83,22 @@ def _gaussian(words: _SiteWords) -> NDArray[np.complex128]:
     uniform = (words(2 * COLOURS).astype(np.float64) + 0.5) * 2.0**-32
     radius, angle = np.sqrt(-np.log(uniform[:, 0::2])), 2.0 * np.pi * uniform[:, 1::2]
     return radius * (np.cos(angle) + 1j * np.sin(angle))
+
+
+PIECE = 1 << 22
+"""Elements drawn together."""
+
+
+def fill_random(block: Array, seed: int, draw: int) -> None:
+    xp, elements, start = array_module(block), block.reshape(-1), first_counter(seed, draw)
+    for first in range(0, elements.size, PIECE):
+        count = min(PIECE, elements.size - first)
+        z = xp.arange(first + 1, first + count + 1, dtype=np.uint64)
+        z *= np.uint64(GOLDEN)
+        z += start
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+        piece = elements[first : first + count]
+        piece.real = (z >> np.uint64(32)).astype(np.float64) * 2.0**-31 - 1
+        piece.imag = (z & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-31 - 1

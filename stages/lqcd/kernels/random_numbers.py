@@ -1,7 +1,12 @@
-"""Noise vectors on the sites of one parity, from the counters of the Philox generator."""
+"""Philox4x32-10, a counter-based generator, and what is drawn: noise vectors and random blocks.
+
+Philox is by Salmon, Moraes, Dror and Shaw (SC'11, doi:10.1145/2063384.2063405). The same integers come out on
+NumPy and CuPy: only 32-bit values held in uint64 are multiplied, shifted and xored.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
@@ -10,7 +15,43 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stages.lqcd.kernels.dispatch import Array, kernel
+from stages.lqcd.kernels.operands import check_blocks
 from stages.lqcd.lattice.geometry import Lattice
+
+MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+LOW = np.uint64(0xFFFFFFFF)
+WORD = np.uint64(32)
+
+Words = tuple[Array, Array, Array, Array]
+
+
+def philox_key(seed: int, label: str) -> tuple[int, int]:
+    """The key of a configuration: two 32-bit integers, of the seed and the configuration's label.
+
+    The first 64 bits of SHA-256 of ``f"{seed}\\0{label}"``, little endian.
+    """
+    number = int.from_bytes(hashlib.sha256(f"{seed}\0{label}".encode()).digest()[:8], "little")
+    return number & 0xFFFFFFFF, number >> 32
+
+
+def philox4x32(counter: Words, key: tuple[int, int]) -> Words:
+    """Four 32-bit words for each counter under one key.
+
+    `counter`: four uint64 arrays of one broadcastable shape with values below 2^32, NumPy or CuPy. `key`:
+    two integers below 2^32. Returns four uint64 arrays with values below 2^32, each uniform over the 32-bit
+    integers.
+    """
+    c0, c1, c2, c3 = counter
+    for number in range(ROUNDS):
+        k0, k1 = (
+            np.uint64((word + number * weyl) & 0xFFFFFFFF) for word, weyl in zip(key, WEYL, strict=True)
+        )
+        p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
+        c0, c1, c2, c3 = (p1 >> WORD) ^ c1 ^ k0, p1 & LOW, (p0 >> WORD) ^ c3 ^ k1, p0 & LOW
+    return c0, c1, c2, c3
+
 
 COLOURS = 3
 ROOT_BITS = 16
@@ -28,7 +69,7 @@ def noise(
     xp: ModuleType,
 ) -> Array:
     """Noise vectors ``[site, 3, len(indices)]`` in `xp`; kind and counters: `stages.lqcd.noise.vectors`."""
-    return kernel("noise.noise", xp.ndarray)(lattice, parity, key, indices, kind, dtype)
+    return kernel("random_numbers.noise", xp.ndarray)(lattice, parity, key, indices, kind, dtype)
 
 
 def masked(eta: Array, member: NDArray, vectors: NDArray, subsets: NDArray) -> Array:
@@ -36,12 +77,12 @@ def masked(eta: Array, member: NDArray, vectors: NDArray, subsets: NDArray) -> A
 
     eta: noise ``[site, 3, N]``; the others are on the host.
     """
-    return kernel("noise.masked", type(eta))(eta, member, vectors, subsets)
+    return kernel("random_numbers.masked", type(eta))(eta, member, vectors, subsets)
 
 
 def signed(eta: Array, signs: NDArray) -> Array:
     """Noise ``[site, 3, N]`` times signs ``[site, K]`` on the host: ``[site, 3, N * K]``, signs fastest."""
-    return kernel("noise.signed", type(eta))(eta, signs)
+    return kernel("random_numbers.signed", type(eta))(eta, signs)
 
 
 def roots_of(kind: str) -> NDArray[np.complex128]:
@@ -90,3 +131,20 @@ def _small_rotation(bits: int) -> tuple[int, int]:
 
 _PI_2_200 = 0x3243F6A8885A308D313198A2E03707344A4093822299F31D008
 """floor(pi * 2^200)."""
+
+
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def fill_random(block: Array, seed: int, draw: int) -> None:
+    """Fill a C-contiguous complex block with numbers whose parts are uniform in (-1, 1).
+
+    The bits are those of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) at counter (draw << 40) + element.
+    """
+    check_blocks(block=block)
+    kernel("random_numbers.fill_random", type(block))(block, seed, draw)
+
+
+def first_counter(seed: int, draw: int) -> np.uint64:
+    """The generator's state before the first element of a draw."""
+    return np.uint64((seed * 0xD1342543DE82EF95 + (draw << 40) * GOLDEN) % 2**64)

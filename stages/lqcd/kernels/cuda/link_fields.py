@@ -1,7 +1,8 @@
-"""Direction-doubled links on a GPU, one thread a link."""
+"""Signs, long links and direction-doubled links on a GPU, one thread a link."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from math import ceil
 
@@ -9,7 +10,17 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import WARPS_THREADS, Launch, instance, listed, warp_work
+from stages.lqcd.kernels.cuda.devices.partition import RowWork
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_THREADS,
+    MULTIPROCESSORS,
+    WARPS_THREADS,
+    Launch,
+    instance,
+    listed,
+    on_lattice,
+    warp_work,
+)
 from stages.lqcd.kernels.cuda.tiles import Box
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.operands import check_array
@@ -72,3 +83,45 @@ def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype, til
     kernel = instance("doubled_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>")
     grid, work = (blocks, directions), warp_work(lattice)
     return Launch("doubled_links.cu", kernel, grid, WARPS_THREADS, for_lattice=True, work=work)
+
+
+def long_links(links: cupy.ndarray, lattice: Lattice, coefficient: float, out: cupy.ndarray) -> None:
+    real = np.float32 if out.dtype == np.complex64 else np.float64
+    run(long_links_launch(lattice, out.dtype), out, links, real(coefficient))
+
+
+@cache
+def long_links_launch(lattice: Lattice, dtype: np.dtype) -> Launch:
+    """Products of three links in a row; grid (sites, mu)."""
+    blocks = ceil(lattice.volume / WARPS_THREADS)
+    kernel = on_lattice("long_links", lattice, dtype)
+    work = warp_work(lattice, parities=2)
+    return Launch("long_links.cu", kernel, (blocks, 4), WARPS_THREADS, for_lattice=True, work=work)
+
+
+def boundary_signs(
+    links: cupy.ndarray, lattice: Lattice, directions: Sequence[int], out: cupy.ndarray, parity: int | None
+) -> None:
+    bits = np.uint32(sum(1 << mu for mu in directions))
+    kernel = signs_launch("boundary_signs", lattice, out.dtype, 2 if parity is None else 1)
+    run(kernel, out, links, *_points(lattice, parity), bits)
+
+
+def staggered_phases(links: cupy.ndarray, lattice: Lattice, out: cupy.ndarray, parity: int | None) -> None:
+    kernel = signs_launch("staggered_phases", lattice, out.dtype, 2 if parity is None else 1)
+    run(kernel, out, links, *_points(lattice, parity))
+
+
+def _points(lattice: Lattice, parity: int | None) -> tuple[np.uint32, np.uint32]:
+    """First point and number of points of a direction."""
+    if parity is None:
+        return np.uint32(0), np.uint32(lattice.volume)
+    return np.uint32(parity * lattice.half_volume), np.uint32(lattice.half_volume)
+
+
+@cache
+def signs_launch(kernel: str, lattice: Lattice, dtype: np.dtype, parities: int = 2) -> Launch:
+    """`staggered_phases` or `boundary_signs` of links of one parity or both; grid (elements, mu)."""
+    blocks = min(ceil(9 * lattice.volume / BLOCK_THREADS), 4 * MULTIPROCESSORS)
+    instance, work = on_lattice(kernel, lattice, dtype), RowWork(lattice.half_volume, segments=parities)
+    return Launch("signs.cu", instance, (blocks, 4), BLOCK_THREADS, for_lattice=True, work=work)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.cpu.random_block import PIECE
+from stages.lqcd.kernels.cpu.random_numbers import PIECE
 
 WORD = 2**64
 
@@ -27,14 +27,14 @@ def expected(seed: int, draw: int, element: int) -> complex:
 @pytest.mark.parametrize("shape", [(7, 3, 5), (1,), (0, 4), (5, 0)])
 def test_numbers_are_those_of_the_generator(backend, dtype, seed, draw, shape):
     block = backend.array(np.full(shape, np.nan, dtype))
-    backend.kernels.random_block.fill_random(block, seed, draw)
+    backend.kernels.random_numbers.fill_random(block, seed, draw)
     numbers = np.array([expected(seed, draw, i) for i in range(block.size)], complex).astype(dtype)
     assert np.array_equal(backend.host(block), numbers.reshape(shape))
 
 
 def test_numbers_do_not_depend_on_what_is_drawn_together(backend):
     block = backend.array(np.empty(PIECE + 3, np.complex64))
-    backend.kernels.random_block.fill_random(block, 5, 2)
+    backend.kernels.random_numbers.fill_random(block, 5, 2)
     there = backend.host(block)
     for element in (0, PIECE - 1, PIECE, PIECE + 2):
         assert there[element] == np.complex64(expected(5, 2, element))
@@ -42,7 +42,7 @@ def test_numbers_do_not_depend_on_what_is_drawn_together(backend):
 
 
 def test_misuse(backend):
-    fill = backend.kernels.random_block.fill_random
+    fill = backend.kernels.random_numbers.fill_random
     with pytest.raises(InputError, match="C-contiguous and complex"):
         fill(backend.array(np.empty((4, 6), complex))[:, ::2], 1, 0)
     with pytest.raises(InputError, match="complex64 or complex128, got float32"):

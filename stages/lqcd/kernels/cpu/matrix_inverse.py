@@ -1,6 +1,0 @@
-"""LAPACK's, of one matrix after another."""
-
-from __future__ import annotations
-
-from stages.lqcd.kernels.expressions import inverse as inverse
-from stages.lqcd.kernels.expressions import is_finite as is_finite
