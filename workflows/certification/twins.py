@@ -26,9 +26,9 @@ CONDITIONED = {
     "aggregation.inverse_root",
     "batched_basis.rayleigh",
     "block_cg.step_coefficients",
-    "lane_gram.lane_least_squares",
-    "matrix_inverse.hermitian_inverse",
-    "matrix_inverse.inverse",
+    "lane_blas.lane_least_squares",
+    "coarse_dslash.hermitian_inverse",
+    "coarse_dslash.inverse",
 }
 """Solutions of small systems, which are as exact as these are conditioned; residuals, differences of large
 numbers."""
