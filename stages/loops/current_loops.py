@@ -25,7 +25,7 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, PARITIES
 from stages.lqcd.noise import Dilution, Noise, noise_vectors
 from stages.lqcd.noise.probing import probed
-from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import Solve
 from stages.shared.kernel_choices import recorded_choices
@@ -84,7 +84,7 @@ class ExactLoops(NamedTuple):
 )
 def current_loops(
     dslash: StaggeredDslash,
-    deflation: StaggeredDeflation | None = None,
+    deflation: StaggeredSpace | None = None,
     *,
     at: At,
     mass: float,
@@ -123,7 +123,7 @@ def current_loops(
 )
 def split_even_loops(
     dslash: StaggeredDslash,
-    deflation: StaggeredDeflation | None = None,
+    deflation: StaggeredSpace | None = None,
     *,
     at: At,
     masses: Masses,
@@ -194,7 +194,7 @@ def loop_trace(
     links: CurrentLinks,
     solver: KrylovSolver,
     reports: SolveReports,
-    deflation: StaggeredDeflation | None = None,
+    deflation: StaggeredSpace | None = None,
     deflated_noise: bool = False,
 ) -> LoopTrace:
     """The trace of one mass, in double precision outside; deflated solves, and traces, if wanted."""

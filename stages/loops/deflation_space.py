@@ -15,11 +15,11 @@ from stages.loops.costs import deflation_cost, space_cost
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
-from stages.lqcd.eigen.polished import polished
-from stages.lqcd.eigen.stored_vectors import check_precision, from_store, to_store
+from stages.lqcd.eigen.stored_vectors import check_precision, from_store, polished, to_store
 from stages.lqcd.kernels.dispatch import array_module
 from stages.lqcd.lattice.geometry import EVEN
-from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
+from stages.lqcd.solvers.space import Space, matrices_of
 from stages.shared.costs import small
 from stages.shared.kernel_choices import recorded_choices
 
@@ -112,10 +112,9 @@ def deflation_space(
         xp = array_module(basis)
         del basis  # its memory is needed
         basis = from_store(parts, scale, xp)
-    rounded = Deflation.measured(B, basis)
-    assert rounded.residuals is not None
-    at.record(precision=precision, residual_max=float(rounded.residuals.max()))
-    return DeflationSpace(eigenvalue, rounded.residuals, rounded.gram, rounded.projected, parts, scale)
+    gram, projected, residual = matrices_of(B, basis)
+    at.record(precision=precision, residual_max=float(residual.max()))
+    return DeflationSpace(eigenvalue, residual, gram, projected, parts, scale)
 
 
 class Spectrum(NamedTuple):
@@ -134,14 +133,14 @@ def spectrum(space: DeflationSpace) -> Spectrum:
 @stage(version="1", over=("config",), transient=True, resident=True, cost=deflation_cost)
 def deflation(
     dslash: StaggeredDslash, space: DeflationSpace, *, at: At, vectors: int | None = None
-) -> StaggeredDeflation:
+) -> StaggeredSpace:
     """The space, or its lowest `vectors`, where the solves run: complex128, or complex64 if it was rounded.
 
     Reads only those vectors, slice by slice. In a run the key says that the space is of these links; here
     true residuals of some vectors are compared with the recorded ones, which shows the space of another gauge
-    field (`stages.lqcd.solvers.deflation.Deflation.check` says how small a difference). Vectors from 16 bits
-    are then smoothed (`stages.lqcd.eigen.polished`). Raises InputError for a space of another operator, and
-    for more vectors than there are.
+    field (`stages.lqcd.solvers.space.Space.check` says how small a difference). Vectors from 16 bits
+    are then smoothed (`stages.lqcd.eigen.stored_vectors.polished`). Raises InputError for a space of another
+    operator, and for more vectors than there are.
     """
     lattice, (times, sites, _, stored, _) = dslash.lattice, space.vectors.shape
     if (times, sites) != (lattice.time_extent, lattice.sites_per_slice):
@@ -153,10 +152,10 @@ def deflation(
     _check_count(k, stored, "the deflation space has")
     basis = from_store(space.vectors, space.scale, dslash.xp, k)
     gram, projected = (np.asarray(matrix)[:k, :k] for matrix in (space.gram, space.projected))
-    lowest = StaggeredDeflation(dslash, Deflation(basis, gram, projected, np.asarray(space.residual)[:k]))
+    lowest = StaggeredSpace(dslash, Space.of(basis, gram, projected, np.asarray(space.residual)[:k]))
     lowest.check()
     if space.vectors.dtype == np.uint16:
-        lowest = StaggeredDeflation(dslash, polished(lowest.even, SquaredDslash(dslash, EVEN)))
+        lowest = StaggeredSpace(dslash, polished(lowest.even, SquaredDslash(dslash, EVEN)))
     return lowest
 
 

@@ -12,7 +12,7 @@ from stages.loops.current_loops import FlavourLoops, Masses
 from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density, mode_currents
 from stages.lqcd.estimators.trace import CurrentLinks
 from stages.lqcd.lattice.geometry import DIRECTIONS
-from stages.lqcd.solvers.deflation import StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.shared.kernel_choices import recorded_choices
 
 
@@ -39,7 +39,7 @@ class LowModeLoops(NamedTuple):
     labels={"direction": DIRECTIONS},
     cost=low_modes_cost,
 )
-def low_mode_loops(deflation: StaggeredDeflation, *, at: At, current_links: str = "thin") -> LowModeLoops:
+def low_mode_loops(deflation: StaggeredSpace, *, at: At, current_links: str = "thin") -> LowModeLoops:
     """The exact part of the one-link current that the modes of a deflation carry, mode by mode.
 
     current_links: 'thin', 'smeared' or 'fat', as for the noisy part. Vectors need not be exact: an error of

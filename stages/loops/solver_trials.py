@@ -20,7 +20,7 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import PARITIES
 from stages.lqcd.noise import Dilution, Noise, dilute, noise_vectors
 from stages.lqcd.noise.probing import probed
-from stages.lqcd.solvers.deflation import StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.solvers.solution import column_blocks
 from stages.lqcd.solvers.trial import Candidate, Trials, TrialSystem, check_low_modes, positive_solver
@@ -65,7 +65,7 @@ class NoiseSample:
 )
 def solver_trials(
     dslash: StaggeredDslash,
-    deflation: StaggeredDeflation | None = None,
+    deflation: StaggeredSpace | None = None,
     *,
     at: At,
     candidates: Sequence[str],

@@ -20,7 +20,7 @@ from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.hierarchy import Hierarchy
-from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.even_odd import ByParity, EvenOdd, Method, propagate
 from stages.lqcd.solvers.named import Solve
 from stages.mesons.costs import kept_cost, propagator_cost, staggered_propagator_cost
@@ -121,7 +121,7 @@ def kept_propagator(propagator: Propagator) -> Propagator:
 def staggered_propagator(
     operator: StaggeredDslash,
     sources: StaggeredSources,
-    deflation: StaggeredDeflation | None = None,
+    deflation: StaggeredSpace | None = None,
     *,
     at: At,
     mass: float,

@@ -16,7 +16,7 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.multigrid import PoorSetup
-from stages.lqcd.solvers.deflation import StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.even_odd import EvenOdd, Method
 from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.trial import (
@@ -86,7 +86,7 @@ def solver_choice(
 def staggered_choice(
     operator: StaggeredDslash,
     sources: Chunks[StaggeredSources],
-    deflation: StaggeredDeflation | None = None,
+    deflation: StaggeredSpace | None = None,
     *,
     at: At,
     candidates: Sequence[str],

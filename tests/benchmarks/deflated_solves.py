@@ -26,8 +26,9 @@ from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.space import Space
 from workflows.benchmarks.machine import fastest
 
 SEED = 271
@@ -62,8 +63,8 @@ def main() -> None:
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s, ", end="")
     print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
     dtype = np.complex64 if arguments.precision == "single" else np.complex128
-    even = Deflation.measured(B, pairs.vectors.astype(dtype))
-    space = StaggeredDeflation(dslash, even)
+    even = Space.measured(B, pairs.vectors.astype(dtype))
+    space = StaggeredSpace(dslash, even)
     print(f"largest residual of the vectors as they are used: {np.asarray(even.residuals).max():.1e}")
     upper, values = pairs.window[1], pairs.values
     del pairs, thin
@@ -85,18 +86,18 @@ def main() -> None:
                 table.add(mass, count, kappa, *counts, *times, plain / seconds)
 
 
-def lowest(space: StaggeredDeflation, count: int) -> StaggeredDeflation | None:
+def lowest(space: StaggeredSpace, count: int) -> StaggeredSpace | None:
     """The space of so many of the lowest vectors, a view; None without any."""
     if not count:
         return None
     even = space.even
     matrices = even.gram[:count, :count], even.projected[:count, :count]
     residuals = None if even.residuals is None else even.residuals[:count]
-    return StaggeredDeflation(space.dslash, Deflation(even.vectors[..., :count], *matrices, residuals))
+    return StaggeredSpace(space.dslash, Space.of(even.vectors[..., :count], *matrices, residuals))
 
 
 def measured(
-    arguments: argparse.Namespace, A: NormalOperator, space: StaggeredDeflation | None, name: str, b: Array
+    arguments: argparse.Namespace, A: NormalOperator, space: StaggeredSpace | None, name: str, b: Array
 ) -> tuple[Solution, float]:
     """The fastest of some solves, and seconds of all its corrections, timed alone."""
     method, inner = SOLVERS[name]

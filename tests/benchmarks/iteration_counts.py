@@ -30,9 +30,10 @@ from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.solution import Solution, SolveStatus
+from stages.lqcd.solvers.space import Space
 from workflows.benchmarks.machine import Machine
 
 SEED, LABEL = 271, "solver table"
@@ -61,7 +62,7 @@ class Study:
 
     machine: Machine
     dslash: StaggeredDslash
-    space: StaggeredDeflation | None
+    space: StaggeredSpace | None
     tolerance: float
     seconds: float
     whole: dict[Cell, int] = field(default_factory=dict)
@@ -110,7 +111,7 @@ def main() -> None:
         pairs = BlockLanczos(most, arguments.block, arguments.lanczos).solve(B, machine.xp)
         print(f"{most} eigenpairs, {pairs.values[0]:.3g} to {pairs.values[-1]:.3g}, ", end="")
         print(f"residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s.", flush=True)
-        space = StaggeredDeflation(dslash, Deflation.measured(B, pairs.vectors))
+        space = StaggeredSpace(dslash, Space.measured(B, pairs.vectors))
         del pairs
     study = Study(machine, dslash, space, arguments.tolerance, arguments.seconds)
     columns = [

@@ -26,11 +26,11 @@ from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers import trial
-from stages.lqcd.solvers.corrections import Correction
-from stages.lqcd.solvers.deflation import StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.space import Correction
 from stages.lqcd.solvers.trial import Candidate, Trials
 from stages.shared.solver_trials import SolverTrials, cheapest, costs
 
@@ -52,7 +52,7 @@ def dslash() -> StaggeredDslash:
 
 
 @pytest.fixture(scope="module")
-def deflation(dslash: StaggeredDslash) -> StaggeredDeflation:
+def deflation(dslash: StaggeredDslash) -> StaggeredSpace:
     space = deflation_space.deflation_space(dslash, at=At(**AT), vectors=8, tolerance=1e-9)
     return deflation_space.deflation(dslash, space, at=At(**AT))
 
@@ -100,7 +100,7 @@ def of_systems(mass: str, accuracy: str) -> list[int]:
     return [k for k, name in enumerate(SYSTEMS) if name.startswith(f"{mass} {accuracy} ")]
 
 
-def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: StaggeredDeflation) -> None:
+def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: StaggeredSpace) -> None:
     """On both parities, in the candidate's precision and block."""
     at, names = At(**AT), [*PLAIN, *DEFLATED, *OTHERS]
     found = trials(at, dslash, deflation, candidates=names)
@@ -123,7 +123,7 @@ def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: Staggered
 
 
 def test_of_the_remainder_where_low_modes_are_exact(
-    dslash: StaggeredDslash, deflation: StaggeredDeflation
+    dslash: StaggeredDslash, deflation: StaggeredSpace
 ) -> None:
     at = At(**AT)
     options: dict[str, Any] = {"fine": None, "planned": [64, 0], "deflated_noise": True}
@@ -139,7 +139,7 @@ def iterations_as_seconds(solver: Method, operator: Any, b: Any, watch: Any) -> 
     return float(solution.iterations), solution
 
 
-class WithoutOddPartners(StaggeredDeflation):
+class WithoutOddPartners(StaggeredSpace):
     """A deflation that serves the even sites alone."""
 
     def correction(self, A: NormalOperator) -> Correction:
@@ -148,7 +148,7 @@ class WithoutOddPartners(StaggeredDeflation):
 
 
 def test_vectors_that_fail_on_odd_sites_are_not_chosen(
-    dslash: StaggeredDslash, deflation: StaggeredDeflation, monkeypatch: pytest.MonkeyPatch
+    dslash: StaggeredDslash, deflation: StaggeredSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an eigensolve that takes three quarters of what good vectors save; seconds are iterations."""
     monkeypatch.setattr(trial, "repeated", iterations_as_seconds)

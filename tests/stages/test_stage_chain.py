@@ -13,7 +13,8 @@ from stages.loops import current_loops as loops
 from stages.loops import low_mode_loops as low_modes
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.gauge.hisq import naive_links
-from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
+from stages.lqcd.solvers.space import Space
 
 EXTENTS = (4, 4, 4, 4)
 SOLVE = {"mass": 0.08, "current_links": "thin", "solver": "block_cgrq", "precision": "double", "block": 8}
@@ -273,7 +274,7 @@ def deflation(staggered):
     identity = np.eye(384, dtype=complex).reshape(128, 3, 384)
     _, vectors = np.linalg.eigh(B.apply(identity).reshape(384, 384))
     lowest = np.ascontiguousarray(vectors[:, :24]).reshape(128, 3, 24)
-    return StaggeredDeflation(staggered, Deflation.measured(B, lowest))
+    return StaggeredSpace(staggered, Space.measured(B, lowest))
 
 
 SPLIT = {name: value for name, value in {**SOLVE, **NOISE}.items() if name != "mass"}

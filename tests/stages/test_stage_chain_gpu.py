@@ -15,7 +15,8 @@ from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.kernels.dispatch import array_module, as_numpy
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
+from stages.lqcd.solvers.space import Space
 
 pytestmark = pytest.mark.gpu
 LATTICE = Lattice((6, 4, 2, 8))
@@ -89,7 +90,7 @@ def test_low_modes_and_deflated_split_even_loops(single):
         matrix = as_numpy(xp.concatenate(columns, axis=-1)).reshape(identity.shape)
         vectors = np.linalg.eigh(matrix)[1][:, :20].reshape(*B.shape, 20)
         vectors = xp.asarray(np.ascontiguousarray(vectors, np.complex64 if single else np.complex128))
-        space = StaggeredDeflation(dslash, Deflation.measured(B, vectors))
+        space = StaggeredSpace(dslash, Space.measured(B, vectors))
         low = low_modes.low_mode_loops(space, at=at)
         high = loops.split_even_loops(
             dslash,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.solvers.space import Space
 
 
 class EigenStatus(Enum):
@@ -62,6 +63,11 @@ class Eigenpairs:
     degree: int
     history: list[tuple[int, int, float]]
     extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def space(self) -> Space:
+        """The span of the vectors, for deflation; A is not applied to them again."""
+        return Space.of_eigenpairs(self.values, self.vectors, self.residuals)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,18 @@
-"""Vectors of the even sites as a store holds them: by time slice and vector, in double, single or 16 bits.
+"""Vectors of the even sites as a store holds them, by time slice and vector, and what 16 bits cost them.
 
 Real and imaginary parts ``[time, site, 3, k, 2]``, `site` numbered within the slice: float64, float32, or
 16-bit codes (`stages.lqcd.kernels.half_field`) with a float32 scale ``[time, site, k]``, the largest part of
 the three colours. Sites are numbered with t slowest, so that a slice of a field is a block of its rows.
+
+Rounding mixes all modes into a vector, most of them high ones. On the even sites they hardly matter; an odd
+partner D_oe v, whose norm is the square root of a small eigenvalue, multiplies them by up to |D|. A Chebyshev
+polynomial of B, near one where the vectors live and small above, takes them out again (`polished`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -15,15 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
+from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import assign, contiguous, empty_field
+from stages.lqcd.kernels.fields import assign, contiguous, empty_field, field_like
 from stages.lqcd.kernels.half_field import decoded, encoded, largest_parts, scale_for
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
+from stages.lqcd.solvers.deflation import upper_bound
+from stages.lqcd.solvers.space import WIDTH, Space
 
 DTYPES = {"double": np.float64, "single": np.float32, "half": np.uint16}
 """Of the stored parts, by precision."""
+
+SUPPRESSION = 2000.0
+"""Of modes above the wanted ones by `polished`, against those near zero."""
+REACH = 1.5
+"""Times the highest wanted eigenvalue modes are suppressed from."""
+MOST_DEGREE = 512
+"""Where the wanted ones end that low, modes right above them are suppressed less."""
 
 
 class Slices(Protocol):
@@ -80,6 +97,31 @@ def from_store(parts: Slices, scale: Slices, xp: ModuleType, count: int | None =
             values = decoded(values, _to(xp, scale[t, :, :k])[:, None, :, None])
         assign(vectors[t * sites : (t + 1) * sites], values.view(vectors.dtype)[..., 0])
     return vectors
+
+
+def polished(space: Space, B: LinearOperator) -> Space:
+    """The space of p(B) V, which replaces V in its memory, rounded once, and is measured anew.
+
+    p is a Chebyshev polynomial on the unwanted part of the spectrum, applied in double; B has no negative
+    eigenvalue. It takes its degree of applications of B to each vector, and one more.
+    """
+    V, double = space.vectors, B.astype(np.complex128)
+    high = upper_bound(double, V)
+    low = min(REACH * float(space.eigenvalues[-1]), 0.5 * high)
+    growth, rate = np.arccosh(SUPPRESSION), np.arccosh(1 + 2 * low / (high - low))
+    degree = int(np.clip(ceil(growth / rate), 1, MOST_DEGREE))
+    window, repeated = ChebyshevFilter(low, high, degree), RepeatedFilter(double)
+    block = spare = field_like(V, V[..., :0].shape, np.complex128)
+    for first in range(0, len(space), WIDTH):
+        some = V[..., first : first + WIDTH]
+        if block.shape != some.shape:
+            repeated.clear()
+            block, spare = (field_like(V, some.shape, np.complex128) for _ in range(2))
+        assign(block, some)
+        smooth, _ = repeated.apply(window, block, spare)
+        lane_blas.lane_divide(smooth, block_blas.norms(smooth), smooth)
+        assign(some, smooth)
+    return Space.measured(B, V)
 
 
 def _slices(lattice: Lattice) -> Iterator[slice]:

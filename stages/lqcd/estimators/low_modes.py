@@ -26,7 +26,8 @@ from stages.lqcd.kernels import basis, block_blas, lane_blas, slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import contiguous, zeros_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
-from stages.lqcd.solvers.deflation import Deflation, has_odd_partner
+from stages.lqcd.solvers.deflation import has_odd_partner
+from stages.lqcd.solvers.space import Space
 
 SLAB = 16
 """Modes whose currents are computed together."""
@@ -47,7 +48,7 @@ class ModeCurrents(NamedTuple):
 
 
 def mode_currents(
-    dslash: StaggeredDslash, links: CurrentLinks, modes: Deflation, progress: Progress = no_progress
+    dslash: StaggeredDslash, links: CurrentLinks, modes: Space, progress: Progress = no_progress
 ) -> ModeCurrents:
     """The currents of the Ritz vectors in the span of `modes`, vectors of the even sites ``[site, 3, k]``.
 
@@ -59,7 +60,7 @@ def mode_currents(
     lattice = dslash.lattice
     even_links, odd_links = links.of_both()
     norms2, current = block_blas.norms2, slice_products.one_link_current
-    rotation, eigenvalues = modes.ritz.rotation, np.empty(len(modes))
+    rotation, eigenvalues = modes.rotation, np.empty(len(modes))
     result = ModeCurrents(
         eigenvalues, np.empty(len(eigenvalues)), np.empty((len(eigenvalues), 4, lattice.time_extent))
     )

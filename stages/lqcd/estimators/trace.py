@@ -54,7 +54,7 @@ class ModeRemainder(Protocol):
 
 
 class ModeProjection(Protocol):
-    """The modes of both parities: `stages.lqcd.solvers.deflation.StaggeredDeflation`."""
+    """The modes of both parities: `stages.lqcd.solvers.deflation.StaggeredSpace`."""
 
     def on(self, parity: int) -> ModeRemainder:
         """The modes on the sites of `parity`."""

@@ -44,7 +44,6 @@ from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, contiguous, converted, copied, field_like, zeros_like
 from stages.lqcd.kernels.host_lapack import Matrix, cholesky
-from stages.lqcd.solvers.corrections import Disturbance
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, next_width
@@ -80,18 +79,17 @@ class BlockCGrQ(KrylovSolver):
     update_at: ClassVar[float] = 1e-3
     """Of columns, in deflated solves in one precision; in mixed precision `REMAINS` asks earlier."""
 
-    def endures(self, disturbance: Disturbance) -> bool:
+    def endures(self, relative: float, reduction: float, share: float, first: bool) -> bool:
         """True if a correction in a deflation space saves more iterations than its disturbance costs.
 
         In one precision that is a question of how far the disturbance has to be reduced, from the beginning.
         It costs the less, and deflation saves the more, the more vectors there are for each column.
         """
-        d, share = disturbance, disturbance.vectors / disturbance.columns
         if self.inner is not None:
-            return d.relative <= (ENDURED_AT_FIRST * share**0.5 if d.first else ENDURED)
-        if d.first:
-            return d.relative <= SPOILED * share**1.5
-        return d.reduction <= REDUCED * share**REDUCED_MORE
+            return relative <= (ENDURED_AT_FIRST * share**0.5 if first else ENDURED)
+        if first:
+            return relative <= SPOILED * share**1.5
+        return reduction <= REDUCED * share**REDUCED_MORE
 
     def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
         return _BlockRecurrence(A, residual, target)

@@ -14,12 +14,12 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import copied
-from stages.lqcd.solvers.corrections import Deflate
 from stages.lqcd.solvers.parts import solved_in_parts
 from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence, Vector
 from stages.lqcd.solvers.reliable_solver import ReliableUpdates
 from stages.lqcd.solvers.reliable_updates import Progress, ReliableIteration
 from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus, without
+from stages.lqcd.solvers.space import Correction
 from stages.lqcd.solvers.workspace import Workspace
 
 
@@ -55,7 +55,7 @@ class KrylovSolver(ReliableUpdates):
         x0: Array | None = None,
         on_failure: str = "raise",
         progress: Progress | None = None,
-        deflate: Deflate | None = None,
+        deflate: Correction | None = None,
     ) -> Solution:
         """The solution of A x = b for all right-hand sides: b is ``[*A.shape, N]`` in the dtype of A.
 
@@ -80,7 +80,7 @@ def iterated(
     x0: Array | None = None,
     on_failure: str = "raise",
     progress: Progress | None = None,
-    deflate: Deflate | None = None,
+    deflate: Correction | None = None,
 ) -> Solution:
     """The solution of A x = b by a recurrence, with the tolerance, limits and precisions of a solver."""
     if b.shape[:-1] != A.shape or b.dtype != A.dtype:

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.solvers.corrections import Disturbance
 
 MAX_ITERATIONS = 200_000
 """Limit of a solve unless another is given. Conjugate gradients on HISQ links, |D| < 4.8, take at most
@@ -44,9 +43,12 @@ class ReliableUpdates:
     halves: ClassVar[bool] = False
     """Whether the method can iterate in half precision."""
 
-    def endures(self, disturbance: Disturbance) -> bool:
-        """True if a correction in a deflation space saves more iterations than its disturbance costs."""
-        return disturbance.relative <= 1
+    def endures(self, relative: float, reduction: float, share: float, first: bool) -> bool:
+        """True if a correction in a deflation space saves more iterations than its disturbance costs.
+
+        See `stages.lqcd.solvers.space.CorrectionSchedule`.
+        """
+        return relative <= 1
 
     def in_half(self, A: LinearOperator) -> LinearOperator:
         """A as a method that iterates in half precision applies it. Raises InputError."""

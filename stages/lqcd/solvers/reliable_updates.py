@@ -21,7 +21,7 @@ of the least residuals (`LeastResidual`).
 A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
 x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
 also in double precision, where vectors stored in single would otherwise help only at the beginning
-(`stages.lqcd.solvers.corrections`).
+(`stages.lqcd.solvers.space`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import copied, zeros_like
-from stages.lqcd.solvers.corrections import Corrections, Deflate
 from stages.lqcd.solvers.recurrence import (
     Begin,
     BreakdownError,
@@ -50,6 +49,7 @@ from stages.lqcd.solvers.recurrence import (
 )
 from stages.lqcd.solvers.reliable_solver import ReliableUpdates
 from stages.lqcd.solvers.solution import Solution, SolveStatus
+from stages.lqcd.solvers.space import Correction, CorrectionSchedule
 from stages.lqcd.solvers.stagnation import LeastResidual, Rest, Stagnation
 
 SAFETY = 0.999
@@ -81,7 +81,7 @@ class ReliableIteration:
         b: Array,
         x0: Array | None,
         progress: Progress | None,
-        deflate: Deflate | None,
+        deflate: Correction | None,
     ) -> None:
         self.solver, self.A, self.b, self.progress = solver, A, b, progress
         self.source = column_norms(b)
@@ -90,7 +90,7 @@ class ReliableIteration:
         self.target = solver.tolerance * self.source
         self.unit = np.ones_like(self.source)
         self.norms = self.source.copy()
-        self.corrections = Corrections(deflate, solver.endures, self.source.size)
+        self.corrections = CorrectionSchedule(deflate, solver.endures, self.source.size)
         self.iterations = self.matvecs = self.replacements = 0
         self.suspected = False
         self.columns = np.arange(b.shape[-1])

@@ -19,7 +19,7 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous
-from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import HALVES, PRECISIONS, Solve
@@ -305,14 +305,14 @@ class Trials:
 
 
 def positive_solver(
-    deflation: StaggeredDeflation | None, max_iterations: int, candidate: Candidate, tolerance: float, _: Any
+    deflation: StaggeredSpace | None, max_iterations: int, candidate: Candidate, tolerance: float, _: Any
 ) -> KrylovSolver | DeflatedSolver:
     """The solver of positive definite systems that a candidate names."""
     solver = Solve(candidate.solver, tolerance, candidate.precision, max_iterations).of_positive()
     return DeflatedSolver(solver, deflation) if candidate.deflated and deflation else solver
 
 
-def check_low_modes(names: Sequence[str], deflation: StaggeredDeflation | None) -> None:
+def check_low_modes(names: Sequence[str], deflation: StaggeredSpace | None) -> None:
     """Raises InputError where a candidate of those named takes low modes, and there are none."""
     for name in names:
         if Candidate.parse(name).deflated and deflation is None:

@@ -8,8 +8,9 @@ from scipy.linalg import expm
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.solution import Solution, SolveStatus
+from stages.lqcd.solvers.space import Space
 
 TINY = Lattice((4, 4, 4, 4))
 
@@ -87,4 +88,4 @@ def dense_deflation(dslash, spectrum, count, rotated=False):
         mixing = 0.1 * np.random.default_rng(8).normal(size=(count, count)) * np.exp(1j)
         vectors = vectors @ (np.eye(count) + mixing)
     vectors = np.ascontiguousarray(vectors).reshape(-1, 3, count)
-    return StaggeredDeflation(dslash, Deflation.measured(SquaredDslash(dslash, EVEN), vectors))
+    return StaggeredSpace(dslash, Space.measured(SquaredDslash(dslash, EVEN), vectors))

@@ -12,7 +12,8 @@ from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
+from stages.lqcd.solvers.space import Space
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -37,7 +38,7 @@ def test_sloppy_and_fine_are_an_unbiased_pair(dslash, spectrum, method, parity, 
     """The sloppy trace alone misses the exact one by many errors, the pair does not."""
     values, vectors = spectrum
     lowest = vectors[:, :DEFLATED].reshape(TINY.half_volume, 3, DEFLATED).astype(rounding)
-    deflation = StaggeredDeflation(dslash, Deflation.measured(SquaredDslash(dslash), lowest))
+    deflation = StaggeredSpace(dslash, Space.measured(SquaredDslash(dslash), lowest))
     noise = noise_vectors(TINY, parity, "pair", 3307, range(VECTORS), "z2")
     exact = 4 * MASS / TINY.volume * (1 / (values + 4 * MASS**2)).sum()
 

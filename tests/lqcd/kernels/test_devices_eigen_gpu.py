@@ -35,7 +35,8 @@ from stages.lqcd.kernels.fields import assign, empty_field, field_like, slices_f
 from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
+from stages.lqcd.solvers.space import Space
 from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
 from stages.lqcd.spectroscopy.gammas import DIRAC
 
@@ -184,9 +185,9 @@ def test_block_lanczos_and_deflated_solves(thin: GaugeLinks, devices: tuple[int,
         dslash = operator(thin)
         B = SquaredDslash(dslash, EVEN)
         pairs = BlockLanczos(VECTORS, tolerance=1e-8).solve(B, cupy)
-        space = Deflation.measured(B, pairs.vectors)
+        space = Space.measured(B, pairs.vectors)
         b = random((LATTICE.half_volume, 3, 8), 4)
-        solver = DeflatedSolver(BatchedCG(1e-9, inner="single"), StaggeredDeflation(dslash, space))
+        solver = DeflatedSolver(BatchedCG(1e-9, inner="single"), StaggeredSpace(dslash, space))
         solution = solver.solve(NormalOperator(dslash, 0.05), b)
         iterations.append(solution.iterations)
         return {

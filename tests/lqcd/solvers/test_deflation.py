@@ -7,14 +7,16 @@ import pytest
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
-from stages.lqcd.eigen.polished import polished
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.eigen.stored_vectors import polished
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of, to_device_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.solution import SolveStatus
+from stages.lqcd.solvers.space import Space
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -40,8 +42,8 @@ def deflation(dslash, pairs):
 
     def make(rounding="double", k=K):
         vectors = ROUNDINGS[rounding](pairs[EVEN][1])
-        even = Deflation.measured(SquaredDslash(dslash), np.ascontiguousarray(vectors[..., :k]))
-        return StaggeredDeflation(dslash, even)
+        even = Space.measured(SquaredDslash(dslash), np.ascontiguousarray(vectors[..., :k]))
+        return StaggeredSpace(dslash, even)
 
     return make
 
@@ -187,7 +189,7 @@ def test_a_low_pass_takes_rounding_out_of_odd_partners(deflation, dslash, random
     """Residuals of the partners fall, and what 16 bits lose of low modes stays."""
     A, rounded = NormalOperator(dslash, MASS, ODD), deflation(rounding)
     b = random_block(67, *A.shape, 4)
-    before = rounded.on(ODD).ritz_residuals(SquaredDslash(dslash, ODD), rounded.even.vectors)
+    before = rounded.on(ODD).ritz_residuals(SquaredDslash(dslash, ODD))
     exact, _ = deflation("double").correction(A)(b)
     plain, correction = rounded.on(ODD).guess(A.shift, b), rounded.correction(A)
     assert (correction.residuals < 0.4 * before).all()
@@ -226,7 +228,7 @@ def test_iterations_fall_with_the_condition_that_remains(dense, basis, random_bl
     b = random_block(29, *A.shape, 3)
     iterations = []
     for k in (40, 80, 140):
-        space = Deflation.measured(A, np.ascontiguousarray(vectors[..., :k]))
+        space = Space.measured(A, np.ascontiguousarray(vectors[..., :k]))
         solution = DeflatedSolver(BatchedCG(1e-9), space).solve(A, b)
         assert relative_residuals(A, solution.x, b).max() < 1.01e-9
         root = np.sqrt(values[-1] / values[k])
@@ -234,6 +236,29 @@ def test_iterations_fall_with_the_condition_that_remains(dense, basis, random_bl
         iterations.append(solution.iterations)
     plain = BatchedCG(1e-9).solve(A, b).iterations
     assert plain > 1.8 * iterations[0] and sorted(iterations, reverse=True) == iterations
+
+
+def test_eigenpairs_deflate_as_they_are(dense, random_block):
+    """The operator is applied neither for the space nor for its corrections, which serve as well."""
+    A = dense(23, np.geomspace(1e-4, 4, 240))
+    pairs, b = BlockLanczos(24, 4, tolerance=1e-11).solve(A), random_block(29, *A.shape, 3)
+    count, space = len(A.widths), pairs.space
+    correction = space.correction(A)
+    assert len(A.widths) == count and correction.residuals is pairs.residuals
+    measured = Space.measured(A, pairs.vectors)
+    np.testing.assert_allclose(space.eigenvalues, measured.eigenvalues, rtol=1e-9)
+    np.testing.assert_allclose(space.guess(0.1, b), measured.guess(0.1, b), atol=1e-9)
+    solutions = [DeflatedSolver(BatchedCG(1e-9), each).solve(A, b) for each in (space, measured)]
+    assert abs(solutions[0].iterations - solutions[1].iterations) <= 1
+    assert relative_residuals(A, solutions[0].x, b).max() < 1.01e-9
+
+
+@pytest.mark.parametrize("parity", [EVEN, ODD])
+def test_eigenpairs_deflate_both_parities(dslash, random_block, parity, plain_iterations):
+    pairs = BlockLanczos(K, 4).solve(SquaredDslash(dslash))
+    A = NormalOperator(dslash, MASS, parity)
+    solver = DeflatedSolver(BatchedCG(1e-10), StaggeredSpace(dslash, pairs.space))
+    assert solver.solve(A, random_block(61, *A.shape, 4)).iterations < 0.6 * plain_iterations
 
 
 def test_first_guess_is_deflated_too(deflation, dslash, random_block):
@@ -286,14 +311,14 @@ def test_refusals(deflation, dslash, pairs, dense, random_block):
     with pytest.raises(InputError, match="no recorded residuals"):
         replace(even, residuals=None).check(SquaredDslash(dslash))
     with pytest.raises(InputError, match=r"16 vectors, \(3, 3\) and \(16, 16\)"):
-        replace(even, gram=np.eye(3))
+        Space.of(even.vectors, np.eye(3), even.projected)
     with pytest.raises(InputError, match="16 vectors have as many residuals"):
-        replace(even, residuals=np.zeros(4))
+        Space.of(even.vectors, even.gram, even.projected, np.zeros(4))
     with pytest.raises(InputError, match=r"lowest eigenvalue .* and the shift -1 add up to"):
         even.guess(-1.0, random_block(43, TINY.half_volume, 3, 1))
     twice = np.concatenate([pairs[EVEN][1][..., :4]] * 2, axis=-1)
     with pytest.raises(InputError, match="8 vectors of the deflation space are linearly dependent"):
-        Deflation.measured(SquaredDslash(dslash), twice).guess(0.1, random_block(43, TINY.half_volume, 3, 1))
+        Space.measured(SquaredDslash(dslash), twice).guess(0.1, random_block(43, TINY.half_volume, 3, 1))
     with pytest.raises(InputError, match=r"has fields \(128, 3\), the operator \(100, 3\)"):
         A = dense(47, np.ones(300))
         DeflatedSolver(BatchedCG(), even).solve(A, random_block(53, *A.shape, 1))
@@ -308,7 +333,7 @@ def test_with_compiled_kernels(deflation, staggered, random_block, name, backend
     reference_space = deflation("single")
     dslash = replace(staggered("hisq", MASS, backend).dslash)
     vectors = to_device_like(reference_space.even.vectors, dslash.links.fat)
-    space = StaggeredDeflation(dslash, replace(reference_space.even, vectors=vectors))
+    space = StaggeredSpace(dslash, replace(reference_space.even, vectors=vectors))
     space.check()
     solver = SOLVERS[name]
     for parity in (EVEN, ODD):

@@ -16,8 +16,8 @@ from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
-from stages.lqcd.solvers.corrections import Corrections, Disturbance
-from stages.lqcd.solvers.deflation import DeflatedSolver, Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
+from stages.lqcd.solvers.space import CorrectionSchedule, Space
 
 ALLOWED = 1.05
 ERRORS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
@@ -38,13 +38,13 @@ class Field:
         dslash = StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
         return cls(lattice, dslash, BlockLanczos(vectors, block, 1e-12).solve(SquaredDslash(dslash)).vectors)
 
-    def space(self, count: int, error: float) -> StaggeredDeflation:
+    def space(self, count: int, error: float) -> StaggeredSpace:
         """The lowest so many vectors, with noise of so many times their norm."""
         rng, v = np.random.default_rng(5), self.vectors[..., :count]
         noise = rng.normal(size=v.shape) + 1j * rng.normal(size=v.shape)
         noise /= np.linalg.norm(noise.reshape(-1, count), axis=0)
         v = np.ascontiguousarray(v + error * noise)
-        return StaggeredDeflation(self.dslash, Deflation.measured(SquaredDslash(self.dslash), v))
+        return StaggeredSpace(self.dslash, Space.measured(SquaredDslash(self.dslash), v))
 
     def iterations(self, parity: int, mass: float, solver: BlockCGrQ | DeflatedSolver, rhs: int) -> int:
         b = noise_vectors(self.lattice, parity, "inexact vectors", 271, range(rhs))
@@ -99,13 +99,13 @@ def test_corrections_end_where_they_disturb() -> None:
             norms = np.linalg.norm(residual, axis=0)
             return residual, np.array([0.0, 1.0, 0.5]) * next(disturbances) * norms
 
-    seen: list[Disturbance] = []
+    seen: list[tuple[float, float, float, bool]] = []
 
-    def endures(disturbance: Disturbance) -> bool:
-        seen.append(disturbance)
-        return disturbance.relative < 0.3
+    def endures(relative: float, reduction: float, share: float, first: bool) -> bool:
+        seen.append((relative, reduction, share, first))
+        return relative < 0.3
 
-    corrections, columns = Corrections(Deflate(), endures, 4), np.array([0, 1, 3])
+    corrections, columns = CorrectionSchedule(Deflate(), endures, 4), np.array([0, 1, 3])
     r, target = np.ones((4, 3)), np.array([0.1, 1e-3, 0.1])
     assert corrections.due(np.full(3, 2.0), columns).all() and corrections.replaced_at == 0
     assert corrections.of(r, np.full(3, 2.0), target) is r
@@ -113,9 +113,10 @@ def test_corrections_end_where_they_disturb() -> None:
     assert corrections.due(np.array([0.1, 0.3, 0.3]), columns).tolist() == [True, False, False]
     assert corrections.of(r, np.full(3, 2.0), target) is None
     assert (corrections.made, corrections.go_on) == (1, False)
-    assert [d.first for d in seen] == [True, False] and (seen[0].vectors, seen[0].columns) == (5, 3)
-    np.testing.assert_allclose([d.relative for d in seen], [2e-3, 0.4])
-    np.testing.assert_allclose([d.reduction for d in seen], [4.0, 800.0])
+    relative, reduction, share, first = zip(*seen, strict=True)
+    assert first == (True, False) and share == (5 / 3,) * 2
+    np.testing.assert_allclose(relative, [2e-3, 0.4])
+    np.testing.assert_allclose(reduction, [4.0, 800.0])
 
 
 @pytest.mark.slow

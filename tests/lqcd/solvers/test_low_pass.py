@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from stages.lqcd.solvers.low_pass import MARGIN, LowPass, upper_bound
+from stages.lqcd.solvers.deflation import MARGIN, LowPass, upper_bound
 
 HIGH = 20.0
 

@@ -10,7 +10,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.solvers.ritz import ritz_pairs
+from stages.lqcd.solvers.space import ritz_pairs
 
 RNG = np.random.default_rng(5150)
 

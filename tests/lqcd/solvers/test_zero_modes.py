@@ -6,7 +6,8 @@ import pytest
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.gauge.hisq import naive_links
 from stages.lqcd.lattice.geometry import ODD, Lattice
-from stages.lqcd.solvers.deflation import Deflation, StaggeredDeflation
+from stages.lqcd.solvers.deflation import StaggeredSpace
+from stages.lqcd.solvers.space import Space
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -23,7 +24,7 @@ def test_zero_modes_have_no_odd_partner(random_block, k, partners):
     B, identity = SquaredDslash(dslash), np.eye(SIZE, dtype=complex).reshape(*SITE, SIZE)
     lowest = np.linalg.eigh(B.apply(identity).reshape(SIZE, SIZE))[1][:, :k]
     vectors = np.ascontiguousarray(lowest).reshape(*SITE, k)
-    space = StaggeredDeflation(dslash, Deflation.measured(B, vectors)).on(ODD)
+    space = StaggeredSpace(dslash, Space.measured(B, vectors)).on(ODD)
     W = np.linalg.svd(dslash.apply_to(ODD, vectors).reshape(SIZE, k))[0][:, :partners]
     assert abs(space.within(identity).reshape(SIZE, SIZE) - W @ W.conj().T).max() < 1e-12
     np.testing.assert_allclose(space.eigenvalues, np.full(partners, 4.0), rtol=1e-12)

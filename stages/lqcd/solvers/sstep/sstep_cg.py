@@ -11,10 +11,10 @@ from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import powers
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.solvers.corrections import Deflate
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
 from stages.lqcd.solvers.reliable_updates import Progress
 from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.space import Correction
 from stages.lqcd.solvers.sstep.block import Ingredients
 from stages.lqcd.solvers.sstep.polynomials import BASES, CHEBYSHEV, polynomials
 from stages.lqcd.solvers.sstep.recurrence import Log, ingredients_of
@@ -65,7 +65,7 @@ class SStepCG(KrylovSolver):
         x0: Array | None = None,
         on_failure: str = "raise",
         progress: Progress | None = None,
-        deflate: Deflate | None = None,
+        deflate: Correction | None = None,
     ) -> Solution:
         self.check_operator(A)
         log = Log()
