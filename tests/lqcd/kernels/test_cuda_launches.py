@@ -77,15 +77,13 @@ def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: i
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_candidates_of_the_dslash_are_launches_of_one_packing(form: hisq_packing.Form) -> None:
-    """They start with the shape in use, differ from one another and fit the smallest GPU."""
+def test_every_form_of_the_dslash_takes_one_packing(form: hisq_packing.Form) -> None:
+    """All widths read links of the same tiles, and fit the smallest GPU."""
     for lattice in (BIG, ODD, Lattice((2, 2, 2, 2))):
         for dtype in (SINGLE, DOUBLE) if form.x == "Whole" else (SINGLE,):
             for n in (1, 8, 12, 33, 64):
-                shapes = hisq_dslash.candidates(lattice, 16, dtype, n, form)
-                assert shapes[0] == hisq_dslash.dslash_shape(lattice, dtype, n, form)
-                assert len(shapes) == len(set(shapes)) <= 12
-                for shape in shapes:
-                    assert shape.tile == hisq_packing.dslash_tile(lattice)
-                    launch = hisq_dslash.dslash_in_shape(lattice, 16, dtype, n, shape, form=form)
-                    assert launch.threads <= 1024 and launch.shared_bytes <= SHARED_BYTES
+                assert hisq_dslash.dslash_shape(lattice, dtype, n, form).tile == hisq_packing.dslash_tile(
+                    lattice
+                )
+                launch = hisq_dslash.dslash_launch(lattice, 16, dtype, n, form=form)
+                assert launch.threads <= 1024 and launch.shared_bytes <= SHARED_BYTES

@@ -34,7 +34,6 @@ from stages.lqcd.kernels.cuda.hisq_packing import (
     in_form,
 )
 from stages.lqcd.kernels.cuda.launch import (
-    BLOCK_SHARED,
     BLOCK_THREADS,
     MULTIPROCESSOR_SHARED,
     MULTIPROCESSORS,
@@ -44,10 +43,10 @@ from stages.lqcd.kernels.cuda.launch import (
     extents_of,
     instance,
     listed,
+    narrowable,
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, DslashShape, chunk, tile_work
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.short_field import ShortField
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -262,42 +261,15 @@ def shaped(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, re
     return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
 
 
-def candidates(
-    lattice: Lattice, directions: int, dtype: np.dtype, n: int, form: Form = FULL
-) -> tuple[DslashShape, ...]:
-    """Up to 12 shapes worth timing, the one measured best on an H200 first; all use the same packing."""
-    check_rhs(n)
-    best = dslash_shape(lattice, dtype, n, form)
-    widest = 4 if dtype == np.complex64 else 2
-    shapes = [best]
-    for rhs in sorted({r for r in (1, 2, 4) if n % r == 0 and r <= widest}, reverse=True):
-        for threads, resident in ((256, 512), (128, 512), (128, 640), (64, 640), (256, 768)):
-            if threads >= n // rhs:
-                shapes.append(shaped(lattice, dtype, n, rhs, threads, resident))
-    y_tiles, z_tiles = lattice.extents[1] // best.tile[1], lattice.extents[2] // best.tile[2]
-    orders = [(best.y_chunk, 2 * best.z_chunk), (2 * best.y_chunk, best.z_chunk)]
-    orders.append((best.y_chunk // 2, best.z_chunk))
-    chunks = [replace(best, y_chunk=y, z_chunk=z) for y, z in orders if y and y_tiles % y == z_tiles % z == 0]
-    fitting = [s for s in (best, *chunks, *shapes) if _fits(s, directions, dtype, n, form)]
-    return tuple(dict.fromkeys(fitting))[:12]
-
-
-def _fits(shape: DslashShape, directions: int, dtype: np.dtype, n: int, form: Form) -> bool:
-    shared = form.shared_bytes(shape.sites_per_block, directions, dtype)
-    return shared <= BLOCK_SHARED and shape.sites_per_block * (n // shape.rhs_per_thread) <= 1024
-
-
-@tuned
+@narrowable
 def dslash_launch(
     lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False, form: Form = FULL
-) -> Options[DslashShape]:
+) -> Launch:
     """The dslash of `hisq_dslash.cu`; with `dots` it sums conj(diagonal) out by block."""
     check_rhs(n)
     _check_index(lattice, dtype, n)
-    return Options(
-        candidates(lattice, directions, dtype, n, form),
-        lambda shape: dslash_in_shape(lattice, directions, dtype, n, shape, dots, form),
-    )
+    shape = dslash_shape(lattice, dtype, n, form)
+    return dslash_in_shape(lattice, directions, dtype, n, shape, dots, form)
 
 
 def dslash_in_shape(

@@ -8,15 +8,19 @@ device: the same shape adds in the same order on every GPU. Shared memory stays 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, wraps
+from inspect import signature
 from math import ceil
+from typing import ParamSpec, cast
 
 import numpy as np
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.devices.partition import RowWork, Work
 from stages.lqcd.lattice.geometry import Lattice
+
+P = ParamSpec("P")
 
 WARPS_THREADS = 64
 """More warps a block share nothing; fewer leave the block limit of a multiprocessor in the way."""
@@ -59,6 +63,25 @@ class Launch:
     """What several devices share of it; without, the first one does it all."""
     narrower: Callable[[Sequence[int]], list[Launch]] | None = field(default=None, compare=False, repr=False)
     """This kernel for those of some numbers of right-hand sides that are less than its own."""
+
+
+def narrowable(launch_function: Callable[P, Launch]) -> Callable[P, Launch]:
+    """Keep the launches of a function of `n` right-hand sides, and let each give those of fewer.
+
+    `Launch.narrower` calls the function with another n and all other arguments as they are.
+    """
+    parameters = signature(launch_function)
+
+    @cache
+    def kept(*arguments: P.args, **named: P.kwargs) -> Launch:
+        given = parameters.bind(*arguments, **named).arguments
+
+        def narrower(widths: Sequence[int]) -> list[Launch]:
+            return [kept(**{**given, "n": n}) for n in widths if n < given["n"]]
+
+        return replace(launch_function(*arguments, **named), narrower=narrower)
+
+    return cast(Callable[P, Launch], wraps(launch_function)(kept))
 
 
 @cache
