@@ -56,7 +56,7 @@ def multigrid_setup(
         rate=hierarchy.rate,
         attempts=[{"seed": attempt.seed, "rate": attempt.rate} for attempt in hierarchy.attempts],
         rebuilt=len(hierarchy.attempts) > 1,
-        grids=[str(level.operator.grid) for level in hierarchy.levels],
+        grids=[str(level.transfer.aggregates.coarse) for level in hierarchy.cycle.levels],
     )
     return packed(hierarchy)
 
@@ -81,7 +81,7 @@ def multigrid_hierarchy(
 
 def packed(hierarchy: Hierarchy) -> MultigridSetup:
     """The stored form."""
-    arrays, levels = hierarchy.arrays(), range(len(hierarchy.levels))
+    arrays, levels = hierarchy.arrays(), range(len(hierarchy.cycle.levels))
     flat = {
         name: np.concatenate([arrays[f"{name}_{level}"].reshape(-1) for level in levels]) for name in FIELDS
     }

@@ -15,7 +15,7 @@ from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.levels import multigrid_of
-from stages.lqcd.multigrid.multigrid import PoorSetup
+from stages.lqcd.multigrid.setup import PoorSetup
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.even_odd import EvenOdd, Method
 from stages.lqcd.solvers.named import MULTIGRID, Solve

@@ -16,7 +16,7 @@ from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, MATRIX, half_field_bytes, links_bytes
 from stages.lqcd.multigrid.levels import multigrid_of
-from stages.lqcd.multigrid.multigrid import LevelParameters
+from stages.lqcd.multigrid.setup import LevelParameters
 from stages.lqcd.solvers.named import Solve
 
 NARROWER = {"double": 1.0, "double-single": 0.5, "double-half": 0.4}

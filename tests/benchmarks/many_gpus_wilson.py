@@ -122,20 +122,19 @@ def pieces(hierarchy: Hierarchy, b: Array) -> Iterator[tuple[str, Callable[[], o
     number = 0
     while cycle is not None:
         yield f"level {number}: cycle", partial(cycle.apply, x)
-        S = cycle.system.operator
+        level = cycle.levels[0]
+        S = level.A.operator
         yield f"level {number}: system", partial(S.apply, x)
-        if cycle.pre is not None:
-            yield f"level {number}: smoother", partial(cycle.pre.relax, S, x)
-        defect = cycle.system.defect(x)
-        restrict = cycle.transfer.restrict_even if cycle.system.even else cycle.transfer.restrict
-        prolong = cycle.transfer.add_prolonged_even if cycle.system.even else cycle.transfer.add_prolonged
-        coarse = restrict(defect)
-        yield f"level {number}: restriction", partial(restrict, defect)
-        yield f"level {number}: prolongation", partial(prolong, coarse, x)
-        yield f"below level {number}", partial(cycle.below.solve, coarse)
-        cycle, number = getattr(cycle.below, "cycle", None), number + 1
+        if level.pre is not None:
+            yield f"level {number}: smoother", partial(level.pre.relax, S, x)
+        defect = level.A.defect(x)
+        coarse = level.transfer.restrict(defect)
+        yield f"level {number}: restriction", partial(level.transfer.restrict, defect)
+        yield f"level {number}: prolongation", partial(level.transfer.add_prolonged, coarse, x)
+        yield f"below level {number}", partial(cycle.solve_below, coarse)
+        cycle, number = cycle.below, number + 1
         if cycle is not None:
-            x, _ = cycle.system.prepare(coarse)
+            x, _ = cycle.levels[0].A.prepare(coarse)
 
 
 def shortest(device: Device, work: Callable[[], object]) -> float:

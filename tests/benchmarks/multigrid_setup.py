@@ -24,16 +24,15 @@ from stages.lqcd.kernels import aggregation, random_numbers
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.multigrid import multigrid as setup
-from stages.lqcd.multigrid.grid import Grid, aggregates
+from stages.lqcd.multigrid import setup
+from stages.lqcd.multigrid.grid import Grid, aggregates, random_fields
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
-from stages.lqcd.multigrid.near_null import random_fields
-from stages.lqcd.multigrid.transfer import transfer
+from stages.lqcd.multigrid.transfer import prolongation
 from workflows.benchmarks.machine import Machine, Work
 
 SEED, VECTORS, AGGREGATE = 577, 24, (4, 4, 4, 4)
 PHASES = (
-    *("random_fields", "relaxed", "transfer", "galerkin", "coarsest_solve", "refined"),
+    *("random_on_grid", "relaxed", "prolongation", "galerkin", "coarsest", "refined"),
     *("first_cycles", "measured_rate"),  # of the rate
 )
 
@@ -73,17 +72,17 @@ def kernels(machine: Machine, lattice: Lattice) -> Iterator[tuple[str, int, Work
 
     V = fields(VECTORS)
     yield "fill_random", VECTORS, partial(random_numbers.fill_random, V, SEED, 0), 0.0, V.nbytes
-    P, _ = transfer(aggregates(Grid(lattice.extents), AGGREGATE), V)
-    products = 8.0 * lattice.volume * COMPONENTS * VECTORS
+    P, _ = prolongation(aggregates(Grid(lattice.extents), AGGREGATE), V)
+    whole, products = P.on_all_sites(), 8.0 * lattice.volume * COMPONENTS * VECTORS
     yield "gram", VECTORS, partial(aggregation.gram, P.vectors), products * VECTORS, V.nbytes
     for rhs in (1, 16, VECTORS, 2 * VECTORS):
         x = fields(rhs)
         size = V.nbytes + x.nbytes
-        yield "restrict", rhs, partial(P.restrict, x), products * rhs, size
+        yield "restrict", rhs, partial(whole.restrict, x), products * rhs, size
         yield (
             "add_prolonged",
             rhs,
-            partial(P.add_prolonged, P.restrict(x), x),
+            partial(whole.add_prolonged, whole.restrict(x), x),
             products * rhs,
             size + x.nbytes,
         )

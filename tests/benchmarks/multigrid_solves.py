@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,12 +32,12 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.multigrid.fine_operator import FineOperator
+from stages.lqcd.multigrid.grid import random_fields
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
-from stages.lqcd.multigrid.multigrid import Multigrid
-from stages.lqcd.multigrid.near_null import random_fields, refined, relaxed
-from stages.lqcd.multigrid.system import FineSystem, coarse_system
+from stages.lqcd.multigrid.setup import Multigrid, refined, relaxed
+from stages.lqcd.multigrid.transfer import Prolongation
+from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.solution import NotConverged
 from workflows.benchmarks.machine import Machine
@@ -82,7 +82,7 @@ def of_mass(
 def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> list[object]:
     """Cells of the solves of one mass for so many right-hand sides."""
     machine, S = arguments.machine, hierarchy.system
-    draw, shape = machine.xp.random.default_rng(SEED).standard_normal, (*hierarchy.M.shape, rhs)
+    draw, shape = machine.xp.random.default_rng(SEED).standard_normal, (*S.M.shape, rhs)
     b, _ = S.prepare(draw(shape) + 1j * draw(shape))
     exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
     solvers: list[Any] = [hierarchy.solver(TOLERANCE, restart=arguments.restart, inner=arguments.inner)]
@@ -132,25 +132,23 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
         return machine.wall_seconds(lambda: [step(block) for block in blocks]) - together
 
     seconds, builds = 0.0, 1
-    fine = FineOperator(hierarchy.M.astype(np.complex64))
-    system: Any = FineSystem(fine)
     cycle: Any = hierarchy.cycle
-    A: Any = fine
-    for parameters, level in zip(multigrid.levels, hierarchy.levels, strict=True):
+    for parameters in multigrid.levels:
+        A: Any = cycle.levels[0].A
         shape = (A.grid.sites, A.components, parameters.vectors)
-        fields = random_fields(shape, A.dtype, fine.M.links.links, SEED)
-        seconds += builds * longer(lambda x: relaxed(system, x, parameters.relaxation), fields)  # noqa: B023
-        seconds += parameters.refinements * longer(lambda x: refined(system, x, cycle), fields)  # noqa: B023
-        A, builds = level.operator, builds + parameters.refinements
-        system, cycle = coarse_system(A), getattr(cycle.below, "cycle", None)
-    P: Any = hierarchy.levels[0].transfer
-    faces = [P.face(mu) for mu in range(4)]
+        fields = random_fields(shape, A.dtype, A.links, SEED)
+        seconds += builds * longer(lambda x: relaxed(A, x, parameters.relaxation), fields)  # noqa: B023
+        seconds += parameters.refinements * longer(lambda x: refined(A, x, cycle), fields)  # noqa: B023
+        cycle, builds = cycle.below, builds + parameters.refinements
+    finest = hierarchy.cycle.levels[0]
+    fine, P = cast(FineWilson, finest.A), cast(Prolongation, finest.prolongation)
+    whole, faces = P.on_all_sites(), [P.on_face(mu) for mu in range(4)]
 
     def products(columns: Array) -> None:
-        P.restrict(fine.local(columns))
+        whole.restrict(fine.local(columns))
         for mu in range(4):
             moved = fine.forward_hop(mu, columns)
-            P.restrict(moved), P.restrict_packed(faces[mu], moved)
+            whole.restrict(moved), faces[mu].restrict(moved)
 
     return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns(slice(None)))
 

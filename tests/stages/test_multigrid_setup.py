@@ -83,7 +83,7 @@ def test_it_serves_as_the_one_just_made(
         np.testing.assert_allclose(stored[name], array, rtol=0, atol=1e-3 * np.abs(array).max())
     assert hierarchy.rate == pytest.approx(fresh.rate, rel=1e-3)
     rng = np.random.default_rng(99)
-    x = (rng.normal(size=(*hierarchy.shape, 2)) + 0j).astype(np.complex64)
+    x = (rng.normal(size=(*hierarchy.system.shape, 2)) + 0j).astype(np.complex64)
     np.testing.assert_allclose(hierarchy.apply(x), fresh.apply(x), rtol=0, atol=1e-3 * np.abs(x).max())
 
 
@@ -138,9 +138,9 @@ def test_the_setup_of_other_levels_is_refused(
 def test_a_poor_setup_is_made_again_and_recorded(
     operator: WilsonOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stages.lqcd.multigrid import multigrid
+    from stages.lqcd.multigrid import setup as module
 
-    monkeypatch.setattr(multigrid, "measured_rate", lambda _, __, seed, *begun: {606: 0.9, 607: 0.3}[seed])
+    monkeypatch.setattr(module, "measured_rate", lambda _, seed, *begun: {606: 0.9, 607: 0.3}[seed])
     at = At(**AT)
     setup = multigrid_setup(operator, at=at, **SETUP)
     assert at.statistics["rebuilt"]

@@ -1,4 +1,4 @@
-"""Galerkin operators of coarse grids, A_c = P^H A P, by their coarse links.
+"""Operators of grids, and Galerkin operators of coarse ones, A_c = P^H A P, by their coarse links.
 
     A_c x(s) = X(s) x(s) + sum_d Y_d(s) x(s + d),      matrices of 2 k components, chirality slowest
 
@@ -8,74 +8,106 @@ forward hops are computed: A is gamma5-Hermitian on every level, with gamma5 = +
     Y_{-mu}(s) = gamma5 Y_{+mu}(s - mu)^H gamma5
 
 and the same holds for the parts of X (arXiv:1612.07873, section III).
+
+Where a grid has parities a cycle iterates the symmetric Schur complement of the even sites, which converges
+faster than A and costs less: with A = X + Y and Z = X^-1 Y
+
+    S = 1 - Z_eo Z_oe,   S x_e = y_e - Z_eo y_o,   x_o = y_o - Z_oe x_e,   y = X^-1 b
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import coarse_dslash
+from stages.lqcd.kernels.coarse_dslash import PackedCoarseLinks
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import of_rows, on_rows
-from stages.lqcd.multigrid.fields import on_grid
-from stages.lqcd.multigrid.grid import HOPS, Grid
-from stages.lqcd.multigrid.transfer import Transfer
+from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows, on_rows
+from stages.lqcd.multigrid.grid import HOPS, Grid, on_grid
+from stages.lqcd.multigrid.transfer import Prolongation, require_finite
+from stages.lqcd.solvers.even_odd import EvenOddSystem
 from stages.lqcd.solvers.solution import column_blocks
 
 
-class LevelOperator(Protocol):
-    """An operator on fields ``[site, 2 n, N]`` that a Galerkin product can be made of."""
+class LevelOperator(EvenOddSystem, Protocol):
+    """The operator A of a level, gamma5-Hermitian with gamma5 = +1 and -1 on the halves of its components.
 
-    @property
-    def xp(self) -> ModuleType:
-        """The library of its fields: `numpy` or `cupy`."""
+    Fields are ``[site, 2 n, N]`` on its grid, chirality + in the first n components. `operator` is S, what
+    cycles iterate in its place: the Schur complement of the even sites, or A itself on a grid without
+    parities. `prepare` and `reconstruct` lead from A x = b to S and back.
+    """
 
     @property
     def grid(self) -> Grid:
         """The grid that its fields live on."""
 
     @property
+    def components(self) -> int:
+        """2 n."""
+
+    @property
     def dtype(self) -> np.dtype:
         """complex64 or complex128: that of the fields."""
+
+    @property
+    def links(self) -> Array:
+        """An array that lives where the fields do."""
+
+    @property
+    def even(self) -> bool:
+        """True if fields of S are those of the even sites alone."""
+
+    def defect(self, residual: Array) -> Array:
+        """The residual of A on the sites of S, from that of S; elsewhere it is zero."""
+
+    def extend(self, x: Array) -> None:
+        """Write the odd sites of x so that A x vanishes there, if S has none."""
 
     @property
     def most_columns(self) -> int:
         """Vectors of a transfer whose columns, of both chiralities, are multiplied at once as fields."""
 
-    def local(self, x: Array) -> Array:
-        """The part of the operator that does not leave a site times x."""
-
     @property
     def hop_factor(self) -> float:
         """The factor that `forward_hop` leaves out."""
 
+    def local(self, x: Array) -> Array:
+        """The part of A that does not leave a site times x."""
+
     def forward_hop(self, mu: int, x: Array) -> Array:
-        """The part of the operator that takes x(s + mu) to s, over `hop_factor`."""
+        """The part of A that takes x(s + mu) to s, over `hop_factor`."""
 
-    def products(self, P: Transfer) -> Products | None:
-        """The products of P^H A P where there are kernels that need no fields for them."""
-
-
-class Products(Protocol):
-    """Products that P^H A P is put together from."""
-
-    def put(self, diagonal: Array, inside: list[Array], links: Array) -> None:
-        """Write them all.
+    def put_products(self, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:
+        """Write the parts of P^H A P: by `put_products_of_fields`, or by kernels that need no fields.
 
         What the local part of A gives, ``[aggregate, 2 k, 2 k]``; the forward hops of each direction that
         stay in an aggregate, likewise; others, in directions 2 mu of links ``[aggregate, 8, 2 k, 2 k]``.
         """
 
 
+class FineOperator(LevelOperator, Protocol):
+    """The operator of the finest level: what a kind of quarks offers to multigrid."""
+
+    def apply(self, x: Array) -> Array:
+        """A x."""
+
+    def astype(self, dtype: DTypeLike) -> FineOperator:
+        """This operator in another precision."""
+
+
 @dataclass(frozen=True, eq=False)
 class CoarseOperator:
-    """A_c: `diagonal` X ``[site, n, n]``, `links` Y ``[site, 8, n, n]``; fields ``[site, n, N]``, n = 2 k."""
+    """A_c: `diagonal` X ``[site, n, n]``, `links` Y ``[site, 8, n, n]``; fields ``[site, n, N]``, n = 2 k.
+
+    On a grid with an odd extent, where cycles iterate A_c itself; see `coarse_operator`.
+    """
 
     grid: Grid
     diagonal: Array
@@ -85,6 +117,7 @@ class CoarseOperator:
     positive_definite = False
     hop_factor = 1.0
     most_columns = 32
+    even = False
 
     @property
     def components(self) -> int:
@@ -103,15 +136,18 @@ class CoarseOperator:
         return (self.grid.sites, self.components)
 
     @property
-    def adjoint(self) -> CoarseOperator:
-        """gamma5 A_c gamma5."""
-        signs = gamma5(self.links)
-        turned = partial(of_rows, lambda matrices, signs: signs * matrices * signs.T, whole=(signs,))
-        return CoarseOperator(self.grid, turned(self.diagonal), turned(self.links))
+    def operator(self) -> LinearOperator:
+        return self
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = on_grid(self.grid, x, x.shape[1:]) if out is None else out
         return coarse_dslash.coarse_dslash(self._packed, x, out)
+
+    def astype(self, dtype: DTypeLike) -> CoarseOperator:
+        if self.dtype == dtype:
+            return self
+        diagonal, links = (of_rows(lambda each: each.astype(dtype), a) for a in (self.diagonal, self.links))
+        return replace(self, diagonal=diagonal, links=links)
 
     def local(self, x: Array) -> Array:
         return coarse_dslash.coarse_dslash(self._packed_local, x, on_grid(self.grid, x, x.shape[1:]))
@@ -119,71 +155,199 @@ class CoarseOperator:
     def forward_hop(self, mu: int, x: Array) -> Array:
         d = 2 * mu
         links = of_rows(lambda each: each[:, d : d + 1].copy(), self.links)
-        packed = self._pack(links, self.grid.neighbours[:, d : d + 1])
+        packed = coarse_dslash.pack(links, np.ascontiguousarray(self.grid.neighbours[:, d : d + 1]))
         return coarse_dslash.coarse_dslash(packed, x, on_grid(self.grid, x, x.shape[1:]))
 
-    def products(self, P: Transfer) -> None:
-        """None: fields are small here."""
+    def put_products(self, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:
+        put_products_of_fields(self, P, diagonal, inside, links)
 
-    def astype(self, dtype: Any) -> CoarseOperator:
-        if self.dtype == dtype:
-            return self
-        diagonal, links = (of_rows(lambda each: each.astype(dtype), a) for a in (self.diagonal, self.links))
-        return CoarseOperator(self.grid, diagonal, links)
+    def prepare(self, b: Array) -> tuple[Array, Any]:
+        return b, None
 
-    def _pack(self, links: Array, neighbours: NDArray[np.int32]) -> Any:
-        return coarse_dslash.pack(links, np.ascontiguousarray(neighbours))
+    def reconstruct(self, x: Array, source: Any) -> Array:
+        return x
+
+    def defect(self, residual: Array) -> Array:
+        return residual
+
+    def extend(self, x: Array) -> None:
+        """Nothing: S has all sites."""
+
+    def dense(self) -> Array:
+        """The matrix of S, complex128 ``[size, size]``."""
+        size = self.grid.sites * self.components
+        matrix = dense_hops(self.links.astype(np.complex128), self.grid.neighbours, self.grid.sites)
+        sites = np.arange(self.grid.sites)
+        matrix[sites, :, sites] += self.diagonal
+        return matrix.reshape(size, size)
 
     @cached_property
-    def _packed(self) -> Any:
-        itself = np.arange(self.grid.sites, dtype=np.int32)[:, None]
+    def _packed(self) -> PackedCoarseLinks:
         links = on_grid(self.grid, self.links, (1 + HOPS, *self.links.shape[2:]))
         on_rows(_put_local_and_hops, links, self.diagonal, self.links)
-        return self._pack(links, np.concatenate([itself, self.grid.neighbours], axis=1))
+        return coarse_dslash.pack(links, np.concatenate([_itself(links), self.grid.neighbours], axis=1))
 
     @cached_property
-    def _packed_local(self) -> Any:
-        return self._pack(self.diagonal[:, None], np.arange(self.grid.sites, dtype=np.int32)[:, None])
+    def _packed_local(self) -> PackedCoarseLinks:
+        return coarse_dslash.pack(self.diagonal[:, None], _itself(self.diagonal))
 
 
-def gamma5(like: Array) -> Array:
-    """+1 and -1 by chirality, for as many components as `like` has in its last axis: real ``[n, 1]``."""
-    n = like.shape[-1]
-    signs = np.repeat([1.0, -1.0], n // 2)[:, None].astype(like.real.dtype)
-    return to_device_like(signs, like)
+class EvenOddOperator(CoarseOperator):
+    """A_c on a grid with parities, where cycles iterate S. Raises InputError where X is singular on a site.
+
+    Matrices of Z and of X^-1 have 16 bits on a GPU.
+    """
+
+    even = True
+
+    @property
+    def operator(self) -> LinearOperator:
+        return CoarseSchur(self)
+
+    def prepare(self, b: Array) -> tuple[Array, Any]:
+        y = coarse_dslash.coarse_dslash(self._scaled[2], b, field_like(b))
+        half = len(y) // 2
+        rhs = self.hop(0, y[half:], field_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
+        return rhs, y
+
+    def reconstruct(self, x: Array, source: Any) -> Array:
+        half = len(x)
+        assign(source[:half], x)
+        self.hop(1, x, source[half:], diagonal=source[half:], a=1.0, b=-1.0)
+        return source
+
+    def defect(self, residual: Array) -> Array:
+        return coarse_dslash.coarse_dslash(self._even_diagonal, residual, field_like(residual))
+
+    def extend(self, x: Array) -> None:
+        half = len(x) // 2
+        self.hop(1, x[:half], x[half:], b=-1.0)
+
+    def hop(self, parity: int, x: Array, out: Array, **terms: Any) -> Array:
+        """Z x on the sites of `parity`; terms: those of `coarse_dslash`."""
+        return coarse_dslash.coarse_dslash(self._scaled[parity], x, out, **terms)
+
+    def dense(self) -> Array:
+        """The matrix of S, complex128 ``[size, size]``."""
+        even, odd = self._scaled_links(self.inverse)
+        half, size, neighbours = len(even), even.shape[0] * even.shape[-1], self._neighbours
+        to_odd = dense_hops(odd, neighbours[1], half).reshape(size, size)
+        from_odd = dense_hops(even, neighbours[0], half).reshape(size, size)
+        return to_device_like(np.eye(size), to_odd) - from_odd @ to_odd
+
+    @property
+    def inverse(self) -> Array:
+        """X^-1 of every site, computed in double."""
+        inverse = of_rows(lambda X: coarse_dslash.inverse(X.astype(np.complex128)), self.diagonal)
+        require_finite(
+            inverse, "a local matrix of a coarse operator is singular: change the mass or the vectors"
+        )
+        return inverse
+
+    @property
+    def _neighbours(self) -> NDArray[np.int32]:
+        """Of the even and of the odd sites, which lie on the other parity: int32 ``[parity, site, 8]``."""
+        half = self.grid.sites // 2
+        return (self.grid.neighbours % half).astype(np.int32).reshape(2, half, HOPS)
+
+    def _scaled_links(self, inverse: Array) -> tuple[Array, Array]:
+        """Z into the even and into the odd sites, ``[site, 8, n, n]``, from X^-1, of its precision."""
+        half = self.grid.sites // 2
+        links = of_rows(lambda inverse, links: inverse[:, None] @ links, inverse, self.links)
+        return links[:half], links[half:]
+
+    @cached_property
+    def _scaled(self) -> tuple[PackedCoarseLinks, PackedCoarseLinks, PackedCoarseLinks]:
+        """Z into the even and into the odd sites, and X^-1."""
+        inverse = converted(self.inverse, self.dtype)
+        even, odd = (
+            coarse_dslash.pack_half(links, neighbours)
+            for links, neighbours in zip(self._scaled_links(inverse), self._neighbours, strict=True)
+        )
+        return even, odd, coarse_dslash.pack_half(inverse[:, None], _itself(inverse))
+
+    @cached_property
+    def _even_diagonal(self) -> PackedCoarseLinks:
+        matrices = self.diagonal[: self.grid.sites // 2]
+        return coarse_dslash.pack_half(matrices[:, None], _itself(matrices))
 
 
-def galerkin(A: LevelOperator, P: Transfer) -> CoarseOperator:
+@dataclass(frozen=True, eq=False)
+class CoarseSchur:
+    """S of a coarse operator on the even sites, ``[site, n, N]``."""
+
+    A: EvenOddOperator
+
+    hermitian = False
+    positive_definite = False
+
+    @property
+    def xp(self) -> ModuleType:
+        return self.A.xp
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.A.grid.sites // 2, self.A.components)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.A.dtype
+
+    def apply(self, x: Array, out: Array | None = None) -> Array:
+        out = field_like(x) if out is None else out
+        between = self.A.hop(1, x, field_like(x))
+        return self.A.hop(0, between, out, diagonal=x, a=1.0, b=-1.0)
+
+    def astype(self, dtype: DTypeLike) -> LinearOperator:
+        return self.A.astype(dtype).operator
+
+
+def coarse_operator(grid: Grid, diagonal: Array, links: Array) -> CoarseOperator:
+    """A_c of these matrices: even-odd preconditioned where every extent of the grid is even."""
+    return (EvenOddOperator if grid.even_odd else CoarseOperator)(grid, diagonal, links)
+
+
+def galerkin(A: LevelOperator, P: Prolongation) -> CoarseOperator:
     """P^H A P for A that is gamma5-Hermitian."""
     coarse, k = P.aggregates.coarse, P.vector_count
     diagonal, *inside = (on_grid(coarse, P.vectors, (2 * k, 2 * k)) for _ in range(5))
     links = on_grid(coarse, P.vectors, (HOPS, 2 * k, 2 * k))
-    products = A.products(P) or FieldProducts(A, P)
-    products.put(diagonal, inside, links)
+    A.put_products(P, diagonal, inside, links)
     behind = to_device_like(np.ascontiguousarray(coarse.neighbours[:, 1::2]), links)
     coarse_dslash.add_backward(diagonal, inside, links, behind)
-    return CoarseOperator(coarse, diagonal, links)
+    return coarse_operator(coarse, diagonal, links)
 
 
-@dataclass(frozen=True, eq=False)
-class FieldProducts:
+def put_products_of_fields(
+    A: LevelOperator, P: Prolongation, diagonal: Array, inside: list[Array], links: Array
+) -> None:
     """Products of A with the columns of P, as fields, those of some vectors at once."""
+    k, everywhere = P.vector_count, P.on_all_sites()
+    factor = diagonal.real.dtype.type(A.hop_factor)
+    for some in column_blocks(k, A.most_columns):
+        columns = P.columns(slice(some.start, some.stop))
+        where = np.array([*some, *(k + number for number in some)])
+        on_rows(partial(_put_columns, where), diagonal, everywhere.restrict(A.local(columns)))
+        for mu in range(4):
+            moved = A.forward_hop(mu, columns)
+            beyond, all_in = P.on_face(mu).restrict(moved), everywhere.restrict(moved)
+            put_hop = partial(_put_hop, where, 2 * mu, factor)
+            on_rows(put_hop, inside[mu], links, all_in, beyond)
 
-    A: LevelOperator
-    P: Transfer
 
-    def put(self, diagonal: Array, inside: list[Array], links: Array) -> None:
-        A, P, k = self.A, self.P, self.P.vector_count
-        factor = diagonal.real.dtype.type(A.hop_factor)
-        for some in column_blocks(k, A.most_columns):
-            columns = P.columns(slice(some.start, some.stop))
-            where = np.array([*some, *(k + number for number in some)])
-            on_rows(partial(_put_columns, where), diagonal, P.restrict(A.local(columns)))
-            for mu in range(4):
-                moved = A.forward_hop(mu, columns)
-                beyond, all_in = P.restrict_packed(P.face(mu), moved), P.restrict(moved)
-                put_hop = partial(_put_hop, where, 2 * mu, factor)
-                on_rows(put_hop, inside[mu], links, all_in, beyond)
+def dense_hops(links: Array, neighbours: NDArray, inputs: int) -> Array:
+    """Links ``[site, d, n, n]`` to sites of `inputs` as a matrix ``[site, n, inputs, n]``."""
+    sites, directions, n, _ = links.shape
+    leads = np.zeros((sites, directions, inputs), links.dtype)
+    np.put_along_axis(leads, neighbours[..., None], 1, axis=2)
+    # one product a site, of all its links at once: several may lead to one site
+    columns = links.reshape(sites, directions, n * n).swapaxes(1, 2) @ to_device_like(leads, links)
+    return columns.reshape(sites, n, n, inputs).swapaxes(2, 3)
+
+
+def _itself(matrices: Array) -> NDArray[np.int32]:
+    """The only neighbour of each site, for a local product: int32 ``[site, 1]``."""
+    return np.arange(len(matrices), dtype=np.int32)[:, None]
 
 
 def _put_local_and_hops(matrices: Array, diagonal: Array, links: Array) -> None:
@@ -195,7 +359,7 @@ def _put_columns(where: NDArray, matrices: Array, columns: Array) -> None:
 
 
 def _put_hop(
-    where: NDArray, d: int, factor: Any, inside: Array, links: Array, moved: Array, beyond: Array
+    where: NDArray, d: int, factor: np.floating, inside: Array, links: Array, moved: Array, beyond: Array
 ) -> None:
     """The columns of a forward hop: those that leave an aggregate are links, the others stay inside."""
     leaving = beyond * factor

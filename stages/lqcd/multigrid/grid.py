@@ -1,4 +1,4 @@
-"""Grids of multigrid levels, of any extents, and their division into aggregates.
+"""Grids of multigrid levels, of any extents, their fields, and their division into aggregates.
 
 On every level a field is ``[site, 2 n, N]``: chirality + in the first n components, chirality - in the
 others. Sites are numbered as on the fine lattice (`stages.lqcd.lattice.geometry`), all even ones first, where
@@ -12,15 +12,21 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from stages.base.errors import InputError
+from stages.lqcd.kernels import random_numbers
+from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.fields import empty_rows, field_like, zero_rows
 from stages.lqcd.lattice.geometry import DIRECTIONS
 
 Extents = tuple[int, int, int, int]
 
 HOPS = 8
 """Directions d = 2 mu + hop: hop 0 leads to x + mu, hop 1 to x - mu."""
+
+SHARED_SITES = 2048
+"""A grid with fewer sites lies on the first GPU: launches of a few microseconds do not wait for others."""
 
 
 @dataclass(frozen=True)
@@ -166,3 +172,32 @@ class Aggregates:
 def aggregates(fine: Grid, extents: Extents) -> Aggregates:
     """`Aggregates` whose tables serve every setup on the same lattice. Raises InputError as they do."""
     return Aggregates(fine, extents)
+
+
+def on_grid(grid: Grid, like: Array, shape: tuple[int, ...], dtype: DTypeLike | None = None) -> Array:
+    """An array ``[site, *shape]``, not filled, of the library and, unless given, the dtype of another."""
+    return empty_rows(like, (grid.sites, *shape), dtype or like.dtype, _runs(grid))
+
+
+def zeros_on_grid(grid: Grid, like: Array, shape: tuple[int, ...], dtype: DTypeLike | None = None) -> Array:
+    """An array ``[site, *shape]`` of zeros: see `on_grid`."""
+    return zero_rows(like, (grid.sites, *shape), dtype or like.dtype, _runs(grid))
+
+
+def _runs(grid: Grid) -> int:
+    """Runs of sites that are cut in t: those of each parity where the grid has parities."""
+    return 0 if grid.sites < SHARED_SITES else 2 if grid.even_odd else 1
+
+
+def random_fields(shape: tuple[int, ...], dtype: DTypeLike, like: Array, seed: int, draw: int = 0) -> Array:
+    """Random fields ``[site, component, count]`` of `dtype` where `like` lives, the same on every backend."""
+    fields = field_like(like, shape, dtype)
+    random_numbers.fill_random(fields, seed, draw)
+    return fields
+
+
+def random_on_grid(grid: Grid, components: int, count: int, like: Array, seed: int, draw: int) -> Array:
+    """Random fields ``[site, component, count]`` on a grid, complex64, where `like` lives."""
+    fields = on_grid(grid, like, (components, count), np.complex64)
+    random_numbers.fill_random(fields, seed, draw)
+    return fields

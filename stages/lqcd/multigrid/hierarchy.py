@@ -1,8 +1,8 @@
-"""A finished multigrid hierarchy: a preconditioner for even-odd Wilson systems, and its stored form."""
+"""A finished multigrid hierarchy: a preconditioner for even-odd systems, and its stored form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,17 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.wilson import WilsonOperator
-from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign
-from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.multigrid.coarse_operator import CoarseOperator
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, FineOperator, coarse_operator
 from stages.lqcd.multigrid.cycle import Cycle
-from stages.lqcd.multigrid.fine_operator import FineOperator
-from stages.lqcd.multigrid.near_null import random_fields
-from stages.lqcd.multigrid.transfer import CycleTransfer, Transfer
+from stages.lqcd.multigrid.grid import Aggregates, random_fields
+from stages.lqcd.multigrid.transfer import Prolongation, Transfer
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, MultigridGCR
 
 FORMAT = 2
@@ -39,42 +34,22 @@ class Attempt:
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
-    """A transfer and the coarse operator P^H A P that it gives; a loaded one has P for cycles alone.
-
-    moments: of what is left to the smoothers (`stages.lqcd.multigrid.fitted`), or None.
-    """
-
-    transfer: Transfer | CycleTransfer
-    operator: CoarseOperator
-    moments: NDArray[np.complex128] | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class Hierarchy:
-    """About the inverse of `WilsonSchur(M)`, in complex64: a preconditioner for flexible solvers.
+    """About the inverse of S, in complex64: a preconditioner for flexible solvers.
 
-    levels: from the finest on. attempts: the setups that were built, the last one is this.
-    seconds: wall time of the setup.
+    fine: the operator, in the precision of the solves. cycle: with all levels. attempts: the setups that were
+    built, the last one is this. seconds: wall time of the setup.
     """
 
-    M: WilsonOperator
-    levels: tuple[Level, ...]
+    fine: FineOperator
     cycle: Cycle = field(repr=False)
     attempts: tuple[Attempt, ...]
     seconds: float
 
-    hermitian = False
-    positive_definite = False
-
     @property
-    def system(self) -> WilsonSchur:
-        """S of M in the precision of M: S x_e = S.prepare(b), then S.reconstruct(x_e, b)."""
-        return WilsonSchur(self.M)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.system.shape
+    def system(self) -> Any:
+        """S of the operator in its precision: S x_e = S.prepare(b), then S.reconstruct(x_e, b)."""
+        return self.fine.operator
 
     @property
     def dtype(self) -> np.dtype:
@@ -85,18 +60,14 @@ class Hierarchy:
         """Factor by which a cycle reduces a random residual, inside GCR."""
         return self.attempts[-1].rate
 
-    def apply(self, x: Array, out: Array | None = None) -> Array:
-        """About S^-1 x, one cycle; without `out` the result may be overwritten by the next application."""
-        y = self._replayed(x)
-        if out is None:
-            return y
-        assign(out, y)
-        return out
+    def apply(self, x: Array) -> Array:
+        """About S^-1 x, one cycle; the result may be overwritten by the next application."""
+        return self._replayed(x)
 
     @cached_property
     def _replayed(self) -> Callable[[Array], Array]:
         """A cycle is hundreds of short kernels: a device would wait for the host that starts them."""
-        return stream.replayed(self.cycle.apply, self.M.xp)
+        return stream.replayed(self.cycle.apply, self.fine.operator.xp)
 
     def solver(
         self,
@@ -111,53 +82,57 @@ class Hierarchy:
         """
         return MultigridGCR(tolerance, max_iterations, inner, restart=restart, preconditioner=self)
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self) -> dict[str, NDArray]:
         """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ...
 
-        Raises InputError for a hierarchy that was loaded, which has them no longer.
+        Those of a level are its near-null vectors and the coarse operator that they give. Raises InputError
+        for a hierarchy that was loaded, which has them no longer.
         """
-        stored: dict[str, Any] = {}
-        for number, level in enumerate(self.levels):
-            if isinstance(level.transfer, CycleTransfer):
+        levels = self.cycle.levels
+        coarse: list[Any] = [*(level.A for level in levels[1:]), self.cycle.coarsest.A]
+        stored: dict[str, NDArray] = {}
+        for number, (level, A) in enumerate(zip(levels, coarse, strict=True)):
+            if level.prolongation is None:
                 raise InputError("a hierarchy that was loaded keeps no vectors: store the one of its setup")
-            stored[f"vectors_{number}"] = as_numpy(level.transfer.vectors)
-            stored[f"diagonal_{number}"] = as_numpy(level.operator.diagonal)
-            stored[f"links_{number}"] = as_numpy(level.operator.links)
+            stored[f"vectors_{number}"] = as_numpy(level.prolongation.vectors)
+            stored[f"diagonal_{number}"] = as_numpy(A.diagonal)
+            stored[f"links_{number}"] = as_numpy(A.links)
         return stored
 
     def metadata(self) -> dict[str, Any]:
         """Numbers that belong to the stored arrays, for JSON."""
+        levels = self.cycle.levels
         return {
             "format": FORMAT,
-            "extents": list(self.M.lattice.extents),
-            "aggregates": [list(level.transfer.aggregates.extents) for level in self.levels],
-            "fingerprint": fingerprint(self.M),
+            "extents": list(self.fine.grid.extents),
+            "aggregates": [list(level.transfer.aggregates.extents) for level in levels],
+            "fingerprint": fingerprint(self.fine),
             "attempts": [[attempt.seed, attempt.rate] for attempt in self.attempts],
-            "moments": [_plain(level.moments) for level in self.levels],
+            "moments": [_plain(level.moments) for level in levels],
             "seconds": self.seconds,
         }
 
 
-def fingerprint(M: WilsonOperator) -> list[float]:
-    """x^H M x / |x|^2 of a fixed random x in double, (Re, Im): another mass or gauge field gives another."""
-    wide = M.astype(np.complex128)
-    x = random_fields((M.lattice.volume, COMPONENTS, 1), np.complex128, M.links.links, FINGERPRINT_SEED)
-    y = FineOperator(wide).apply(x)
+def fingerprint(fine: FineOperator) -> list[float]:
+    """x^H A x / |x|^2 of a fixed random x in double, (Re, Im): another mass or gauge field gives another."""
+    A = fine.astype(np.complex128)
+    x = random_fields((A.grid.sites, A.components, 1), np.complex128, A.links, FINGERPRINT_SEED)
+    y = A.apply(x)
     norm = float((x.real**2 + x.imag**2).sum())
     value = complex((x.conj() * y).sum()) / norm
     return [value.real, value.imag]
 
 
-def check_stored(metadata: dict[str, Any], M: WilsonOperator) -> None:
-    """Raise InputError unless the stored hierarchy is one of M."""
+def check_stored(metadata: Mapping[str, Any], fine: FineOperator) -> None:
+    """Raise InputError unless the stored hierarchy is one of the operator."""
     if metadata["format"] != FORMAT:
         raise InputError(
             f"a stored multigrid setup has format {FORMAT}, got {metadata['format']}: build it again"
         )
-    if tuple(metadata["extents"]) != M.lattice.extents:
+    if tuple(metadata["extents"]) != fine.grid.extents:
         extents = "x".join(map(str, metadata["extents"]))
-        raise InputError(f"the stored multigrid setup is one of a {extents} lattice, not of {M.lattice}")
-    distance = abs(complex(*metadata["fingerprint"]) - complex(*fingerprint(M)))
+        raise InputError(f"the stored multigrid setup is one of a {extents} lattice, not of {fine.grid}")
+    distance = abs(complex(*metadata["fingerprint"]) - complex(*fingerprint(fine)))
     if not distance < FINGERPRINT_TOLERANCE:
         raise InputError(
             "the stored multigrid setup is one of another operator or gauge field (x^H M x / |x|^2 differs "
@@ -170,17 +145,18 @@ def _plain(moments: NDArray[np.complex128] | None) -> list[list[list[float]]] | 
     return None if moments is None else np.stack([moments.real, moments.imag], axis=-1).tolist()
 
 
-def load_levels(
-    arrays: dict[str, Any], metadata: dict[str, Any], aggregates: list[Any], like: Array
-) -> tuple[Level, ...]:
-    """The levels of stored arrays, where `like` lives; aggregates: those of each level."""
-    levels = []
-    for number, (blocks, plain) in enumerate(zip(aggregates, metadata["moments"], strict=True)):
-        vectors, diagonal, links = (
-            to_device_like(np.ascontiguousarray(arrays[f"{name}_{number}"]), like)
-            for name in ("vectors", "diagonal", "links")
-        )
-        operator = CoarseOperator(blocks.coarse, diagonal, links)
-        moments = None if plain is None else np.array(plain).view(complex)[..., 0]
-        levels.append(Level(Transfer(blocks, vectors).for_cycles(), operator, moments))
-    return tuple(levels)
+def load_level(
+    arrays: Mapping[str, NDArray], number: int, blocks: Aggregates, like: Array
+) -> tuple[Transfer, CoarseOperator]:
+    """P of a stored level and the coarse operator that it gives, where `like` lives."""
+    vectors, diagonal, links = (
+        to_device_like(np.ascontiguousarray(arrays[f"{name}_{number}"]), like)
+        for name in ("vectors", "diagonal", "links")
+    )
+    transfer = Prolongation(blocks, vectors).for_cycles().without_vectors()
+    return transfer, coarse_operator(blocks.coarse, diagonal, links)
+
+
+def load_moments(plain: list[list[list[float]]] | None) -> NDArray[np.complex128] | None:
+    """Moments of a level from their stored form."""
+    return None if plain is None else np.array(plain).view(complex)[..., 0]

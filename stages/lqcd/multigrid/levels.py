@@ -7,12 +7,12 @@ from math import prod
 from typing import Any
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
 from stages.lqcd.multigrid.grid import Grid
-from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid
-from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
+from stages.lqcd.multigrid.smoothers import PolynomialSmoother
+from stages.lqcd.multigrid.wilson import COMPONENTS
 
 FEW_SITES = 128
 """A grid with no more sites is the coarsest."""
@@ -20,8 +20,6 @@ RELAXED_BLOCKS = 9.2
 """Blocks of near-null vectors alive while they are refined: measured at 16^3 x 32 and 24^3 x 32."""
 PADDED = 8
 """Near-null vectors are filled up to multiples of this number on a GPU."""
-FINE_COMPONENTS = 6
-"""Of a site in each chirality."""
 
 
 def multigrid_of(levels: Sequence[Mapping[str, Any]], seed: int) -> Multigrid:
@@ -41,7 +39,7 @@ def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> Level
 
 def check_levels(levels: Sequence[Mapping[str, Any]], lattice: Lattice) -> None:
     """Raises InputError where aggregates do not divide a grid, or have fewer components than vectors."""
-    components = FINE_COMPONENTS
+    components = COMPONENTS // 2
     for level, blocks in zip(levels, multigrid_of(levels, 0).aggregates(Grid(lattice.extents)), strict=True):
         if level["vectors"] > (room := components * blocks.volume):
             raise InputError(

@@ -8,64 +8,61 @@ gamma5, so that the coarse operator is gamma5-Hermitian and inherits the stabili
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import matmul
-from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import aggregation, block_blas
+from stages.lqcd.kernels import aggregation, block_blas, coarse_dslash
+from stages.lqcd.kernels.aggregation import PackedVectors
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import assign, of_rows
-from stages.lqcd.multigrid.fields import on_grid, zeros_on_grid
-from stages.lqcd.multigrid.finite import require_finite
-from stages.lqcd.multigrid.grid import Aggregates
-
-
-@dataclass(frozen=True, eq=False)
-class CycleTransfer:
-    """P as cycles apply it: of the even sites where aggregates are halved, else of all.
-
-    packed: for products with it (`stages.lqcd.kernels.aggregation`).
-    """
-
-    aggregates: Aggregates
-    packed: Any
-
-    def restrict(self, x: Array) -> Array:
-        """P^H x for x ``[site, 2 n, N]`` on the sites of `packed`."""
-        shape = (2 * self.packed.vector_count, x.shape[-1])
-        return aggregation.restrict(self.packed, x, on_grid(self.aggregates.coarse, x, shape))
-
-    def add_prolonged(self, coarse: Array, out: Array) -> None:
-        """``out += P coarse`` on the sites of `packed`."""
-        aggregation.add_prolonged(self.packed, coarse, out)
-
-    def restrict_even(self, x: Array) -> Array:
-        """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
-        if self.aggregates.halved:
-            return self.restrict(x)
-        whole = zeros_on_grid(self.aggregates.fine, x, x.shape[1:])
-        assign(whole[: len(x)], x)
-        return self.restrict(whole)
-
-    def add_prolonged_even(self, coarse: Array, out: Array) -> None:
-        """``out += P coarse`` on the even sites, out ``[even site, 2 n, N]``."""
-        if self.aggregates.halved:
-            self.add_prolonged(coarse, out)
-            return
-        whole = zeros_on_grid(self.aggregates.fine, out, out.shape[1:])
-        self.add_prolonged(coarse, whole)
-        block_blas.add(out, whole[: len(out)])
+from stages.lqcd.kernels.fields import assign, of_rows, on_rows
+from stages.lqcd.multigrid.grid import Aggregates, on_grid, zeros_on_grid
 
 
 @dataclass(frozen=True, eq=False)
 class Transfer:
-    """P of orthonormal vectors ``[aggregate, chirality, m, k]``; coarse fields: ``[aggregate, 2 k, N]``."""
+    """P, or some of its rows, packed for products with fields (`stages.lqcd.kernels.aggregation`).
+
+    Fine fields are ``[site, 2 n, N]`` on the sites of `packed`, or on the first half of them, the even ones,
+    and zero on the others; coarse ones are ``[aggregate, 2 k, N]``.
+    """
+
+    aggregates: Aggregates
+    packed: PackedVectors
+
+    def restrict(self, x: Array) -> Array:
+        """P^H x."""
+        if 2 * len(x) == self.packed.fine_sites:
+            whole = zeros_on_grid(self.aggregates.fine, x, x.shape[1:])
+            assign(whole[: len(x)], x)
+            x = whole
+        shape = (2 * self.packed.vector_count, x.shape[-1])
+        return aggregation.restrict(self.packed, x, on_grid(self.aggregates.coarse, x, shape))
+
+    def add_prolonged(self, coarse: Array, out: Array) -> None:
+        """``out += P coarse``."""
+        if 2 * len(out) != self.packed.fine_sites:
+            aggregation.add_prolonged(self.packed, coarse, out)
+            return
+        whole = zeros_on_grid(self.aggregates.fine, out, out.shape[1:])
+        aggregation.add_prolonged(self.packed, coarse, whole)
+        block_blas.add(out, whole[: len(out)])
+
+    def without_vectors(self) -> Transfer:
+        """This one without the vectors where kernels read another order of them."""
+        return Transfer(self.aggregates, aggregation.for_products(self.packed))
+
+
+@dataclass(frozen=True, eq=False)
+class Prolongation:
+    """P by orthonormal vectors ``[aggregate, chirality, m, k]``."""
 
     aggregates: Aggregates
     vectors: Array
@@ -79,25 +76,22 @@ class Transfer:
         """Fine sites of every aggregate, int32 ``[aggregate, site]``, where the vectors live."""
         return to_device_like(self.aggregates.sites, self.vectors)
 
-    def restrict(self, x: Array) -> Array:
-        """P^H x for x ``[site, 2 n, N]`` on the whole grid."""
-        return self._restrict(self._whole, x)
+    def on_all_sites(self) -> Transfer:
+        return self._packed(self.vectors, self.aggregates.sites, self.aggregates.fine.sites)
 
-    def add_prolonged(self, coarse: Array, out: Array) -> None:
-        """``out += P coarse`` on the whole grid."""
-        aggregation.add_prolonged(self._whole, coarse, out)
+    def for_cycles(self) -> Transfer:
+        """On the even sites, where aggregates are halved; else on all."""
+        if not self.aggregates.halved:
+            return self.on_all_sites()
+        half, rows = self.aggregates.volume // 2, self.vectors.shape[2] // 2
+        sites = self.aggregates.sites[:, :half]
+        return self._packed(self.vectors[:, :, :rows], sites, self.aggregates.fine.sites // 2)
 
-    def restrict_even(self, x: Array) -> Array:
-        """P^H x for x ``[even site, 2 n, N]``, zero on odd sites."""
-        return self._in_cycles.restrict_even(x)
-
-    def add_prolonged_even(self, coarse: Array, out: Array) -> None:
-        """``out += P coarse`` on the even sites, out ``[even site, 2 n, N]``."""
-        self._in_cycles.add_prolonged_even(coarse, out)
-
-    def for_cycles(self) -> CycleTransfer:
-        """P without the vectors where kernels read another order of them."""
-        return CycleTransfer(self.aggregates, aggregation.for_products(self._in_cycles.packed))
+    def on_face(self, mu: int) -> Transfer:
+        """Cut to the sites whose neighbour in +mu is beyond their aggregate."""
+        places = to_device_like(self.aggregates.faces[mu], self.vectors)
+        vectors = aggregation.cut(self.vectors, places, self.aggregates.volume)
+        return self._packed(vectors, self.aggregates.face_sites[mu], self.aggregates.fine.sites)
 
     def columns(self, some: slice) -> Array:
         """P of j vectors as fields ``[site, 2 n, 2 j]``, each of one chirality, zero in the other."""
@@ -107,43 +101,14 @@ class Transfer:
         aggregation.scattered(vectors, self.sites, fields)
         return fields
 
-    def face(self, mu: int) -> Any:
-        """P cut to the sites whose neighbour in +mu is beyond their aggregate, packed for `restrict`."""
-        places = to_device_like(self.aggregates.faces[mu], self.vectors)
-        vectors = aggregation.cut(self.vectors, places, self.aggregates.volume)
-        return self._packed(vectors, self.aggregates.face_sites[mu])
-
-    def restrict_packed(self, packed: Any, x: Array) -> Array:
-        """The product of `x` with the conjugate of a packed part of P."""
-        return self._restrict(packed, x)
-
-    def _restrict(self, packed: Any, x: Array) -> Array:
-        shape = (2 * self.vector_count, x.shape[-1])
-        return aggregation.restrict(packed, x, on_grid(self.aggregates.coarse, x, shape))
-
-    def _packed(self, vectors: Array, sites: NDArray[np.int32], fine_sites: int | None = None) -> Any:
-        return aggregation.pack(
-            vectors, np.ascontiguousarray(sites), fine_sites or self.aggregates.fine.sites
-        )
-
-    @cached_property
-    def _whole(self) -> Any:
-        return self._packed(self.vectors, self.aggregates.sites)
-
-    @cached_property
-    def _in_cycles(self) -> CycleTransfer:
-        return CycleTransfer(self.aggregates, self._even if self.aggregates.halved else self._whole)
-
-    @property
-    def _even(self) -> Any:
-        half, rows = self.aggregates.volume // 2, self.vectors.shape[2] // 2
-        sites = self.aggregates.sites[:, :half]
-        return self._packed(self.vectors[:, :, :rows], sites, self.aggregates.fine.sites // 2)
+    def _packed(self, vectors: Array, sites: NDArray[np.int32], fine_sites: int) -> Transfer:
+        packed = aggregation.pack(vectors, np.ascontiguousarray(sites), fine_sites)
+        return Transfer(self.aggregates, packed)
 
 
-def transfer(
+def prolongation(
     aggregates: Aggregates, near_null: Array, passes: int = 2
-) -> tuple[Transfer, Callable[[], Array]]:
+) -> tuple[Prolongation, Callable[[], Array]]:
     """P spanned by fields V ``[site, 2 n, k]``, of their dtype; a call gives P^H V ``[aggregate, 2 k, k]``.
 
     With P = V R^-1 on every aggregate P^H V = R^-H V^H V follows from small matrices. passes: of Cholesky QR;
@@ -165,7 +130,7 @@ def transfer(
     for _ in range(passes - 1):
         vectors, factor = _orthonormalised(vectors, aggregation.gram(vectors))
         inverse = of_rows(matmul, inverse, factor)
-    return Transfer(aggregates, vectors), partial(_restricted, gram, inverse, near_null.dtype)
+    return Prolongation(aggregates, vectors), partial(_restricted, gram, inverse, near_null.dtype)
 
 
 def _restricted(gram: Array, inverse: Array, dtype: DTypeLike) -> Array:
@@ -187,3 +152,40 @@ def _orthonormalised(vectors: Array, gram: Array) -> tuple[Array, Array]:
         "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike",
     )
     return aggregation.combined(vectors, inverse), inverse
+
+
+Question = tuple[list[bool], str]
+"""Answers of `coarse_dslash.is_finite`, and what is to be said where one is no."""
+
+_open_questions: ContextVar[list[Question] | None] = ContextVar("_open_questions", default=None)
+
+
+def require_finite(matrices: Array, message: str) -> None:
+    """Raise InputError with this message where an element is infinite or NaN.
+
+    At the end of a block of `answered_at_end` where the host would have to wait for the answer.
+    """
+    answers, questions = on_rows(coarse_dslash.is_finite, matrices), _open_questions.get()
+    if questions is None or all(isinstance(answer, bool) for answer in answers):
+        _check((answers, message))
+    else:
+        questions.append((answers, message))
+
+
+@contextmanager
+def answered_at_end() -> Iterator[None]:
+    """A block at whose end the first `require_finite` in it that failed raises, unless it did so before."""
+    questions: list[Question] = []
+    token = _open_questions.set(questions)
+    try:
+        yield
+    finally:
+        _open_questions.reset(token)
+    for question in questions:
+        _check(question)
+
+
+def _check(question: Question) -> None:
+    answers, message = question
+    if not all(answers):
+        raise InputError(message)

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
-from stages.lqcd.multigrid.multigrid import Multigrid
+from stages.lqcd.multigrid.setup import Multigrid
 
 
 def blas_threads() -> set[int]:

@@ -37,14 +37,12 @@ from stages.lqcd.kernels.fields import converted, empty_field, field_like
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.multigrid import fields as grid_fields
+from stages.lqcd.multigrid import grid as grid_module
 from stages.lqcd.multigrid.coarse_operator import galerkin
-from stages.lqcd.multigrid.fine_operator import FineOperator
-from stages.lqcd.multigrid.grid import aggregates
+from stages.lqcd.multigrid.grid import aggregates, random_on_grid
 from stages.lqcd.multigrid.levels import multigrid_of
-from stages.lqcd.multigrid.near_null import random_on_grid
-from stages.lqcd.multigrid.system import coarse_system
-from stages.lqcd.multigrid.transfer import transfer
+from stages.lqcd.multigrid.transfer import prolongation
+from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
@@ -332,26 +330,25 @@ def test_transfer_and_coarse_operator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fine_sites = min(each.volume for each in LATTICES)
-    monkeypatch.setattr(grid_fields, "SHARED_SITES", min(shared, fine_sites))
+    monkeypatch.setattr(grid_module, "SHARED_SITES", min(shared, fine_sites))
 
     def compute() -> Results:
-        A = FineOperator(operator(gauges[lattice]).astype(np.complex64))
-        like, grid = A.M.links.links, A.grid
-        P, _ = transfer(aggregates(grid, (4, 4, 4, 4)), random_on_grid(grid, 12, 24, like, 5, 0))
+        A = FineWilson(operator(gauges[lattice]).astype(np.complex64))
+        like, grid = A.links, A.grid
+        P, _ = prolongation(aggregates(grid, (4, 4, 4, 4)), random_on_grid(grid, 12, 24, like, 5, 0))
         x = random_on_grid(grid, 12, 16, like, 6, 0)
         coarse = galerkin(A, P)
-        y = P.restrict(x)
+        whole, cycles = P.on_all_sites(), P.for_cycles()
+        y = whole.restrict(x)
         even = x.reshape(2, lattice.half_volume, 12, 16)[0]
-        results = {"vectors": P.vectors, "P^H x": y, "even P^H x": P.restrict_even(even)}
-        P.add_prolonged(y, x)
-        P.add_prolonged_even(y, even)
-        system = coarse_system(coarse)
-        rhs, source = system.prepare(y)
+        results = {"vectors": P.vectors, "P^H x": y, "even P^H x": cycles.restrict(even)}
+        whole.add_prolonged(y, x)
+        cycles.add_prolonged(y, even)
+        rhs, source = coarse.prepare(y)
         results |= {"P y": x, "X": coarse.diagonal, "Y": coarse.links, "A y": coarse.apply(y)}
-        S = system.operator
-        x = S.apply(rhs)
-        defect = system.defect(x)
-        return {**results, "rhs": rhs, "S x": x, "defect": defect, "y": system.reconstruct(x, source)}
+        x = coarse.operator.apply(rhs)
+        defect = coarse.defect(x)
+        return {**results, "rhs": rhs, "S x": x, "defect": defect, "y": coarse.reconstruct(x, source)}
 
     assert_alike(on(lattice, (0,), compute), on(lattice, devices, compute), 1e-5)
 
@@ -361,7 +358,7 @@ def test_transfer_and_coarse_operator(
 def test_multigrid(
     gauges: dict[Lattice, GaugeLinks], devices: tuple[int, ...], shared: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grid_fields, "SHARED_SITES", shared)
+    monkeypatch.setattr(grid_module, "SHARED_SITES", shared)
     iterations, rates = [], []
 
     def compute() -> Results:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,12 +11,10 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import wilson_galerkin
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.multigrid.coarse_operator import FieldProducts, galerkin
-from stages.lqcd.multigrid.fields import zeros_on_grid
-from stages.lqcd.multigrid.fine_operator import FineOperator
-from stages.lqcd.multigrid.grid import Aggregates
-from stages.lqcd.multigrid.near_null import random_on_grid
-from stages.lqcd.multigrid.transfer import Transfer, transfer
+from stages.lqcd.multigrid.coarse_operator import galerkin, put_products_of_fields
+from stages.lqcd.multigrid.grid import Aggregates, random_on_grid, zeros_on_grid
+from stages.lqcd.multigrid.transfer import Prolongation, prolongation
+from stages.lqcd.multigrid.wilson import FineWilson
 
 CASES = [
     ((8, 8, 8, 8), (4, 4, 4, 4), 24, 1.0),
@@ -32,7 +32,7 @@ def operator(xp, extents, csw):
     unitary = np.linalg.qr(rng.normal(size=shape) + 1j * rng.normal(size=shape))[0]
     su3 = unitary / (np.linalg.det(unitary) ** (1 / 3))[..., None, None]
     links = wilson_links(xp.asarray(su3), lattice, boundary="antiperiodic", csw=csw)
-    return FineOperator(WilsonOperator(WilsonDslash(links, np.complex64), -0.3))
+    return FineWilson(WilsonOperator(WilsonDslash(links, np.complex64), -0.3))
 
 
 @pytest.mark.gpu
@@ -41,15 +41,15 @@ def test_parts_of_the_coarse_operator(extents, blocks, count, csw):
     """Every part is that through fields, but for factors rounded to 11 bits."""
     cupy = pytest.importorskip("cupy")
     A = operator(cupy, extents, csw)
-    vectors = random_on_grid(A.grid, A.components, count, A.M.links.links, 31, 0)
-    P: Transfer = transfer(Aggregates(A.grid, blocks), vectors)[0]
+    vectors = random_on_grid(A.grid, A.components, count, A.links, 31, 0)
+    P: Prolongation = prolongation(Aggregates(A.grid, blocks), vectors)[0]
     assert wilson_galerkin.takes(P.vectors, P.aggregates.volume)
     parts = []
-    for products in (A.products(P), FieldProducts(A, P)):
+    for put_products in (A.put_products, partial(put_products_of_fields, A)):
         size = (2 * count, 2 * count)
         diagonal, *inside = (zeros_on_grid(P.aggregates.coarse, P.vectors, size) for _ in range(5))
         links = zeros_on_grid(P.aggregates.coarse, P.vectors, (8, *size))
-        products.put(diagonal, inside, links)
+        put_products(P, diagonal, inside, links)
         parts.append([cupy.asnumpy(each) for each in (diagonal, *inside, links)])
     for found, expected in zip(*parts, strict=True):
         assert np.linalg.norm(found - expected) <= 5e-4 * np.linalg.norm(expected)

@@ -7,9 +7,8 @@ import pytest
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import coarse_dslash
-from stages.lqcd.multigrid.finite import answered_at_end, require_finite
 from stages.lqcd.multigrid.grid import Aggregates, Grid
-from stages.lqcd.multigrid.transfer import transfer
+from stages.lqcd.multigrid.transfer import answered_at_end, prolongation, require_finite
 
 FINE, DAMAGED = np.ones((2, 3, 3), complex), np.full((2, 3, 3), np.nan * 1j)
 
@@ -71,7 +70,7 @@ def test_dependent_vectors_on_a_gpu():
     blocks = Aggregates(Grid((4, 4, 4, 4)), (2, 2, 2, 2))
     nothing, made = cupy.zeros((256, 12, 4), np.complex64), []
     with pytest.raises(InputError, match="linearly dependent"):
-        transfer(blocks, nothing)
+        prolongation(blocks, nothing)
     with pytest.raises(InputError, match="linearly dependent"), answered_at_end():
-        made.append(transfer(blocks, nothing)[0])
+        made.append(prolongation(blocks, nothing)[0])
     assert not cupy.isfinite(made[0].vectors).any()

@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.multigrid import fitted as module
-from stages.lqcd.multigrid.fitted import MOST_STEPS, FittedSmoother, fitted, moments_of, recorded
-from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid
-from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.multigrid import smoothers as module
+from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
+from stages.lqcd.multigrid.smoothers import (
+    MOST_STEPS,
+    FittedSmoother,
+    PolynomialSmoother,
+    fitted,
+    moments_of,
+    recorded,
+)
 
 OMEGAS = (0.9 + 0.3j, 0.9 - 0.3j, 1.1 + 0.8j, 1.2 - 0.7j, 0.8)
 
@@ -84,7 +90,7 @@ def test_as_many_iterations_as_with_smoothers_fitted_each_time(
     chosen = LevelParameters(aggregate=(2, 2, 2, 2), vectors=6, refinements=1)
     hierarchy = Multigrid((chosen,)).setup(M)
     S, b = hierarchy.system, draw(*hierarchy.system.shape, 3)
-    assert isinstance(hierarchy.cycle.post, FittedSmoother)
+    assert isinstance(hierarchy.cycle.levels[0].post, FittedSmoother)
     each_time = replace(hierarchy, cycle=hierarchy.cycle.with_smoothers([(chosen.pre, chosen.post)]))
     counts = [each.solver().solve(S, b).iterations for each in (hierarchy, each_time)]
     assert abs(counts[0] - counts[1]) <= 1, counts

@@ -18,17 +18,15 @@ from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.multigrid import multigrid as multigrid_module
-from stages.lqcd.multigrid import near_null
-from stages.lqcd.multigrid.coarse_operator import galerkin
-from stages.lqcd.multigrid.fine_operator import FineOperator
-from stages.lqcd.multigrid.grid import aggregates
+from stages.lqcd.multigrid import setup as module
+from stages.lqcd.multigrid.coarse_operator import EvenOddOperator, galerkin
+from stages.lqcd.multigrid.grid import aggregates, random_fields
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
-from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid, PoorSetup, check_vectors
-from stages.lqcd.multigrid.near_null import random_fields
-from stages.lqcd.multigrid.polynomial import PolynomialSmoother
-from stages.lqcd.multigrid.transfer import transfer
+from stages.lqcd.multigrid.setup import LevelParameters, Multigrid, PoorSetup, check_vectors
+from stages.lqcd.multigrid.smoothers import PolynomialSmoother
+from stages.lqcd.multigrid.transfer import prolongation
+from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
@@ -81,7 +79,7 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
         M = operator(gauge(4), -0.4, xp)
         hierarchy = SMALL.setup(M)
         S, b = hierarchy.system, source(M, 8, xp)
-        assert hierarchy.shape == S.shape and hierarchy.dtype == np.complex64
+        assert S.shape == (M.lattice.half_volume, 12) and hierarchy.dtype == np.complex64
         solution = hierarchy.solver().solve(S, S.prepare(b)[0])
         x = S.reconstruct(solution.x, b)
         assert solution.residual.max() <= 1e-10
@@ -111,7 +109,7 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
     b = draw(*M.shape, 4)
     for depth in (1, 2, 3):
         hierarchy = Multigrid(levels[:depth]).setup(M)
-        assert len(hierarchy.levels) == depth
+        assert len(hierarchy.cycle.levels) == depth
         S = hierarchy.system
         solution = hierarchy.solver().solve(S, S.prepare(b)[0])
         assert relative(M, S.reconstruct(solution.x, b), b).max() < 3e-10
@@ -152,20 +150,28 @@ def test_stored_setup_gives_the_same_bits(gauge: Any, multigrid: Multigrid) -> N
 
 def test_setup_makes_the_system_of_every_coarse_operator_once(wilson: Any, monkeypatch: Any) -> None:
     counts: Counter[str] = Counter()
+    packed: list[EvenOddOperator] = []
 
     def counted(name: str) -> None:
-        function = getattr(multigrid_module, name)
+        function = getattr(module, name)
 
         def call(*arguments: Any) -> Any:
             counts[name] += 1
             return function(*arguments)
 
-        monkeypatch.setattr(multigrid_module, name, call)
+        monkeypatch.setattr(module, name, call)
 
-    for name in ("galerkin", "coarse_system", "coarsest_solve"):
+    def inverse(A: EvenOddOperator) -> Any:
+        packed.append(A)
+        return right(A)
+
+    right = EvenOddOperator.inverse.fget
+    monkeypatch.setattr(EvenOddOperator, "inverse", property(inverse))
+    for name in ("galerkin", "coarsest"):
         counted(name)
     DEEP.setup(wilson())
-    assert counts["galerkin"] == counts["coarse_system"] > counts["coarsest_solve"] > 1
+    assert counts["galerkin"] > counts["coarsest"] > 1
+    assert len({id(A) for A in packed}) == len(packed) == 2  # of the first grid, built twice
 
 
 def test_more_vectors_than_kernels_take_are_refused() -> None:
@@ -175,13 +181,12 @@ def test_more_vectors_than_kernels_take_are_refused() -> None:
 
 
 def test_columns_of_a_galerkin_product_come_in_parts(wilson: Any, monkeypatch: Any) -> None:
-    """By parts without fields, and by fields two at a time: the same coarse operator."""
-    fine = FineOperator(wilson())
-    fields = random_fields((fine.grid.sites, 12, 5), fine.dtype, fine.M.links.links, 31)
-    P, _ = transfer(aggregates(fine.grid, (4, 2, 2, 2)), fields)
+    """By fields of all columns, and of two at a time: the same coarse operator."""
+    fine = FineWilson(wilson())
+    fields = random_fields((fine.grid.sites, 12, 5), fine.dtype, fine.links, 31)
+    P, _ = prolongation(aggregates(fine.grid, (4, 2, 2, 2)), fields)
     once = galerkin(fine, P)
-    monkeypatch.setattr(FineOperator, "products", lambda *_: None)
-    monkeypatch.setattr(FineOperator, "most_columns", 2)
+    monkeypatch.setattr(FineWilson, "most_columns", 2)
     parts = galerkin(fine, P)
     for a, b in ((once.diagonal, parts.diagonal), (once.links, parts.links)):
         assert abs(a - b).max() <= 1e-13 * abs(a).max()
@@ -222,7 +227,7 @@ def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
 
 def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     rates = {77: float("nan"), 78: 0.2}
-    monkeypatch.setattr(multigrid_module, "measured_rate", lambda _, __, seed, *begun: rates[seed])
+    monkeypatch.setattr(module, "measured_rate", lambda _, seed, *begun: rates[seed])
     level = LevelParameters(aggregate=(2, 2, 2, 2), vectors=2, refinements=0)
     hierarchy = Multigrid((level,), seed=77).setup(wilson())
     assert [attempt.seed for attempt in hierarchy.attempts] == [77, 78]
@@ -231,8 +236,9 @@ def test_second_attempt_is_recorded(wilson: Any, monkeypatch: pytest.MonkeyPatch
 
 def test_right_hand_side_that_is_not_finite_costs_no_other(wilson: Any, draw: Any) -> None:
     level = LevelParameters(aggregate=(2, 2, 2, 2), vectors=4, refinements=1)
-    hierarchy = Multigrid((level,)).setup(wilson())
-    b = draw(*hierarchy.M.shape, 3)
+    M = wilson()
+    hierarchy = Multigrid((level,)).setup(M)
+    b = draw(*M.shape, 3)
     b[1, 7, 2, 1] = np.inf
     S = hierarchy.system
     for inner in ("single", "half"):
@@ -244,13 +250,13 @@ def test_right_hand_side_that_is_not_finite_costs_no_other(wilson: Any, draw: An
 @pytest.mark.parametrize("refinements", [0, 1, 2, 3])
 def test_vectors_are_refined_as_often_as_asked(wilson: Any, monkeypatch: Any, refinements: int) -> None:
     """The finest level's, which the grid below serves, and those of the grid below when they stay."""
-    refined = Counter[int]()
+    refined, right = Counter[int](), module.refined
 
     def counted(system: Any, vectors: Any, cycle: Any) -> Any:
         refined[vectors.shape[-1]] += 1
-        return near_null.refined(system, vectors, cycle)
+        return right(system, vectors, cycle)
 
-    monkeypatch.setattr(multigrid_module, "refined", counted)
+    monkeypatch.setattr(module, "refined", counted)
     finest = LevelParameters(aggregate=(2, 2, 2, 2), vectors=4, refinements=refinements)
     below = LevelParameters(aggregate=(1, 1, 1, 2), vectors=3, refinements=3 - refinements)
     Multigrid((finest, below)).setup(wilson())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.multigrid.smoothers import PolynomialSmoother
 
 
 def best(A: Any, r: NDArray, steps: int) -> NDArray:

@@ -13,12 +13,12 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.multigrid import fitted as fitted_module
-from stages.lqcd.multigrid import multigrid as module
-from stages.lqcd.multigrid.fitted import FittedSmoother
+from stages.lqcd.multigrid import cycle as cycle_module
+from stages.lqcd.multigrid import setup as module
+from stages.lqcd.multigrid import smoothers as smoothers_module
 from stages.lqcd.multigrid.hierarchy import Attempt
-from stages.lqcd.multigrid.multigrid import LevelParameters, Multigrid, PoorSetup
-from stages.lqcd.multigrid.polynomial import PolynomialSmoother
+from stages.lqcd.multigrid.setup import LevelParameters, Multigrid, PoorSetup
+from stages.lqcd.multigrid.smoothers import FittedSmoother, PolynomialSmoother
 
 LATTICE = Lattice((4, 4, 4, 4))
 
@@ -38,9 +38,7 @@ def iterations(hierarchy: Any, **options: Any) -> int:
     """Of a solve to 1e-10, which may end before."""
     S, rng = hierarchy.system, np.random.default_rng(3)
     b = rng.normal(size=(*S.shape, 3)) + 1j * rng.normal(size=(*S.shape, 3))
-    return (
-        hierarchy.solver(**options).solve(S, hierarchy.M.dslash.xp.asarray(b), on_failure="return").iterations
-    )
+    return hierarchy.solver(**options).solve(S, S.xp.asarray(b), on_failure="return").iterations
 
 
 def whole(cases: list[Any], few: list[Any]) -> list[Any]:
@@ -57,7 +55,7 @@ def test_more_smoothing_takes_fewer_iterations_and_the_rate_says_so(mass: float,
     """Of polynomials of any degree, in powers of single precision: at most twelve, eighteen of six steps."""
     hierarchy = of(PolynomialSmoother(steps)).setup(rough(mass))
     taken, predicted = iterations(hierarchy), np.log(1e-10) / np.log(hierarchy.rate)
-    assert isinstance(hierarchy.cycle.post, FittedSmoother)
+    assert isinstance(hierarchy.cycle.levels[0].post, FittedSmoother)
     assert taken <= (18 if steps == 6 else 12)
     assert predicted - 1 <= taken <= 1.25 * predicted + 2
 
@@ -70,10 +68,10 @@ def test_steps_from_root_to_root_in_16_bits(kernels: str, steps: int, monkeypatc
     """As a GPU takes them on the finest grid, in any number."""
     xp = pytest.importorskip("cupy") if kernels == "cuda" else np
     if kernels == "cpu":
-        monkeypatch.setattr(fitted_module, "_in_16_bits", lambda A: isinstance(A, WilsonSchur))
+        monkeypatch.setattr(smoothers_module, "_in_16_bits", lambda A: isinstance(A, WilsonSchur))
     hierarchy = of(PolynomialSmoother(steps)).setup(rough(-0.8, xp))
     taken, predicted = iterations(hierarchy), np.log(1e-10) / np.log(hierarchy.rate)
-    assert isinstance(hierarchy.cycle.post, FittedSmoother)
+    assert isinstance(hierarchy.cycle.levels[0].post, FittedSmoother)
     assert taken <= 12 and predicted - 1 <= taken <= 1.25 * predicted + 2
 
 
@@ -100,19 +98,21 @@ def test_poor_setups_are_refused_with_the_remedy(monkeypatch: Any) -> None:
 def test_powers_of_too_many_steps_are_not_used(monkeypatch: Any) -> None:
     """Those of one polynomial of 24 steps, whose rounding the cycles that go on with a solve must show."""
     monkeypatch.setattr(
-        FittedSmoother, "runs", property(lambda self: [fitted_module._powers_of(self.omegas)])
+        FittedSmoother, "runs", property(lambda self: [smoothers_module._powers_of(self.omegas)])
     )
     hierarchy = of(PolynomialSmoother(24)).setup(rough(-0.8))
-    assert isinstance(hierarchy.cycle.post, PolynomialSmoother) and hierarchy.rate < 0.05
+    assert isinstance(hierarchy.cycle.levels[0].post, PolynomialSmoother) and hierarchy.rate < 0.05
 
 
 def test_a_fit_of_too_few_steps_is_not_used(monkeypatch: Any) -> None:
     """Eighteen cycles would be taken for eight, for those before have done most of the work."""
-    right = module.fitted
-    monkeypatch.setattr(module, "fitted", lambda smoother, m: right(smoother and PolynomialSmoother(2), m))
+    right = cycle_module.fitted
+    monkeypatch.setattr(
+        cycle_module, "fitted", lambda smoother, m: right(smoother and PolynomialSmoother(2), m)
+    )
     hierarchy = of(PolynomialSmoother(8)).setup(rough(-0.4))
     predicted = np.log(1e-10) / np.log(hierarchy.rate)
-    assert isinstance(hierarchy.cycle.post, PolynomialSmoother)
+    assert isinstance(hierarchy.cycle.levels[0].post, PolynomialSmoother)
     assert iterations(hierarchy) <= 1.25 * predicted + 2
 
 
@@ -122,7 +122,7 @@ GROWING = FittedSmoother((9.0,) * 4)
 @pytest.mark.parametrize("broken", [pytest.param(6, marks=pytest.mark.slow), 4])
 def test_a_fitted_smoother_that_does_worse_is_not_used(monkeypatch: Any, broken: int) -> None:
     """On that grid, of two; the stored setup is the same."""
-    right = module.fitted
+    right = cycle_module.fitted
 
     def fitted(smoother: Any, moments: Any) -> Any:
         wrong = moments is not None and smoother is not None and smoother.steps == broken
@@ -135,10 +135,10 @@ def test_a_fitted_smoother_that_does_worse_is_not_used(monkeypatch: Any, broken:
     ]
     multigrid, M = Multigrid(tuple(levels)), rough(-1.0)
     expected = multigrid.setup(M)
-    assert all(level.moments is not None for level in expected.levels)
-    monkeypatch.setattr(module, "fitted", fitted)
+    assert all(level.moments is not None for level in expected.cycle.levels)
+    monkeypatch.setattr(cycle_module, "fitted", fitted)
     hierarchy = multigrid.setup(M)
-    assert [level.moments is None for level in hierarchy.levels] == [n == broken for n in steps]
+    assert [level.moments is None for level in hierarchy.cycle.levels] == [n == broken for n in steps]
     assert hierarchy.rate < 1.2 * expected.rate
     loaded = multigrid.load(hierarchy.arrays(), hierarchy.metadata(), M)
     b = iterations(hierarchy), iterations(loaded), iterations(expected)
