@@ -202,6 +202,6 @@ def rate_of(norms2: list[float], begun: int = 0) -> float:
 
 
 def weaker(norms2: list[float]) -> bool:
-    """Whether the first cycles of a solve gain far more than those that follow, which are others."""
+    """True if the first cycles of a solve gain far more than those that follow, which are others."""
     before, middle, after = (norms2[FIRST_CYCLES + k * LAST_CYCLES] for k in (-1, 0, 1))
     return bool(np.log(before / middle) > WEAKER * np.log(middle / after))

@@ -56,7 +56,7 @@ class Transfer:
         block_blas.add(out, whole[: len(out)])
 
     def without_vectors(self) -> Transfer:
-        """This one without the vectors where kernels read another order of them."""
+        """This transfer for products alone: vectors are kept in the orders that their kernels read."""
         return Transfer(self.aggregates, aggregation.for_products(self.packed))
 
 
@@ -77,10 +77,11 @@ class Prolongation:
         return to_device_like(self.aggregates.sites, self.vectors)
 
     def on_all_sites(self) -> Transfer:
+        """P for fields on the whole fine grid."""
         return self._packed(self.vectors, self.aggregates.sites, self.aggregates.fine.sites)
 
     def for_cycles(self) -> Transfer:
-        """On the even sites, where aggregates are halved; else on all."""
+        """P for fields on the even sites; on all, where an aggregate has more sites of one parity."""
         if not self.aggregates.halved:
             return self.on_all_sites()
         half, rows = self.aggregates.volume // 2, self.vectors.shape[2] // 2
@@ -88,7 +89,7 @@ class Prolongation:
         return self._packed(self.vectors[:, :, :rows], sites, self.aggregates.fine.sites // 2)
 
     def on_face(self, mu: int) -> Transfer:
-        """Cut to the sites whose neighbour in +mu is beyond their aggregate."""
+        """P cut to the sites whose neighbour in +mu is beyond their aggregate."""
         places = to_device_like(self.aggregates.faces[mu], self.vectors)
         vectors = aggregation.cut(self.vectors, places, self.aggregates.volume)
         return self._packed(vectors, self.aggregates.face_sites[mu], self.aggregates.fine.sites)

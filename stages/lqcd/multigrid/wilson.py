@@ -83,7 +83,7 @@ class FineWilson:
         return out
 
     def put_products(self, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:
-        """From near-null vectors and links alone where kernels take them."""
+        """Write the parts of P^H M P, from near-null vectors and links alone where kernels take them."""
         if not wilson_galerkin.takes(P.vectors, P.aggregates.volume):
             put_products_of_fields(self, P, diagonal, inside, links)
             return
