@@ -136,7 +136,7 @@ def multigrid_work(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> tup
 
 
 def _cycle_steps(level: LevelParameters) -> int:
-    return sum(smoother.steps for smoother in (level.pre, level.post) if smoother)
+    return level.post.steps
 
 
 def contraction_work(lattice: Lattice, components: int, columns: int, products: int) -> tuple[Pass, ...]:

@@ -26,7 +26,7 @@ from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks
 from stages.lqcd.kernels import random_numbers, smearing, stream
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import converted, empty_field, field_like
+from stages.lqcd.kernels.fields import converted, empty_field, field_like, zeros_like
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
@@ -125,8 +125,7 @@ def pieces(hierarchy: Hierarchy, b: Array) -> Iterator[tuple[str, Callable[[], o
         level = cycle.levels[0]
         S = level.A.operator
         yield f"level {number}: system", partial(S.apply, x)
-        if level.pre is not None:
-            yield f"level {number}: smoother", partial(level.pre.relax, S, x)
+        yield f"level {number}: smoother", partial(level.smoother.improve, S, x, zeros_like(x))
         defect = level.A.defect(x)
         coarse = level.transfer.restrict(defect)
         yield f"level {number}: restriction", partial(level.transfer.restrict, defect)

@@ -1,9 +1,8 @@
-"""One multigrid cycle, smooth, solve on the coarse grid, smooth, and the rate at which cycles converge.
+"""One multigrid cycle, and the rate at which cycles converge.
 
-    1  x = smoothed 0,  r = b - S x              `pre` on the system of the level
-    2  e = A_c^-1 P^H (residual of A)            by the grid below, to a loose tolerance (K-cycle)
-    3  x += P e,  r = b - S x                    on the sites of the system
-    4  x += smoothed 0 for the residual r        `post`
+    1  e = A_c^-1 P^H (residual of A)            by the grid below, to a loose tolerance (K-cycle)
+    2  x = P e,  r = b - S x                     on the sites of S
+    3  x += smoothed 0 for the residual r
 
 as in arXiv:1612.07873 (section III) and arXiv:1005.3043. A coarse grid is solved by GCR with the cycle of
 that grid as its preconditioner, so that a coarse problem that needs more work gets it (K-cycle: Notay and
@@ -29,32 +28,27 @@ from stages.lqcd.multigrid.transfer import Prolongation, Transfer
 from stages.lqcd.solvers.even_odd import through
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCRSpace, MultigridGCR, gcr_correction
 
-Smoothers = tuple[Smoother | None, Smoother | None]
-"""Before and after the coarse correction."""
-
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """A grid that has another one below: its operator A, with S, the transfer P to that grid, and smoothers.
+    """A grid that has another one below: its operator A, with S, the transfer P to that grid, and a smoother.
 
-    pre, post: before and after the coarse correction. steps, tolerance: of GCR on the grid below in every
+    steps, tolerance: of GCR on the grid below in every
     cycle. prolongation: P with its vectors, which a loaded level has no longer. moments: of what is left to
-    the smoothers (`stages.lqcd.multigrid.smoothers`), or None.
+    the smoother (`stages.lqcd.multigrid.smoothers`), or None.
     """
 
     A: LevelOperator
     transfer: Transfer
-    pre: Smoother | None
-    post: Smoother | None
+    smoother: Smoother
     steps: int
     tolerance: float
     prolongation: Prolongation | None = None
     moments: NDArray[np.complex128] | None = None
 
     def fitted(self, moments: NDArray[np.complex128] | None) -> Level:
-        """This level with smoothers that are fitted to the moments, where there are any."""
-        pre, post = fitted(self.pre, moments), fitted(self.post, moments)
-        return replace(self, pre=pre, post=post, moments=moments)
+        """This level with a smoother that is fitted to the moments, where there are any."""
+        return replace(self, smoother=fitted(self.smoother, moments), moments=moments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,15 +84,9 @@ class Cycle:
 
     def apply(self, x: Array) -> Array:
         """About S^-1 x."""
-        level, S = self.levels[0], self.levels[0].A.operator
-        if level.pre is None:
-            y, residual = zeros_like(x), x
-        else:
-            y, residual = level.pre.relax(S, x)
-        self._add_coarse(level.A.defect(residual), y)
-        del residual  # a part of the smoother's work space: the next one takes as much
-        if level.post is not None:
-            level.post.improve(S, x, y)
+        level, y = self.levels[0], zeros_like(x)
+        self._add_coarse(level.A.defect(x), y)
+        level.smoother.improve(level.A.operator, x, y)
         return y
 
     def _add_coarse(self, defect: Array, y: Array) -> None:
@@ -123,10 +111,10 @@ class Cycle:
     def with_levels(self, levels: Iterable[Level]) -> Cycle:
         return Cycle(tuple(levels), self.coarsest)
 
-    def with_smoothers(self, smoothers: Sequence[Smoothers]) -> Cycle:
+    def with_smoothers(self, smoothers: Sequence[Smoother]) -> Cycle:
         """This cycle with other smoothers, those of each level."""
         pairs = zip(self.levels, smoothers, strict=True)
-        return self.with_levels(replace(level, pre=pre, post=post) for level, (pre, post) in pairs)
+        return self.with_levels(replace(level, smoother=smoother) for level, smoother in pairs)
 
 
 DIRECT_UNKNOWNS = 1024

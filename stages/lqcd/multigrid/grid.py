@@ -69,19 +69,13 @@ class Grid:
         coordinates[self.numbers.reshape(-1)] = np.indices(self.extents[::-1]).reshape(4, -1)[::-1].T
         return coordinates
 
-    def site(self, coordinates: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Number of the site at coordinates ``[..., 4]``, wrapped; int32 ``[...]``."""
-        x, y, z, t = np.moveaxis(np.mod(coordinates, self.extents), -1, 0)
-        return self.numbers[t, z, y, x]
-
     @cached_property
     def neighbours(self) -> NDArray[np.int32]:
         """The neighbour of every site in every direction, int32 ``[site, 8]``."""
         table = np.empty((self.sites, HOPS), np.int32)
         for d in range(HOPS):
-            moved = self.coordinates.copy()
-            moved[:, d // 2] += 1 - 2 * (d % 2)
-            table[:, d] = self.site(moved)
+            beside = np.roll(self.numbers, 2 * (d % 2) - 1, axis=3 - d // 2)
+            table[self.numbers.reshape(-1), d] = beside.reshape(-1)
         return table
 
 
@@ -131,23 +125,7 @@ class Aggregates:
         blocks = self.fine.numbers.reshape(T, t, Z, z, Y, y, X, x).transpose(0, 2, 4, 6, 1, 3, 5, 7)
         rows = np.empty((self.coarse.sites, self.volume), np.int32)
         rows[self.coarse.numbers.reshape(-1)] = blocks.reshape(-1, self.volume)
-        return np.take_along_axis(rows, self._orders[self._origins], axis=1)
-
-    @cached_property
-    def _within(self) -> NDArray[np.int64]:
-        """Coordinates (x, y, z, t) in an aggregate in lexicographic order, ``[4, site]``."""
-        return np.indices(self.extents[::-1]).reshape(4, -1)[::-1]
-
-    @cached_property
-    def _orders(self) -> NDArray[np.int64]:
-        """Lexicographic places in the order of `sites`, for aggregates that begin on even and odd sites."""
-        parity = self._within.sum(axis=0) % 2 if self.fine.even_odd else np.zeros(self.volume, int)
-        return np.stack([np.argsort((parity + origin) % 2, kind="stable") for origin in (0, 1)])
-
-    @cached_property
-    def _origins(self) -> NDArray[np.int64]:
-        """Parity of the first site of every aggregate."""
-        return (self.coarse.coordinates * self.extents).sum(axis=1) % 2
+        return np.sort(rows, axis=1)
 
     @cached_property
     def faces(self) -> tuple[NDArray[np.int32], ...]:
@@ -156,11 +134,9 @@ class Aggregates:
         ``[aggregate, site of the face]``; over a boundary of the grid it is beyond it also where that
         leads to the same aggregate.
         """
-        tables = []
-        for within, extent in zip(self._within, self.extents, strict=True):
-            last = [np.flatnonzero(within[order] == extent - 1) for order in self._orders]
-            tables.append(np.stack(last).astype(np.int32)[self._origins])
-        return tuple(tables)
+        within = self.fine.coordinates[self.sites] % self.extents
+        last = np.moveaxis(within == np.array(self.extents) - 1, -1, 0)
+        return tuple(np.nonzero(face)[1].astype(np.int32).reshape(len(face), -1) for face in last)
 
     @cached_property
     def face_sites(self) -> tuple[NDArray[np.int32], ...]:

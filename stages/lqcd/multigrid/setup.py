@@ -62,15 +62,14 @@ class LevelParameters:
     """Parameters of a grid that is not the coarsest.
 
     aggregate: extents (x, y, z, t) of the blocks that become the sites of the grid below. vectors: near-null
-    vectors, the number of components of each chirality there. pre, post: smoothers, or None. relaxation:
-    smoother for the random start. refinements: times that the vectors are refined by the hierarchy so far.
-    steps, tolerance: of GCR on the grid below in every cycle (K-cycle).
+    vectors, the number of components of each chirality there. post: smoother after the coarse correction.
+    relaxation: that for the random start. refinements: times that the vectors are refined by the hierarchy so
+    far. steps, tolerance: of GCR on the grid below in every cycle (K-cycle).
     """
 
     aggregate: Extents = (4, 4, 4, 4)
     vectors: int = 24
-    pre: Smoother | None = None
-    post: Smoother | None = SMOOTHING
+    post: Smoother = SMOOTHING
     relaxation: Smoother = RELAXATION
     refinements: int = 2
     steps: int = 2
@@ -86,12 +85,10 @@ class LevelParameters:
                 raise InputError(f"{name} of a multigrid level must be at least {least}, got {value}")
         if not 0 <= self.tolerance < 1:
             raise InputError(f"tolerance of a multigrid level must lie between 0 and 1, got {self.tolerance}")
-        if self.pre is None and self.post is None:
-            raise InputError("a multigrid level needs a smoother: give pre, post or both")
 
     def level(self, A: LevelOperator, transfer: Transfer, P: Prolongation | None = None) -> Level:
-        """The level of an operator, with smoothers fitted each time."""
-        return Level(A, transfer, self.pre, self.post, self.steps, self.tolerance, P)
+        """The level of an operator, with a smoother fitted each time."""
+        return Level(A, transfer, self.post, self.steps, self.tolerance, P)
 
 
 @dataclass(frozen=True)
@@ -234,9 +231,8 @@ class _Setup:
         go on with the solve that the others begin, whose residual is rich in low modes.
         """
         largest, levels, seed = self.multigrid.largest_rate, cycle.levels, self.seed
-        recorders = [recorded(level.post) for level in levels]
-        pairs = [(level.pre, recorder) for level, recorder in zip(levels, recorders, strict=True)]
-        begun = first_cycles(cycle.with_smoothers(pairs), seed)
+        recorders = [recorded(level.smoother) for level in levels]
+        begun = first_cycles(cycle.with_smoothers(recorders), seed)
         fits = [level.fitted(moments_of(recorder)) for level, recorder in zip(levels, recorders, strict=True)]
         bound = min(largest, rate_of(begun[1]) ** (1 / WORSE))
         found = cycle.with_levels(fits)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,19 +32,12 @@ from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator, Updating
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign, field_like, zeros_like
-from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
+from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.half_field import spinors_like, to_half
 from stages.lqcd.solvers.leja import leja_order
 
 MOST_STEPS = 8
 """Of one fitted polynomial: powers of single precision beyond differ by little but rounding."""
-
-
-class Smoothed(NamedTuple):
-    """y and the residual r - A y, both ``[..., N]``."""
-
-    y: Array
-    residual: Array
 
 
 class Smoother(Protocol):
@@ -53,9 +46,6 @@ class Smoother(Protocol):
     @property
     def steps(self) -> int:
         """Number of steps."""
-
-    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        """Smoothed y of A y = r, and the residual that is left; r is kept."""
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
         """Improve x of A x = b by the steps, in place; b is kept."""
@@ -76,13 +66,6 @@ class PolynomialSmoother:
         """Steps of each run, the longest first."""
         count = -(-self.steps // (lane_blas.MOST_FIELDS - 1))
         return tuple((self.steps + run) // count for run in reversed(range(count)))
-
-    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        """Smoothed y of A y = r, and the residual that is left; r is kept."""
-        y, v = zeros_like(r), self._powers(r)
-        assign(v[0], r)
-        self._run(A, v, y)
-        return Smoothed(y, v[0])
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
         """Improve x of A x = b by the steps, in place; b is kept."""
@@ -127,15 +110,6 @@ class FittedSmoother:
         """Coefficients c_k of q(z) = sum_k c_k z^k of each run of at most `MOST_STEPS` steps."""
         return [_powers_of(run) for run in np.array_split(self.omegas, -(-self.steps // MOST_STEPS))]
 
-    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        """Smoothed y of A y = r, and the residual that is left; r is kept."""
-        if _in_16_bits(A):
-            return self._relax_in_16_bits(A, r)
-        y, v = zeros_like(r), self._powers(r)
-        assign(v[0], r)
-        self._run(A, v, y)
-        return Smoothed(y, v[0])
-
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
         """Improve x of A x = b by the steps, in place; b is kept."""
         if _in_16_bits(A):
@@ -144,14 +118,6 @@ class FittedSmoother:
         v = self._powers(x)
         block_blas.difference(b, A.apply(x, v[1]), v[0])
         self._run(A, v, x)
-
-    def _relax_in_16_bits(self, A: Any, r: Array) -> Smoothed:
-        (first, second, *others), source = self.omegas, to_half(r)
-        y, between = spinors_like(source), spinors_like(source)
-        A.update(source, None, (first + second, -first * second, 0), between, y)
-        for omega in others:
-            A.update(y, source, (1, -omega, omega), between, y)
-        return Smoothed(from_half(y), A.update(y, source, (0, -1, 1), between, field_like(r)))
 
     def _improve_in_16_bits(self, A: Any, b: Array, x: Array) -> None:
         source, y = to_half(b), to_half(x)
@@ -201,9 +167,6 @@ class Recorder:
         self.smoother, self.steps = smoother, smoother.steps
         self.sums: list[Array] = []
 
-    def relax(self, A: LinearOperator, r: Array) -> Smoothed:
-        return self.smoother.relax(A, r)
-
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
         if len(self.sums) == RECORDED:
             self.smoother.improve(A, b, x)
@@ -223,18 +186,18 @@ class Recorder:
         return (sums[..., norms2 > 0] / norms2[norms2 > 0]).mean(axis=-1)
 
 
-def recorded(smoother: Smoother | None) -> Smoother | None:
+def recorded(smoother: Smoother) -> Smoother:
     """A `PolynomialSmoother` that records what it is given; another one as it is."""
     return Recorder(smoother) if isinstance(smoother, PolynomialSmoother) else smoother
 
 
-def moments_of(smoother: Smoother | None) -> NDArray[np.complex128] | None:
+def moments_of(smoother: Smoother) -> NDArray[np.complex128] | None:
     """Moments that a smoother of `recorded` has recorded; None where it has none, or none that are finite."""
     moments = smoother.moments if isinstance(smoother, Recorder) and smoother.sums else None
     return moments if moments is not None and np.isfinite(moments).all() else None
 
 
-def fitted(smoother: Smoother | None, moments: NDArray[np.complex128] | None) -> Smoother | None:
+def fitted(smoother: Smoother, moments: NDArray[np.complex128] | None) -> Smoother:
     """Another smoother of as many steps as a `PolynomialSmoother` has.
 
     The one that is given where it is of another kind, or a polynomial of that degree does not follow from

@@ -101,10 +101,9 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
             aggregate=(3, 1, 1, 2),
             vectors=4,
             refinements=1,
-            pre=PolynomialSmoother(2),
             post=PolynomialSmoother(4),
         ),
-        LevelParameters(aggregate=(1, 2, 2, 1), vectors=4, refinements=0, pre=None),
+        LevelParameters(aggregate=(1, 2, 2, 1), vectors=4, refinements=0),
     )
     b = draw(*M.shape, 4)
     for depth in (1, 2, 3):
@@ -214,11 +213,7 @@ def test_stored_setup_of_another_operator_is_refused(gauge: Any) -> None:
 def test_poor_setup_is_built_again_and_then_refused(wilson: Any) -> None:
     M = wilson()
     demanding = Multigrid(
-        (
-            LevelParameters(
-                aggregate=(2, 2, 2, 2), vectors=2, refinements=0, pre=None, post=PolynomialSmoother(1)
-            ),
-        ),
+        (LevelParameters(aggregate=(2, 2, 2, 2), vectors=2, refinements=0, post=PolynomialSmoother(1)),),
         largest_rate=0.001,
     )
     with pytest.raises(PoorSetup, match="from two seeds"):
@@ -270,8 +265,6 @@ def test_bad_parameters(wilson: Any) -> None:
         Multigrid((LevelParameters(vectors=4), LevelParameters(aggregate=(2, 1, 1, 1)))).setup(wilson())
     with pytest.raises(InputError, match="fewer than the 8 near-null vectors"):
         Multigrid((LevelParameters(aggregate=(1, 1, 1, 1), vectors=8),)).setup(wilson((2, 2, 2, 2)))
-    with pytest.raises(InputError, match="needs a smoother"):
-        LevelParameters(pre=None, post=None)
     for wrong in ({"vectors": 0}, {"refinements": -1}, {"steps": 0}, {"tolerance": 1.0}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             LevelParameters(**wrong)  # type: ignore[arg-type]

@@ -33,10 +33,10 @@ def test_each_run_leaves_the_least(wilson: Any, draw: Any, steps: int, runs: tup
     kept, expected = r.copy(), np.zeros_like(r)
     for count in runs:
         expected += best(A, r - A.apply(expected), count)
-    y, residual = smoother.relax(A, r)
+    y = np.zeros_like(r)
+    smoother.improve(A, r, y)
     assert smoother.runs == runs and np.array_equal(r, kept)
     np.testing.assert_allclose(y, expected, atol=1e-10)
-    np.testing.assert_allclose(residual, r - A.apply(y), atol=1e-12)
     assert not y[..., 1].any()
 
 
@@ -45,10 +45,11 @@ def test_improving_is_relaxing_the_residual(wilson: Any, draw: Any, steps: int) 
     A, smoother = wilson(mass=0.3), PolynomialSmoother(steps)
     b, x = draw(*A.shape, 3), draw(*A.shape, 3)
     x[..., 2] = 0
-    kept, expected = b.copy(), x + smoother.relax(A, b - A.apply(x)).y
+    kept, start, y = b.copy(), x.copy(), np.zeros_like(x)
+    smoother.improve(A, b - A.apply(x), y)
     smoother.improve(A, b, x)
     assert np.array_equal(b, kept)
-    np.testing.assert_allclose(x, expected, atol=1e-12)
+    np.testing.assert_allclose(x, start + y, atol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [2, 4, 6])

@@ -55,7 +55,7 @@ def test_more_smoothing_takes_fewer_iterations_and_the_rate_says_so(mass: float,
     """Of polynomials of any degree, in powers of single precision: at most twelve, eighteen of six steps."""
     hierarchy = of(PolynomialSmoother(steps)).setup(rough(mass))
     taken, predicted = iterations(hierarchy), np.log(1e-10) / np.log(hierarchy.rate)
-    assert isinstance(hierarchy.cycle.levels[0].post, FittedSmoother)
+    assert isinstance(hierarchy.cycle.levels[0].smoother, FittedSmoother)
     assert taken <= (18 if steps == 6 else 12)
     assert predicted - 1 <= taken <= 1.25 * predicted + 2
 
@@ -71,7 +71,7 @@ def test_steps_from_root_to_root_in_16_bits(kernels: str, steps: int, monkeypatc
         monkeypatch.setattr(smoothers_module, "_in_16_bits", lambda A: isinstance(A, WilsonSchur))
     hierarchy = of(PolynomialSmoother(steps)).setup(rough(-0.8, xp))
     taken, predicted = iterations(hierarchy), np.log(1e-10) / np.log(hierarchy.rate)
-    assert isinstance(hierarchy.cycle.levels[0].post, FittedSmoother)
+    assert isinstance(hierarchy.cycle.levels[0].smoother, FittedSmoother)
     assert taken <= 12 and predicted - 1 <= taken <= 1.25 * predicted + 2
 
 
@@ -101,18 +101,16 @@ def test_powers_of_too_many_steps_are_not_used(monkeypatch: Any) -> None:
         FittedSmoother, "runs", property(lambda self: [smoothers_module._powers_of(self.omegas)])
     )
     hierarchy = of(PolynomialSmoother(24)).setup(rough(-0.8))
-    assert isinstance(hierarchy.cycle.levels[0].post, PolynomialSmoother) and hierarchy.rate < 0.05
+    assert isinstance(hierarchy.cycle.levels[0].smoother, PolynomialSmoother) and hierarchy.rate < 0.05
 
 
 def test_a_fit_of_too_few_steps_is_not_used(monkeypatch: Any) -> None:
     """Eighteen cycles would be taken for eight, for those before have done most of the work."""
     right = cycle_module.fitted
-    monkeypatch.setattr(
-        cycle_module, "fitted", lambda smoother, m: right(smoother and PolynomialSmoother(2), m)
-    )
+    monkeypatch.setattr(cycle_module, "fitted", lambda _, moments: right(PolynomialSmoother(2), moments))
     hierarchy = of(PolynomialSmoother(8)).setup(rough(-0.4))
     predicted = np.log(1e-10) / np.log(hierarchy.rate)
-    assert isinstance(hierarchy.cycle.levels[0].post, PolynomialSmoother)
+    assert isinstance(hierarchy.cycle.levels[0].smoother, PolynomialSmoother)
     assert iterations(hierarchy) <= 1.25 * predicted + 2
 
 
@@ -125,7 +123,7 @@ def test_a_fitted_smoother_that_does_worse_is_not_used(monkeypatch: Any, broken:
     right = cycle_module.fitted
 
     def fitted(smoother: Any, moments: Any) -> Any:
-        wrong = moments is not None and smoother is not None and smoother.steps == broken
+        wrong = moments is not None and smoother.steps == broken
         return GROWING if wrong else right(smoother, moments)
 
     steps = (6, 4)

@@ -59,7 +59,8 @@ def test_sites_are_those_of_the_lattice():
 @pytest.mark.parametrize("extents", [(3, 1, 2, 5), (2, 2, 2, 2), (1, 1, 1, 1)], ids=str)
 def test_neighbours_wrap_around(extents):
     grid = Grid(extents)
-    assert np.array_equal(grid.site(grid.coordinates), np.arange(grid.sites))
+    x, y, z, t = grid.coordinates.T
+    assert np.array_equal(grid.numbers[t, z, y, x], np.arange(grid.sites))
     for d in range(8):
         step = np.zeros(4, int)
         step[d // 2] = 1 - 2 * (d % 2)
