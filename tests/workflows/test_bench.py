@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict, replace
 from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +17,7 @@ from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import machine, staggered
 from workflows.benchmarks.families import FAMILIES, bench_of, speeds
+from workflows.benchmarks.ledger import read_ledger
 from workflows.benchmarks.speed import Bench, SiteCost, _seconds, streaming
 
 SMALL = ("--lattice", "4", "4", "4", "4", "--rhs", "2,3")
@@ -73,8 +76,8 @@ def test_figures_of_a_line_follow_from_its_time() -> None:
     assert speed.perfect_reuse_bandwidth == pytest.approx(50)
     assert speed.fraction_of_copy == pytest.approx(1)
     assert speed.naive_bandwidth == pytest.approx(65)
-    cells = [cell.strip() for cell in speed.row.strip("|").split("|")]
-    assert cells == ["f", "k", "4x4x4x6", "single", "5", "2 ns", "573", "50.0", "65.0", "1.00", "0.5 J"]
+    cells = [cell.strip() for cell in speed.row(None).strip("|").split("|")]
+    assert cells == ["f", "k", "4x4x4x6", "single", "5", "2 ns", "573", "50.0", "65.0", "1.00", "0.5 J", "-"]
 
 
 @pytest.mark.parametrize(
@@ -171,3 +174,66 @@ def test_every_step_of_a_counter_is_seen() -> None:
             time.sleep(machine.LOOK)
     assert [joules for _, joules in moving[:4]] == [0, 1, 2, 3] and len(still) == 1
     assert moving == sorted(moving)
+
+
+def figures(tmp_path: Path, name: str, *picoseconds: float, machine_name: str | None = None) -> Path:
+    """A file of documents, one behind the other, each with one line of the small bench."""
+    names = {"family": "f", "kernel": "k", "precision": "single", "unit": "application", "lattice": "4x4x4x6"}
+    line = small_bench().speed(2e-6, None, SiteCost(1, 1, 1), sites=200, rhs=5, **names)
+    machine_name = machine_name or machine.Host().name
+    documents = (
+        {"machine": machine_name, "lines": [asdict(replace(line, picoseconds=each))]} for each in picoseconds
+    )
+    file = tmp_path / name
+    file.write_text("\n".join(json.dumps(document, indent=2) for document in documents))
+    return file
+
+
+@pytest.mark.parametrize(("earlier", "slower"), [((9.0, 2000.0), False), ((9.0, 1904.0), True)])
+def test_lines_are_compared_with_the_last_figures(
+    tmp_path: Path, earlier: tuple[float, ...], slower: bool
+) -> None:
+    ledger = read_ledger(figures(tmp_path, "ledger.json", *earlier), machine.Host())
+    names = {"family": "f", "kernel": "k", "precision": "single", "unit": "application", "lattice": "4x4x4x6"}
+    now = small_bench().speed(2e-6, None, SiteCost(1, 1, 1), sites=200, rhs=5, **names)
+    new = replace(now, rhs=6)
+    assert ledger.ratio(now) == pytest.approx(2000 / earlier[-1]) and ledger.ratio(new) is None
+    words, found = ledger.verdict([now, new])
+    assert found is slower and "1 lines compared" in words and "1 are new" in words
+    assert ("f k, single, 5 right-hand sides: 1.050 times" in words) is slower
+    with pytest.raises(InputError, match="no line of what was measured here"):
+        ledger.verdict([new])
+
+
+def test_slower_lines_end_the_command_with_code_1(
+    quarkline: CommandLine, tmp_path: Path, backend: str
+) -> None:
+    asked = ("--backend", backend, *SMALL, "--only", "blas", "--precision", "single")
+    document = json.loads(quarkline("bench", *asked, "--json").out)
+    file = tmp_path / "figures.json"
+    for factor, code in ((1e-6, 1), (1e6, 0)):
+        scaled = [line | {"picoseconds": line["picoseconds"] * factor} for line in document["lines"]]
+        file.write_text(json.dumps(document | {"lines": scaled}))
+        answer = quarkline("bench", *asked, "--against", str(file))
+        assert answer.code == code and f"{len(scaled)} lines compared with {file}" in answer.out
+        assert " ratio |" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "cannot be read"),
+        ("", "is empty: fill it by quarkline bench --json"),
+        ("[1]", "is not what `quarkline bench --json` prints"),
+        ('{"machine": "a", "lines": [{"family": "f"}]}', "a line lacks"),
+        ('{"machine": "a Cray-1", "lines": []}', "has figures of a Cray-1, and this machine is"),
+    ],
+)
+def test_files_that_are_no_figures_of_this_machine_are_refused(
+    quarkline: CommandLine, tmp_path: Path, content: str | None, complaint: str
+) -> None:
+    file = tmp_path / "figures.json"
+    if content is not None:
+        file.write_text(content)
+    answer = quarkline("bench", *SMALL, "--only", "blas", "--against", str(file))
+    assert answer.code == 2 and complaint in " ".join(answer.err.replace("│", " ").split())

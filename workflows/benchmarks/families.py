@@ -9,6 +9,7 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.copy_bandwidth import keep_copy_bandwidth
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import (
+    algorithms,
     block_blas,
     end_to_end,
     link_construction,
@@ -25,13 +26,15 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
     "wilson": wilson.speeds,
     "blas": block_blas.speeds,
     "solver": solver_iteration.speeds,
+    "multigrid": algorithms.multigrid_speeds,
+    "eigen": algorithms.eigen_speeds,
     "links": link_construction.speeds,
     "end-to-end": end_to_end.speeds,
 }
 
 LATTICES = {"cpu": (16, 16, 16, 32), "cuda": (32, 32, 32, 48)}
 RUN_LATTICES = {"cpu": (8, 8, 8, 16), "cuda": (16, 16, 16, 32)}
-"""Of the end-to-end run, which then takes seconds."""
+"""Of multigrid, eigenvectors and the end-to-end run, which then take seconds."""
 
 WIDTHS = {"cpu": (1, 16), "cuda": (1, 8, 16, 32)}
 

@@ -1,4 +1,4 @@
-"""An iteration of batched CG and of block CGrQ: all from one application of the operator to the next.
+"""An iteration of batched CG, block CGrQ and BiCGstab: all from one application of the operator to the next.
 
 A short solve and a longer one on random links, which no solver finishes, are timed as a whole; an iteration
 is their difference over that of their iterations. Reliable updates of the longer solve are in it.
@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
+from workflows.benchmarks import staggered, wilson
 from workflows.benchmarks.machine import Machine, random_field
-from workflows.benchmarks.speed import Bench, SiteCost, Speed, streaming
-from workflows.benchmarks.staggered import normal_cost, packed_for, random_operator
+from workflows.benchmarks.speed import DTYPES, Bench, SiteCost, Speed, streaming
+from workflows.benchmarks.staggered import normal_cost
 
 SHORT = 5
 FEWEST, MOST, SECONDS = 15, 100, 0.5
@@ -26,23 +29,33 @@ FEWEST, MOST, SECONDS = 15, 100, 0.5
 
 REPEATS = 3
 TOLERANCE = 1e-13
-PRECISIONS = {"double": ("double", None), "single": ("double-single", "single")}
-"""The solver's name for a precision of its iteration, and what it calls the inner precision."""
+INNER = {"double": None, "single": "single", "half": "half"}
+"""What solvers call the precision of their iteration; residuals are in double."""
 
 
 def speeds(bench: Bench) -> Iterator[Speed]:
-    """Both solvers for every precision and width; residuals are always in double."""
-    unpacked = random_operator(bench.machine, bench.lattice)
-    for precision, dtype, rhs in bench.blocks:
-        operator = packed_for(unpacked, rhs)
-        b = random_field(bench.machine, (*operator.shape, rhs), np.complex128)
-        name, inner = PRECISIONS[precision]
-        for method, cost in METHODS:
-            solver = partial(method, TOLERANCE, inner=inner)
+    """All solvers for every width and precision that they have.
+
+    Half precision is measured on devices: the CPU converts where they have kernels.
+    """
+    hisq = staggered.random_operator(bench.machine, bench.lattice)
+    quarks: dict[str, Callable[[int], LinearOperator]] = {
+        "hisq": partial(staggered.packed_for, hisq),
+        "wilson": partial(wilson.schur_for, wilson.random_links(bench)),
+    }
+    device = bench.machine.backend == "cuda"
+    for precision, rhs in ((precision, rhs) for precision in bench.precisions for rhs in bench.widths):
+        for line in METHODS:
+            if precision == "half" and not (device and line.half):
+                continue
+            operator = quarks[line.quarks](rhs)
+            b = random_field(bench.machine, (*operator.shape, rhs), np.complex128)
+            solver = partial(line.method, TOLERANCE, inner=INNER[precision])
             seconds, joules = iteration(bench.machine, solver, operator, b)
-            names = {"kernel": method.__name__, "precision": name, "unit": "iteration"}
-            sites, line = bench.lattice.half_volume, cost(rhs, dtype)
-            yield bench.speed(seconds, joules, line, sites, family="solver", rhs=rhs, **names)
+            name = precision if precision == "double" else f"double-{precision}"
+            names = {"kernel": line.method.__name__, "precision": name, "unit": "iteration"}
+            cost, sites = line.cost(rhs, DTYPES.get(precision, DTYPES["single"])), bench.lattice.half_volume
+            yield bench.speed(seconds, joules, cost, sites, family="solver", rhs=rhs, **names)
 
 
 def batched_cost(rhs: int, dtype: np.dtype) -> SiteCost:
@@ -58,9 +71,25 @@ def block_cost(rhs: int, dtype: np.dtype) -> SiteCost:
     return normal_cost(rhs, dtype) + streaming((4 * 0.5 + 2) * 24 * rhs, 14, dtype)
 
 
-METHODS: tuple[tuple[type[KrylovSolver], Callable[[int, np.dtype], SiteCost]], ...] = (
-    (BatchedCG, batched_cost),
-    (BlockCGrQ, block_cost),
+def stabilised_cost(rhs: int, dtype: np.dtype) -> SiteCost:
+    """Two Schur complements of spinors, and the updates: alpha (4 fields), omega (3), x, r and p (8)."""
+    spinors = 4 * streaming(12 * 8, 15, dtype)
+    return 2 * wilson.schur_cost(rhs, dtype.itemsize) + spinors
+
+
+class Measured(NamedTuple):
+    """A solver that is measured: its quarks, the cost of an iteration, and whether it has half precision."""
+
+    method: type[KrylovSolver]
+    quarks: str
+    cost: Callable[[int, np.dtype], SiteCost]
+    half: bool
+
+
+METHODS = (
+    Measured(BatchedCG, "hisq", batched_cost, half=True),
+    Measured(BlockCGrQ, "hisq", block_cost, half=False),
+    Measured(BiCGstab, "wilson", stabilised_cost, half=True),
 )
 
 

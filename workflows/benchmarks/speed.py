@@ -31,6 +31,10 @@ COLUMNS = {
 """Of the table of speeds, which grows while they are measured and is Markdown, too: alignment and width."""
 
 
+RATIO = ">7"
+"""Layout of the column that compares with earlier figures."""
+
+
 @dataclass(frozen=True)
 class SiteCost:
     """Per site and right-hand side.
@@ -82,9 +86,8 @@ class Speed:
     fraction_of_copy: float
     joules: float | None
 
-    @property
-    def row(self) -> str:
-        """One line of the table."""
+    def row(self, *ratios: float | None) -> str:
+        """One line of the table; ratios: times over earlier ones, None where there is no earlier one."""
         return _row(
             self.family,
             self.kernel,
@@ -97,6 +100,7 @@ class Speed:
             f"{self.naive_bandwidth:.1f}",
             f"{self.fraction_of_copy:.2f}",
             "-" if self.joules is None else f"{self.joules:.3g} J",
+            *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios),
         )
 
 
@@ -122,17 +126,17 @@ class Bench:
             if not 1 <= rhs <= MOST_RHS:
                 raise InputError(f"a block holds 1 to {MOST_RHS} right-hand sides, got {rhs} (--rhs)")
 
-    @property
-    def heading(self) -> str:
-        """The machine and its copy bandwidth, and the head of the table."""
+    def heading(self, *more: str) -> str:
+        """The machine and its copy bandwidth, and the head of the table; more: names of further columns."""
         ends = {"<": "-", ">": ":"}
-        rulers = ("-" * (int(layout[1:]) + 1) + ends[layout[0]] for layout in COLUMNS.values())
+        layouts = [*COLUMNS.values(), *[RATIO] * len(more)]
+        rulers = ("-" * (int(layout[1:]) + 1) + ends[layout[0]] for layout in layouts)
         return "\n".join(
             [
                 f"{self.machine.name}; copy bandwidth of this run {self.copy_bandwidth:.1f} GB/s, "
                 "read and written",
                 "",
-                _row(*COLUMNS),
+                _row(*COLUMNS, *more),
                 f"|{'|'.join(rulers)}|",
             ]
         )
@@ -176,7 +180,8 @@ class Bench:
 
 
 def _row(*cells: str) -> str:
-    padded = (f"{cell:{layout}}" for cell, layout in zip(cells, COLUMNS.values(), strict=True))
+    layouts = [*COLUMNS.values(), *[RATIO] * (len(cells) - len(COLUMNS))]
+    padded = (f"{cell:{layout}}" for cell, layout in zip(cells, layouts, strict=True))
     return f"| {' | '.join(padded)} |"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonDslash, WilsonOperator
+from stages.lqcd.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonDslash, WilsonOperator, WilsonPacking
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.reunitarise import to_u3
 from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks
@@ -46,10 +46,10 @@ def schur_cost(rhs: int, itemsize: int) -> SiteCost:
 
 def speeds(bench: Bench) -> Iterator[Speed]:
     """Speeds in every precision and width, with random SU(3) links."""
-    double, sites = random_operator(bench), bench.lattice.half_volume
+    links, sites = random_links(bench), bench.lattice.half_volume
     for precision, dtype, rhs in bench.blocks:
-        operator = double.astype(dtype)
-        schur = WilsonSchur(operator)
+        schur = schur_for(links, rhs, dtype)
+        operator = schur.M
         x = random_field(bench.machine, (*schur.shape, rhs), dtype)
         out = bench.machine.xp.empty_like(x)
         works = {
@@ -62,10 +62,14 @@ def speeds(bench: Bench) -> Iterator[Speed]:
             yield bench.measured(work, cost(rhs, dtype.itemsize), sites, kernel=kernel, **names)
 
 
-def random_operator(bench: Bench) -> WilsonOperator:
-    """An operator in double precision, with links in SU(3), as packed forms of few reals need."""
+def random_links(bench: Bench) -> WilsonLinks:
+    """Links in SU(3), as packed forms of few reals need; with a clover term."""
     xp, sites = bench.machine.xp, bench.lattice.half_volume
     links = to_u3(random_field(bench.machine, (4, 2, sites, 3, 3), np.complex128)).matrices
     links /= (xp.linalg.det(links) ** (1 / 3))[..., None, None]
-    fields = WilsonLinks(links, (0.3, 0.3), bench.lattice, ("periodic",) * 4, Anisotropy(), 0.0)
-    return WilsonOperator(WilsonDslash(fields), MASS)
+    return WilsonLinks(links, (0.3, 0.3), bench.lattice, ("periodic",) * 4, Anisotropy(), 0.0)
+
+
+def schur_for(links: WilsonLinks, rhs: int, dtype: Any = np.complex128) -> WilsonSchur:
+    """The Schur complement with links in the form that blocks of so many right-hand sides read."""
+    return WilsonSchur(WilsonOperator(WilsonDslash(links, dtype, WilsonPacking(block=rhs)), MASS))
