@@ -11,8 +11,9 @@ import pytest
 pytest.importorskip("cupy")
 
 import cupy
+import devices_guard as guard
 
-from stages.lqcd.kernels.cuda.devices import guard, spans
+from stages.lqcd.kernels.cuda.devices import spans
 from stages.lqcd.kernels.cuda.devices.partition import PAGE, Run
 from stages.lqcd.kernels.cuda.devices.spans import Span, SpanPool
 

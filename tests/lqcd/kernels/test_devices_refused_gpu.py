@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("cupy")
 
 import cupy
+import devices_guard as guard
 from delays import delay_launches
 from test_devices_gpu import LATTICE, assert_alike, gauge, on, operator, random_field, several
 
@@ -23,7 +24,6 @@ from stages.loops.deflation_space import EigenSearch, deflation, deflation_space
 from stages.loops.low_mode_loops import low_mode_loops
 from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels import block_blas, lane_blas, random_numbers, stream
-from stages.lqcd.kernels.cuda.devices import guard
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.fields import converted, copied, field_like, slices_field
 from stages.lqcd.kernels.transfer import to_device
