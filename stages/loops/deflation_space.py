@@ -103,7 +103,7 @@ def deflation_space(
     )
     settings = [search.block, search.subspace or 0, search.degree or 0]
     with recorded_choices(at):
-        eigenpairs = lanczos.solve(B, dslash.xp, _progress_of(at), _checkpoint(at, settings))
+        eigenpairs = lanczos.solve(B, progress=_progress_of(at), checkpoint=_checkpoint(at, settings))
     record(eigenpairs, at)
     eigenvalue, basis = eigenpairs.values, eigenpairs.vectors
     del eigenpairs

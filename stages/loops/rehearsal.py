@@ -40,7 +40,7 @@ def loop_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
     dslash = StaggeredDslash(links, packing=operator.parameters["solves"].packing)
     current = CurrentLinks(links, loops[0].parameters["current_links"])
     for node in nodes_of(nodes, deflation_space):
-        yield partial(_find_modes, node.parameters["search"].block, dslash, xp)
+        yield partial(_find_modes, node.parameters["search"].block, dslash)
     solves = brief_solves(solve, tuple(POSITIVE), max(_columns(loops[0], lattice)))
     widths = [(n, w) for n in block_widths(loops, lattice) for w in sorted({*WIDTHS, n}) if w <= n]
     wave = xp.asarray(plane_wave(lattice, operator.parameters["boundary"]))[:, None, None]
@@ -57,10 +57,10 @@ def _contract(trace: LoopTrace, n: int, still_open: int, converging: Array, xp: 
     trace.contract(EVEN, sources)
 
 
-def _find_modes(block: int, dslash: StaggeredDslash, xp: ModuleType) -> None:
+def _find_modes(block: int, dslash: StaggeredDslash) -> None:
     """One restart cycle of the eigensolver, for a single block of vectors."""
     lanczos = BlockLanczos(block, block, degree=4, max_restarts=1)
-    lanczos.solve(SquaredDslash(dslash.for_many_products(), EVEN), xp, on_failure="return")
+    lanczos.solve(SquaredDslash(dslash.for_many_products(), EVEN), on_failure="return")
 
 
 def block_widths(loops: Sequence[Node], lattice: Lattice) -> list[int]:

@@ -105,13 +105,13 @@ def main() -> None:
     print(f"{arguments.sweeps} sweeps; {arguments.vectors} vectors to {arguments.tolerance:g}")
     table, spectra, first = PrintedTable(*COLUMNS), [], 0.0
     for block in arguments.block:
-        BlockLanczos(2, block, degree=2, max_restarts=1).solve(operator, machine.xp, on_failure="return")
+        BlockLanczos(2, block, degree=2, max_restarts=1).solve(operator, on_failure="return")
         products, applications = Meter(machine), Meter(machine)
         settings = arguments.tolerance, arguments.subspace, arguments.degree
         operand: Any = MeteredOperator(operator, applications)
         with products_metered(products):
             lanczos = BlockLanczos(arguments.vectors, block, *settings)
-            pairs, joules = metered(machine.backend, partial(lanczos.solve, operand, machine.xp))
+            pairs, joules = metered(machine.backend, partial(lanczos.solve, operand))
         first = first or pairs.seconds
         spectra.append(pairs.values)
         table.add(block, *cells(pairs, first, joules, (applications, products), copy))

@@ -57,7 +57,7 @@ def main() -> None:
     thin = quenched(lattice, "deflated solves", **chain, xp=machine.xp)
     dslash = staggered(thin, lattice)
     B, wanted = SquaredDslash(dslash), max(arguments.vectors)
-    pairs = BlockLanczos(wanted, arguments.block, arguments.lanczos).solve(B, machine.xp)
+    pairs = BlockLanczos(wanted, arguments.block, arguments.lanczos).solve(B)
     print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end="")
     print(f"to {arguments.tolerance:g}; vectors in {arguments.precision} precision")
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s, ", end="")

@@ -108,7 +108,7 @@ def main() -> None:
     space = None
     if most := max(arguments.vectors):
         B = SquaredDslash(dslash)
-        pairs = BlockLanczos(most, arguments.block, arguments.lanczos).solve(B, machine.xp)
+        pairs = BlockLanczos(most, arguments.block, arguments.lanczos).solve(B)
         print(f"{most} eigenpairs, {pairs.values[0]:.3g} to {pairs.values[-1]:.3g}, ", end="")
         print(f"residual {pairs.residuals.max():.1e}: {pairs.seconds:.1f} s.", flush=True)
         space = StaggeredSpace(dslash, Space.measured(B, pairs.vectors))

@@ -56,8 +56,8 @@ def main() -> None:
     for count, block in [(count, blocks[0]) for count in slices] + [(slices[0], b) for b in blocks[1:]]:
         hop = SpatialHop(*slices_alone(links, lattice, range(count)), DTYPES[arguments.precision])
         A, method = FoldedLaplacian(hop), BatchedLanczos(vectors, block, tolerance)
-        pairs = method.solve(A, count, machine.xp)
-        seconds = machine.wall_seconds(lambda: method.solve(A, count, machine.xp))  # noqa: B023
+        pairs = method.solve(A, count)
+        seconds = machine.wall_seconds(lambda: method.solve(A, count))  # noqa: B023
         numbers = 2 * (directions.SPATIAL_DIRECTIONS * 9 / block + 2 * 3)  # of two hops; links once a block
         moved = pairs.matvecs * numbers * hop.dtype.itemsize * hop.lattice.half_volume
         each = 1e3 * seconds / count

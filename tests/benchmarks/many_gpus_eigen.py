@@ -69,7 +69,7 @@ def block_lanczos(lattice: Lattice, vectors: int) -> Times:
     links = hisq_links(quenched(lattice), lattice, boundary="antiperiodic", naik_epsilon=0.0)
     B = SquaredDslash(StaggeredDslash(links), EVEN)
     method = BlockLanczos(vectors, BLOCK, TOLERANCE, 3 * vectors, degree=20, max_restarts=2)
-    solve = partial(method.solve, B, cupy, on_failure="return")
+    solve = partial(method.solve, B, on_failure="return")
     applications = solve().matvecs
     yield "block Lanczos, an application", wall_seconds(solve) / applications
 

@@ -97,7 +97,7 @@ def _lanczos(device: Device) -> float:
     """Relative error of the lowest eigenvalues."""
     A = SquaredDslash(_free_dslash("HISQ", "antiperiodic", DOUBLE, device), EVEN)
     expected = np.repeat(np.sort(_squares(momenta(LATTICE, "antiperiodic"), "HISQ"))[::2], 3)
-    found = BlockLanczos(LOWEST, 16, tolerance=1e-10).solve(A, device.xp).values[:LOWEST]
+    found = BlockLanczos(LOWEST, 16, tolerance=1e-10).solve(A).values[:LOWEST]
     return float(np.abs(np.asarray(found) / expected[:LOWEST] - 1).max())
 
 

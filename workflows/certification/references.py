@@ -132,7 +132,7 @@ def _hisq(reference: Reference) -> StaggeredDslash:
 def _hisq_eigenvalues(reference: Reference) -> float:
     expected = reference.values["eig"]
     search = BlockLanczos(len(expected), 8, tolerance=1e-10)
-    found = search.solve(SquaredDslash(_hisq(reference), EVEN), reference.device.xp)
+    found = search.solve(SquaredDslash(_hisq(reference), EVEN))
     return _relative(np.sort(found.values[: len(expected)]), expected)
 
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
-from stages.lqcd.eigen.batched_lanczos import BatchedLanczos, Progress
+from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
+from stages.lqcd.eigen.lanczos import Progress
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.kernels import batched_basis, random_numbers, slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
@@ -118,7 +119,7 @@ class LaplaceSolver:
             )
         method = BatchedLanczos(self.vectors, self.block, self.tolerance, max_restarts=self.max_restarts)
         if method.size(rows) < rows:
-            pairs = method.solve(FoldedLaplacian(hop), slices, hop.xp, progress)
+            pairs = method.solve(FoldedLaplacian(hop), slices, progress=progress)
             values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(pairs.values), 0))
             vectors = _both_parities(hop, pairs.vectors, DIAGONAL - values)
         else:

@@ -20,27 +20,25 @@ whenever eigenvalues found are not all below its window, where it does not tell 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices, eigh
-from stages.lqcd.eigen.chebyshev import RepeatedFilter
-from stages.lqcd.eigen.confirmation import largest_cluster
-from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, EigenpairsNotConverged, EigenStatus
-from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
-from stages.lqcd.eigen.resting import PATIENCE, History, above_rounding, at_rounding, vectors_to_ask_for
-from stages.lqcd.eigen.spectrum import estimate_spectrum
-from stages.lqcd.eigen.window import ABOVE, GROWTH_OF_MANY, WindowChoice, kept_columns, subspace_size
-from stages.lqcd.kernels import batched_basis
-from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign, contiguous_slices, slices_like
+from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices
+from stages.lqcd.eigen.convergence import PATIENCE, History, resting
+from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
+from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress, Run
+from stages.lqcd.eigen.window import (
+    ABOVE,
+    GROWTH_OF_MANY,
+    WindowChoice,
+    estimate_spectrum,
+    kept_columns,
+    subspace_size,
+)
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 
 BAD = 1.6
@@ -61,10 +59,8 @@ class BatchedLanczos(Lanczos):
         return subspace_size(self.vectors, self.block, rows)
 
     @in_one_blas_thread
-    def solve(
-        self, A: LinearOperator, systems: int, xp: Any = np, progress: Progress | None = None
-    ) -> BatchedEigenpairs:
-        """The lowest eigenpairs of the `systems` equal diagonal blocks of A, with vectors in arrays of `xp`.
+    def solve(self, A: LinearOperator, systems: int, *, progress: Progress | None = None) -> Eigenpairs:
+        """The lowest eigenpairs of the `systems` equal diagonal blocks of A, where its fields are.
 
         Raises InputError where A is not Hermitian or zero, systems do not divide it or are so small that the
         basis would span their space, or the tolerance is below rounding; EigenpairsNotConverged, also for
@@ -83,94 +79,83 @@ class BatchedLanczos(Lanczos):
                 f"{self.vectors} of {rows} eigenvectors of a system leave no room for Lanczos: take a dense "
                 "diagonalisation"
             )
-        run = _Run(self, A, systems, xp)
+        run = _Run(self, A, systems, rows)
         eigenpairs = run.eigenpairs(run.iterate(progress))
         if eigenpairs.status is not EigenStatus.CONVERGED:
             raise EigenpairsNotConverged(eigenpairs, run.limit)
         return eigenpairs
 
 
-class _Run:
-    """State of a run; values, residuals ``[S, k]``: of the wanted Ritz vectors."""
+class _Run(Run[BatchedSubspace]):
+    """One run, in the numbering of steps above.
 
-    def __init__(self, method: BatchedLanczos, A: LinearOperator, systems: int, xp: Any) -> None:
-        self.method, self.A, self.systems, self.xp = method, A, systems, xp
-        self.started = time.perf_counter()
-        self.rows = int(np.prod(A.shape)) // systems
-        size = method.size(self.rows)
+    unfinished: of cycles that left something to do, since the filter was chosen, as the history. confirmed:
+    values found when a fresh block began.
+    """
+
+    def __init__(self, method: BatchedLanczos, A: LinearOperator, systems: int, rows: int) -> None:
+        super().__init__(method, A, (systems, method.vectors))
+        size = method.size(rows)
         self.restart_columns = kept_columns(method.vectors, size, method.block)
-        self.spectrum = estimate_spectrum(A, xp, method.seed, self.restart_columns * systems)
-        self.scale = self.spectrum.scale
-        choice = WindowChoice(None, None, self.restart_columns * systems, method.block, GROWTH_OF_MANY)
-        self.filter, self.raised = choice.first(self.spectrum), False
-        self.repeated = RepeatedFilter(A)
-        self.restarts, self.matvecs = 0, self.spectrum.steps
-        self.history: History = []  # of cycles that left something to do, since the filter was chosen
-        self.values = np.full((systems, method.vectors), np.nan)
-        self.residuals = np.full(self.values.shape, np.inf)
-        self.space = BatchedSubspace(xp, systems, self.rows, A.dtype, size, method.block, method.seed)
-        self.image = slices_like(self.space.X)
+        every = self.restart_columns * systems
+        self.spectrum = estimate_spectrum(A, method.seed, every)
+        self.scale, self.matvecs = self.spectrum.scale, self.spectrum.steps
+        self.filter = WindowChoice(None, None, every, method.block, GROWTH_OF_MANY).first(self.spectrum)
+        self.space = BatchedSubspace(A.xp, systems, rows, A.dtype, size, method.block, method.seed)
+        self.unfinished: History = []
+        self.confirmed: NDArray[np.float64] | None = None
+        self.ritz = np.empty((systems, 0))
+        self.space.start()
 
     @property
-    def limit(self) -> float:
-        """The largest residual of a converged pair."""
-        return self.method.tolerance * self.scale
+    def done(self) -> int:
+        """Wanted pairs below the tolerance."""
+        return int((self.residuals <= self.limit).sum())
 
-    def iterate(self, progress: Progress | None) -> EigenStatus:
-        """Steps 1 to 5."""
-        self.space.start()
-        confirmed: NDArray[np.float64] | None = None
-        while self.restarts < self.method.max_restarts:
-            ritz = self._cycle(look=confirmed is None)
-            if progress is not None:
-                done = int((self.residuals <= self.limit).sum())
-                progress(self.restarts, done, self.values.size, float(self.residuals.max()))
-            small = self.residuals <= SAFETY * self.limit
-            if not small.all():
-                self.history.append((self.restarts, int(small.sum()), float(self.residuals.max())))
-                if at_rounding(self.history, self.A.dtype, self.scale):
-                    return EigenStatus.PRECISION
-                if above_rounding(self.history):
-                    return EigenStatus.STALLED
-                if len(self.history) > PATIENCE and (ritz[:, self.method.vectors - 1] <= 1).any():
-                    return EigenStatus.WINDOW
-                if self.restarts == 1:
-                    self._choose_again(ritz)
-                continue
-            if self.values.max() >= self.filter.low:
-                if not self._choose_above():
-                    return EigenStatus.WINDOW
-                continue
-            values = np.sort(self.values)
-            if (self._distinct(values) and not self.raised) or (
-                confirmed is not None and np.abs(values - confirmed).max() <= TIE * self.limit
-            ):
-                return EigenStatus.CONVERGED
-            confirmed = values
-            self.space.start(self.method.vectors)
-        return EigenStatus.RESTART_LIMIT
+    def status(self) -> EigenStatus | None:
+        """Steps 4 and 5."""
+        ended = self._status_of_cycle() if self.restarts else None
+        if ended is None and self.restarts >= self.method.max_restarts:
+            return EigenStatus.RESTART_LIMIT
+        return ended
 
-    def _distinct(self, values: NDArray[np.float64]) -> bool:
-        """True if no system has as many equal eigenvalues as a block has columns."""
-        return all(largest_cluster(each, TIE * self.limit) < self.method.block for each in values)
+    def _status_of_cycle(self) -> EigenStatus | None:
+        small = self.residuals <= SAFETY * self.limit
+        if not small.all():
+            self.unfinished.append((self.restarts, int(small.sum()), float(self.residuals.max())))
+            rests = resting(self.unfinished, self.A.dtype, self.scale)
+            if rests is None and len(self.unfinished) > PATIENCE and self._some_inside():
+                return EigenStatus.WINDOW
+            if rests is None and self.restarts == 1:
+                self._choose_again()
+            return rests
+        if self.values.max() >= self.filter.low:
+            return None if self._choose_above() else EigenStatus.WINDOW
+        values, before = np.sort(self.values), self.confirmed
+        if (self.distinct() and not self.raised) or (
+            before is not None and np.abs(values - before).max() <= TIE * self.limit
+        ):
+            return EigenStatus.CONVERGED
+        self.confirmed = values
+        self.space.start(self.method.vectors)
+        return None
 
-    def _cycle(self, look: bool) -> NDArray[np.float64]:
-        """Steps 2 to 4; all Ritz values ``[S, used]``. look: end as soon as all wanted pairs seem to be good.
+    def cycle(self) -> None:
+        """Steps 2 to 4; before a fresh block it ends as soon as all wanted pairs seem to be good.
 
         One system is looked at after each step, the others where it seems to be done.
         """
         space, one, every = self.space, slice(1), slice(None)
         while not space.full:
-            space.expand(self._apply)
-            if not look or space.full or space.used < LATE * space.size:
+            space.expand(self.apply)
+            if self.confirmed is not None or space.full or space.used < LATE * space.size:
                 continue
             if self._seems_done(*space.ritz(one), one) and self._seems_done(*space.ritz(), every):
                 break
-        ritz, vectors = space.ritz()
-        space.restart(ritz, vectors, min(self.restart_columns, space.used))
+        self.ritz, vectors = space.ritz()
+        space.restart(self.ritz, vectors, min(self.restart_columns, space.used))
         self.restarts += 1
-        self._measure()
-        return ritz
+        self.measure(slice(0, self.method.vectors))
 
     def _seems_done(self, ritz: NDArray[np.float64], vectors: Matrices, systems: slice) -> bool:
         """True if residuals of A are below the limit by those of the filter F.
@@ -185,17 +170,17 @@ class _Run:
         estimates = ratio * self.space.residuals(vectors[..., :k], systems)
         return bool((estimates <= SAFETY * self.limit).all())
 
-    def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
-        self.matvecs += x.shape[-1] * self.filter.degree
-        return self.repeated.apply(self.filter, x, spare)
+    def _some_inside(self) -> bool:
+        """True where the last wanted Ritz value of a system lies inside the window."""
+        return bool((self.ritz[:, self.method.vectors - 1] <= 1).any())
 
-    def _choose_again(self, ritz: NDArray[np.float64]) -> None:
+    def _choose_again(self) -> None:
         """Another filter where the window began far above what V keeps, or below what is wanted."""
-        if (ritz[:, self.method.vectors - 1] <= 1).any():
+        if self._some_inside():
             self._choose_above()
             return
         lowest = float(self.values.min())
-        edge = float(self.filter.eigenvalues(ritz[:, self.space.used - 1]).mean())
+        edge = float(self.filter.eigenvalues(self.ritz[:, self.space.used - 1]).mean())
         edge += ABOVE * (edge - lowest)
         if self.filter.low - lowest > BAD * (edge - lowest):
             self._begin_anew(edge)
@@ -208,62 +193,9 @@ class _Run:
 
     def _begin_anew(self, edge: float) -> None:
         """Begin again with a window from `edge` on, and random combinations of what was found."""
-        choice = WindowChoice(
-            (edge, self.filter.high), None, self.restart_columns, self.method.block, GROWTH_OF_MANY
-        )
-        before, self.filter = self.filter.low, choice.first(self.spectrum)
+        window, before = (edge, self.filter.high), self.filter.low
+        choice = WindowChoice(window, None, self.restart_columns, self.method.block, GROWTH_OF_MANY)
+        self.filter = choice.first(self.spectrum)
         self.raised |= self.filter.low > before
-        self.history.clear()
+        self.unfinished.clear()
         self.space.mix()
-
-    def _measure(self) -> None:
-        """Rayleigh quotients and true residuals of the leading Ritz vectors."""
-        for columns, block, image in self._images():
-            count = columns.stop - columns.start
-            quotients, norms2 = batched_basis.rayleigh(block, image)
-            self.values[:, columns] = as_numpy(quotients)[:, :count]
-            self.residuals[:, columns] = np.sqrt(as_numpy(norms2))[:, :count]
-
-    def _images(self) -> Iterator[tuple[slice, Array, Array]]:
-        """Leading columns of V, block by block: which, the block that holds them, and A times it."""
-        space, k, width = self.space, self.method.vectors, self.method.block
-        for first in range(0, k, width):
-            columns = slice(first, min(first + width, k))
-            assign(space.spare, space.V[..., first : first + width])  # the basis is wider than what is wanted
-            self.A.apply(self._field(space.spare), self._field(self.image))
-            self.matvecs += width
-            yield columns, space.spare, self.image
-
-    def _field(self, block: Array) -> Array:
-        """A block ``[S, n, b]`` as a field of A."""
-        return block.reshape(*self.A.shape, -1)
-
-    def eigenpairs(self, status: EigenStatus) -> BatchedEigenpairs:
-        """The wanted pairs: eigenvectors of V^H A V, measured once more."""
-        space, k = self.space, self.method.vectors
-        extras = {}
-        if status is EigenStatus.STALLED:
-            worst = int(self.residuals.max(axis=1).argmax())
-            estimates = self.filter.eigenvalues(np.maximum(space.ritz()[0][worst], 1))
-            extras["ask_for"] = vectors_to_ask_for(estimates, k)
-        vectors = space.V[..., :k]
-        projected: Matrices = np.empty((self.systems, k, k), complex)
-        for columns, _, image in self._images():
-            count = columns.stop - columns.start
-            projected[:, :, columns] = as_numpy(batched_basis.project(vectors, image))[..., :count]
-        _, rotation = eigh((projected + projected.conj().swapaxes(1, 2)) / 2)
-        batched_basis.rotate_in_place(vectors, to_device_like(np.ascontiguousarray(rotation), vectors))
-        self._measure()
-        if status is EigenStatus.CONVERGED and not self.residuals.max() <= self.limit:
-            status = EigenStatus.RESIDUAL
-        return BatchedEigenpairs(
-            self.values,
-            contiguous_slices(vectors),
-            self.residuals,
-            status,
-            self.restarts,
-            self.matvecs,
-            self.filter.degree,
-            time.perf_counter() - self.started,
-            extras,
-        )

@@ -9,16 +9,17 @@ block is orthogonalised twice against all of V, and that is enough (L. Giraud et
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.subspace import GrowingBasis
 from stages.lqcd.kernels import batched_basis, block_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign, slices_field, slices_like
+from stages.lqcd.kernels.fields import assign, contiguous_slices, slices_field, slices_like
 from stages.lqcd.lattice.threads import in_threads
 
 LOST = 32
@@ -46,7 +47,7 @@ class BatchedSubspace(GrowingBasis):
 
     def __init__(
         self,
-        xp: Any,
+        xp: ModuleType,
         systems: int,
         rows: int,
         dtype: np.dtype,
@@ -58,6 +59,7 @@ class BatchedSubspace(GrowingBasis):
         self.xp = xp
         self.V = slices_field((systems, rows, size), dtype, xp)
         self.X, self.spare = (slices_field((systems, rows, block), dtype, xp) for _ in range(2))
+        self.image = slices_like(self.X)
         self.H = np.zeros((systems, size, size), complex)
         self.G: Matrices = np.zeros((systems, block, block), complex)
         """Gram matrices of what the last expansion left of F X beside V: of residuals of Ritz vectors."""
@@ -111,6 +113,41 @@ class BatchedSubspace(GrowingBasis):
         )
         self.used = 0
         self._complete()
+
+    def measure(self, A: LinearOperator, columns: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Rayleigh quotients and true residuals of A for these unit vectors of V, ``[S, columns]``."""
+        values, residuals = np.empty((2, len(self.V), columns.stop - columns.start))
+        for some, count, block, image in self._images(A, columns):
+            quotients, norms2 = batched_basis.rayleigh(block, image)
+            values[:, some] = as_numpy(quotients)[:, :count]
+            residuals[:, some] = np.sqrt(as_numpy(norms2))[:, :count]
+        return values, residuals
+
+    def diagonalise(self, A: LinearOperator, k: int) -> None:
+        """The first k columns of V become the eigenvectors of A in their span, of each system."""
+        vectors = self.V[..., :k]
+        projected: Matrices = np.empty((len(vectors), k, k), complex)
+        for some, count, _, image in self._images(A, slice(0, k)):
+            projected[:, :, some] = as_numpy(batched_basis.project(vectors, image))[..., :count]
+        _, rotation = eigh((projected + projected.conj().swapaxes(1, 2)) / 2)
+        self._rotate(vectors, rotation)
+
+    def release(self) -> None:
+        """Free nothing: results are measured by the blocks of the cycles."""
+
+    def lowest(self, values: NDArray[np.float64]) -> tuple[NDArray[np.intp], Array]:
+        """The numbers of the leading columns, whose values ascend to rounding, and the columns."""
+        k = values.shape[-1]
+        return np.arange(k), contiguous_slices(self.V[..., :k])
+
+    def _images(self, A: LinearOperator, columns: slice) -> Iterator[tuple[slice, int, Array, Array]]:
+        """Columns of V, block by block: which, how many, the block that holds them, and A times it."""
+        for first in range(columns.start, columns.stop, self.block):
+            count = min(self.block, columns.stop - first)
+            some = slice(first - columns.start, first - columns.start + count)
+            assign(self.spare, self.V[..., first : first + self.block])  # V is wider than what is wanted
+            A.apply(self.spare.reshape(*A.shape, -1), self.image.reshape(*A.shape, -1))
+            yield some, count, self.spare, self.image
 
     def _complete(self, passes: int = 2) -> None:
         """Make X orthonormal and orthogonal to V.

@@ -21,7 +21,6 @@ Where V would span the whole space, step 7 alone is done, on unit vectors.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -31,20 +30,21 @@ from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
-from stages.lqcd.eigen.confirmation import SAME, largest_cluster, missing
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter
+from stages.lqcd.eigen.convergence import SAME, missing, resting
 from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
-from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress
+from stages.lqcd.eigen.lanczos import SAFETY, Lanczos, Progress, Run
 from stages.lqcd.eigen.memory import available_bytes, check_memory, needed_bytes
-from stages.lqcd.eigen.rayleigh import measure, rotate_to_eigenvectors
-from stages.lqcd.eigen.resting import above_rounding, at_rounding, vectors_to_ask_for
-from stages.lqcd.eigen.saved import RunState, restored
-from stages.lqcd.eigen.spectrum import estimate_spectrum, fingerprint
 from stages.lqcd.eigen.subspace import Subspace
-from stages.lqcd.eigen.window import MOST_MOVES, WindowChoice, kept_columns, subspace_size
-from stages.lqcd.kernels import lane_blas
-from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import contiguous
+from stages.lqcd.eigen.window import (
+    MOST_MOVES,
+    WindowChoice,
+    estimate_spectrum,
+    fingerprint,
+    kept_columns,
+    subspace_size,
+)
+from stages.lqcd.kernels.dispatch import to_device_like
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 from stages.lqcd.solvers.recurrence import BreakdownError
 
@@ -82,12 +82,12 @@ class BlockLanczos(Lanczos):
     def solve(
         self,
         A: LinearOperator,
-        xp: Any = np,
+        *,
         progress: Progress | None = None,
         checkpoint: RestartStore | None = None,
         on_failure: str = "raise",
     ) -> Eigenpairs:
-        """The lowest eigenpairs of A, with vectors in arrays of `xp`.
+        """The lowest eigenpairs of A, with vectors where its fields are.
 
         checkpoint: saved to after each restart cycle; a run that finds one of the same configuration goes
         on from there, and refuses one of another operator. on_failure: 'raise' EigenpairsNotConverged or
@@ -96,10 +96,10 @@ class BlockLanczos(Lanczos):
         leaves out the upper end of the spectrum, or too little memory, which is looked at before the start.
         """
         self._check(A, on_failure)
-        available = available_bytes(xp)
+        available = available_bytes(A.xp)
         check_memory(self.memory(A), available, self.vectors, self.fitting(A, available))
         try:
-            run = _Run(self, A, xp, self._subspace(A, self.vectors), checkpoint)
+            run = _Run(self, A, self._subspace(A, self.vectors), checkpoint)
             eigenpairs = run.eigenpairs(run.iterate(progress))
         except BreakdownError as breakdown:
             raise InputError(
@@ -151,233 +151,143 @@ class BlockLanczos(Lanczos):
                 f"{subspace_size(self.vectors, self.block, dimension)})"
             )
 
-    def restart_columns(self, subspace: int) -> int:
-        """Columns that a restart keeps."""
-        return kept_columns(self.vectors, subspace, self.block)
 
+class _Run(Run[Subspace]):
+    """One run, in the numbering of steps above.
 
-class _Run:
-    """One run, in the numbering of steps above; restart_columns: those that a restart keeps."""
+    moves: windows moved. fresh, fresh_steps, confirming, confirmed: of the search for missed eigenvalues.
+    earlier: seconds of runs before this one, from whose checkpoint it goes on.
+    """
 
     def __init__(
-        self, method: BlockLanczos, A: LinearOperator, xp: Any, size: int, checkpoint: RestartStore | None
+        self, method: BlockLanczos, A: LinearOperator, size: int, checkpoint: RestartStore | None
     ) -> None:
-        self.method, self.A, self.checkpoint = method, A, checkpoint
-        self.repeated = RepeatedFilter(A)
-        self.started = time.perf_counter()
+        super().__init__(method, A, (method.vectors,))
         self.wanted, self.dimension = method.vectors, int(np.prod(A.shape))
-        self.block, self.restart_columns = min(method.block, self.dimension), method.restart_columns(size)
-        self.choice = WindowChoice(method.window, method.degree, self.restart_columns, self.block)
         self.dense = size == self.dimension
-        space = Subspace(xp, A.shape, A.dtype, size, self.block, method.seed)
-        self.state = self._diagonalised(space) if self.dense else self._begun(space, xp)
-
-    def _begun(self, space: Subspace, xp: Any) -> RunState:
-        """State after step 1, or from a checkpoint.
-
-        It is told to be of this operator by one application of A, which `matvecs` does not count.
-        """
-        method, A = self.method, self.A
+        self.checkpoint = None if self.dense else checkpoint
+        self.restart_columns = kept_columns(self.wanted, size, method.block)
+        self.space = Subspace(A.xp, A.shape, A.dtype, size, min(method.block, self.dimension), method.seed)
+        self.choice = WindowChoice(method.window, method.degree, self.restart_columns, self.space.block)
+        self.moves = self.fresh = self.fresh_steps = 0
+        self.confirming = self.confirmed = False
+        self.earlier = 0.0
         saved = self.checkpoint.load() if self.checkpoint else None
         if saved is not None:
-            present = fingerprint(A, xp, method.seed)
-            return restored(saved, space, self._configuration(space.size), present)
-        spectrum = estimate_spectrum(A, xp, method.seed, self.restart_columns)
-        state = RunState(
-            space,
-            self.choice.first(spectrum),
-            spectrum.scale,
-            spectrum.fingerprint,
-            np.full(self.wanted, np.nan),
-            np.full(self.wanted, np.inf),
-            matvecs=spectrum.steps,
-        )
-        space.start()
-        return state
+            self._restore(saved)
+        elif not self.dense:
+            self._start()
 
-    def _diagonalised(self, space: Subspace) -> RunState:
-        """Eigenvectors of A among the unit vectors of the whole space, with a dense matrix on the host."""
-        space.V[...] = 0
-        index = to_device_like(np.arange(self.dimension), space.V)
-        space.V.reshape(self.dimension, -1)[index, index] = 1
-        values = rotate_to_eigenvectors(self.A, space.V, space.third)
-        space.locked = space.used = self.dimension
-        matvecs = sum(_whole_blocks(columns, self.block) for columns in (self.dimension, self.wanted))
-        return RunState(
-            space,
-            ChebyshevFilter(float(values[0]), float(values[-1]), 0),
-            float(abs(values).max()),
-            np.empty(0),
-            *measure(self.A, space.V[..., : self.wanted], space.third),
-            restarts=1,
-            matvecs=matvecs,
-        )
-
-    def _configuration(self, size: int) -> NDArray[np.float64]:
-        """Settings that runs have in common if they may share a checkpoint."""
-        A, method = self.A, self.method
-        sizes = [*A.shape, A.dtype.itemsize, self.wanted, self.block, size]
-        return np.array([*sizes, method.seed, method.tolerance], float)
+    def _start(self) -> None:
+        """Step 1."""
+        spectrum = estimate_spectrum(self.A, self.method.seed, self.restart_columns)
+        self.filter, self.scale = self.choice.first(spectrum), spectrum.scale
+        self.fingerprint, self.matvecs = spectrum.fingerprint, spectrum.steps
+        self.space.start()
 
     @property
     def seconds(self) -> float:
         """Wall time so far, that before a resume included."""
-        return self.state.seconds + time.perf_counter() - self.started
+        return self.earlier + super().seconds
 
     @property
-    def limit(self) -> float:
-        """The largest residual of a converged pair."""
-        return self.method.tolerance * self.state.scale
-
-    @property
-    def converged(self) -> int:
+    def done(self) -> int:
         """Wanted pairs that are locked."""
-        return min(self.state.space.locked, self.wanted)
+        return min(self.space.locked, self.wanted)
 
-    def iterate(self, progress: Progress | None) -> EigenStatus:
-        """Steps 2 to 6."""
+    def status(self) -> EigenStatus | None:
+        """Steps 5 and 6."""
         if self.dense:
-            self._report(progress)
+            return EigenStatus.CONVERGED if self.restarts else None
+        if self._finished():
             return EigenStatus.CONVERGED
-        while not self._finished():
-            if self.state.restarts >= self.method.max_restarts:
-                return EigenStatus.RESTART_LIMIT
-            if self.converged < self.wanted:
-                if at_rounding(self.state.history, self.A.dtype, self.state.scale):
-                    return EigenStatus.PRECISION
-                if above_rounding(self.state.history):
-                    return EigenStatus.STALLED
-            self._cycle()
-            self._report(progress)
-            if self.checkpoint is not None:
-                self.checkpoint.save(
-                    lambda: self.state.arrays(self._configuration(self.state.space.size), self.seconds)
-                )
-        return EigenStatus.CONVERGED
-
-    def _report(self, progress: Progress | None) -> None:
-        largest = float(self.state.residuals.max())
-        self.state.history.append((self.state.restarts, self.converged, largest))
-        if progress is not None:
-            progress(self.state.restarts, self.converged, self.wanted, largest)
-
-    def eigenpairs(self, status: EigenStatus) -> Eigenpairs:
-        """Step 7."""
-        space, k = self.state.space, self.wanted
-        advised = {}
-        if status is EigenStatus.STALLED:
-            estimates = self.state.filter.eigenvalues(np.maximum(space.ritz(0)[0], 1))
-            advised["ask_for"] = vectors_to_ask_for(estimates, k)
-        self.repeated.clear()
-        space.X = space.spare = space.third[..., :0]
-        vectors = space.V[..., :k]
-        if not self.dense:
-            rotate_to_eigenvectors(self.A, vectors, space.third)
-            self.state.matvecs += _whole_blocks(k, self.block)
-        values, residuals = measure(self.A, vectors, space.third)
-        self.state.matvecs += _whole_blocks(k, self.block)
-        if status is EigenStatus.CONVERGED and not residuals.max() <= self.limit:
-            status = EigenStatus.RESIDUAL
-        order = np.argsort(values, kind="stable")
-        del space.third
-        sorted_vectors = vectors if (order == np.arange(k)).all() else lane_blas.lane_take(vectors, order)
-        return Eigenpairs(
-            values[order],
-            contiguous(sorted_vectors),
-            residuals[order],
-            status,
-            self.state.restarts,
-            self.state.matvecs,
-            self.seconds,
-            (self.state.filter.low, self.state.filter.high),
-            self.state.filter.degree,
-            self.state.history,
-            {
-                "subspace": space.size,
-                "second_passes": space.second_passes,
-                "moved_windows": self.state.moves,
-                **advised,
-            },
-        )
+        if self.restarts >= self.method.max_restarts:
+            return EigenStatus.RESTART_LIMIT
+        return resting(self.history, self.A.dtype, self.scale) if self.done < self.wanted else None
 
     def _finished(self) -> bool:
         """Step 6."""
-        space = self.state.space
-        if space.locked < self.wanted:
+        if self.space.locked < self.wanted:
             return False
-        cluster = largest_cluster(np.sort(self.state.values), TIE * self.limit)
-        if self.state.confirmed or (cluster < self.block and not self.state.raised):
+        if self.confirmed or (self.distinct() and not self.raised):
             return True
-        if not self.state.confirming:
-            self.state.confirming, self.state.fresh, self.state.fresh_steps = True, space.used, 0
-            space.start()
+        if not self.confirming:
+            self.confirming, self.fresh, self.fresh_steps = True, self.space.used, 0
+            self.space.start()
         return False
 
-    def _cycle(self) -> None:
+    def cycle(self) -> None:
         """Steps 2 to 4, or a part of 6."""
-        space = self.state.space
+        space = self.space
+        if self.dense:
+            self._diagonalise()
+            return
         while not space.full:
-            space.expand(self._apply)
-            if self.state.confirming and self._confirm():
+            space.expand(self.apply)
+            if self.confirming and self._confirm():
                 return
-        if self.state.confirming:
-            values, vectors = space.ritz(self.state.fresh)
-            space.restart(self.state.fresh, values, vectors, max(1, len(values) // 2))
-            self.state.restarts += 1
+        self.restarts += 1
+        if self.confirming:
+            values, vectors = space.ritz(self.fresh)
+            space.restart(self.fresh, values, vectors, max(1, len(values) // 2))
             return
         values, vectors = space.ritz(space.locked)
         space.restart(space.locked, values, vectors, min(self.restart_columns - space.locked, len(values)))
-        self.state.restarts += 1
-        gained = self._lock()
-        self._move_window(values[gained:])
+        self._move_window(values[self._lock() :])
 
-    def _apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
-        self.state.matvecs += x.shape[-1] * self.state.filter.degree
-        return self.repeated.apply(self.state.filter, x, spare)
+    def _diagonalise(self) -> None:
+        """Eigenvectors of A among the unit vectors of the whole space, with a dense matrix on the host."""
+        space = self.space
+        space.V[...] = 0
+        index = to_device_like(np.arange(self.dimension), space.V)
+        space.V.reshape(self.dimension, -1)[index, index] = 1
+        values = space.diagonalise(self.A, self.dimension)
+        space.locked = space.used = self.dimension
+        self.filter = ChebyshevFilter(float(values[0]), float(values[-1]), 0)
+        self.scale = float(abs(values).max())
+        self.restarts, self.matvecs = 1, self.whole_blocks(self.dimension)
+        self.measure(slice(0, self.wanted))
 
     def _lock(self) -> int:
         """Step 4: lock leading Ritz vectors whose true residual is small; returns how many.
 
         Inside the window, where p does not follow the eigenvalues, none can be trusted to be the next.
         """
-        space = self.state.space
-        open_ = slice(space.locked, min(self.wanted, space.used))
-        values, residuals = measure(self.A, space.V[..., open_], space.third)
-        self.state.matvecs += _whole_blocks(len(values), self.block)
-        self.state.values[open_], self.state.residuals[open_] = values, residuals
-        small = (residuals <= SAFETY * self.limit) & (
-            (values < self.state.filter.low) | (self.state.filter.degree == 1)
+        open_ = slice(self.space.locked, min(self.wanted, self.space.used))
+        self.measure(open_)
+        small = (self.residuals[open_] <= SAFETY * self.limit) & (
+            (self.values[open_] < self.filter.low) | (self.filter.degree == 1)
         )
         gained = int(small.size if small.all() else np.argmin(small))
-        space.locked += gained
+        self.space.locked += gained
         return gained
 
     def _move_window(self, ritz: NDArray[np.float64]) -> None:
         """Another filter where the spectrum found asks for it; ritz: values of p of what is not locked."""
-        if self.state.space.locked >= self.wanted or self.state.moves == MOST_MOVES or len(ritz) == 0:
+        space = self.space
+        if space.locked >= self.wanted or self.moves == MOST_MOVES or len(ritz) == 0:
             return
-        known = self.state.values[np.isfinite(self.state.values)]
-        count = self.restart_columns - self.state.space.locked
-        moved = self.choice.moved(self.state.filter, np.sort(known), ritz, count)
+        known = self.values[np.isfinite(self.values)]
+        moved = self.choice.moved(self.filter, np.sort(known), ritz, self.restart_columns - space.locked)
         if moved is not None:
-            self.state.raised |= moved.low > self.state.filter.low
-            self.state.filter, self.state.moves = moved, self.state.moves + 1
-            self.state.space.combine(slice(self.state.space.locked, self.state.space.used))
+            self.raised |= moved.low > self.filter.low
+            self.filter, self.moves = moved, self.moves + 1
+            space.combine(slice(space.locked, space.used))
 
     def _confirm(self) -> bool:
         """After each block of step 6: True if it is decided whether anything is missing.
 
         Copies may hide in what V keeps, to which the fresh block is orthogonal: both together count.
         """
-        space, p = self.state.space, self.state.filter.values(np.sort(self.state.values))
-        self.state.fresh_steps += 1
-        largest, fresh = (float(space.ritz(first)[0][0]) for first in (space.locked, self.state.fresh))
+        space, p = self.space, self.filter.values(np.sort(self.values))
+        self.fresh_steps += 1
+        largest, fresh = (float(space.ritz(first)[0][0]) for first in (space.locked, self.fresh))
         verdict = largest > p[-1] * (1 + SAME) or missing(
-            p, fresh, self.state.fresh_steps, self.block, self.dimension
+            p, fresh, self.fresh_steps, space.block, self.dimension
         )
         if verdict is None:
             return False
-        self.state.confirming, self.state.confirmed = False, not verdict
+        self.confirming, self.confirmed = False, not verdict
         if verdict:
             self._unlock(largest)
         return True
@@ -388,15 +298,75 @@ class _Run:
         At least a block of pairs competes again: as many copies may be missing. All else that was found goes
         into the next block, so that every residual is again one of V and X.
         """
-        space = self.state.space
-        order = np.argsort(self.state.values, kind="stable")
-        self.state.values, self.state.residuals = self.state.values[order], self.state.residuals[order]
+        space = self.space
+        order = np.argsort(self.values, kind="stable")
+        self.values, self.residuals = self.values[order], self.residuals[order]
         space.permute(order)
-        lower = int((self.state.filter.values(self.state.values) >= largest).sum())
-        space.locked = max(0, min(lower, self.wanted - self.block))
+        lower = int((self.filter.values(self.values) >= largest).sum())
+        space.locked = max(0, min(lower, self.wanted - space.block))
         space.combine(slice(space.locked, space.used))
-        self.state.values[space.locked :], self.state.residuals[space.locked :] = np.nan, np.inf
+        self.values[space.locked :], self.residuals[space.locked :] = np.nan, np.inf
 
+    def extras(self) -> dict[str, Any]:
+        """Columns of the subspace, further passes of orthogonalisation, windows moved."""
+        space = self.space
+        passes = space.second_passes
+        return {"subspace": space.size, "second_passes": passes, "moved_windows": self.moves}
 
-def _whole_blocks(columns: int, block: int) -> int:
-    return -(-columns // block) * block
+    def save(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.save(self._arrays)
+
+    def _configuration(self) -> NDArray[np.float64]:
+        """Settings that runs have in common if they may share a checkpoint."""
+        A, method, space = self.A, self.method, self.space
+        sizes = [*A.shape, A.dtype.itemsize, self.wanted, space.block, space.size]
+        return np.array([*sizes, method.seed, method.tolerance], float)
+
+    def _arrays(self) -> dict[str, NDArray]:
+        """All that `_restore` needs, on the host."""
+        counts = [self.restarts, self.matvecs, self.moves, self.fresh, self.fresh_steps]
+        flags = [self.confirming, self.confirmed]
+        return {
+            **self.space.saved(),
+            "configuration": self._configuration(),
+            "operator": self.fingerprint,
+            "counts": np.array([*counts, *flags, *self.space.counts]),
+            "filter": np.array([self.filter.low, self.filter.high, self.filter.degree]),
+            "numbers": np.array([self.scale, self.seconds]),
+            "raised": np.array(self.raised),
+            "values": self.values.copy(),
+            "residuals": self.residuals.copy(),
+            "history": np.array(self.history, float).reshape(-1, 3),
+        }
+
+    def _restore(self, arrays: dict[str, NDArray]) -> None:
+        """Go on with the same bits from what `_arrays` gave.
+
+        Raises InputError if the arrays are those of another run, or of another operator by one application of
+        A, which `matvecs` does not count.
+        """
+        if not np.array_equal(arrays["configuration"], self._configuration()):
+            raise InputError(
+                "the checkpoint belongs to another run of block Lanczos (fields, precision, vectors, block, "
+                "subspace, seed or tolerance differ): remove it to start anew"
+            )
+        present, before = fingerprint(self.A, self.method.seed), arrays["operator"].copy()
+        rounding = max(1e-11, 100 * self.space.unit) * np.abs(present).max()
+        if not (np.abs(present - before) <= rounding).all():
+            raise InputError(
+                f"the checkpoint belongs to another operator (gauge field, boundary or action differ): a "
+                f"random vector has x^H A x = {present[0]:.12g}, and {before[0]:.12g} there; remove it to "
+                "start anew"
+            )
+        counts = [int(count) for count in arrays["counts"]]
+        self.restarts, self.matvecs, self.moves, self.fresh, self.fresh_steps = counts[:5]
+        self.confirming, self.confirmed = (bool(flag) for flag in counts[5:7])
+        self.space.restore(arrays, counts[7:])
+        low, high, degree = arrays["filter"]
+        self.filter = ChebyshevFilter(float(low), float(high), int(degree))
+        self.scale, self.earlier = (float(number) for number in arrays["numbers"])
+        self.fingerprint = before
+        self.values, self.residuals = arrays["values"].copy(), arrays["residuals"].copy()
+        self.history = [(int(r), int(c), float(x)) for r, c, x in arrays["history"]]
+        self.raised = bool(arrays.get("raised", self.moves))  # a checkpoint of before does not say

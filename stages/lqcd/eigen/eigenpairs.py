@@ -41,15 +41,15 @@ class EigenStatus(Enum):
 
 @dataclass(frozen=True)
 class Eigenpairs:
-    """The lowest k eigenpairs of a Hermitian operator A.
+    """The lowest k eigenpairs of a Hermitian operator A, or of each of the S systems that it consists of.
 
-    values: ascending, float64 ``[k]``. vectors: orthonormal ``[*A.shape, k]`` in the dtype of A. residuals:
-    |A v - lambda v| recomputed, float64 ``[k]``. matvecs: applications of A to one right-hand side. window:
-    (low, high) and degree: those of the filter at the end; where the basis spans the whole space there is
-    none, and they are the ends of the spectrum and 0. history: (restart, converged, largest residual of the
-    wanted pairs) after each restart cycle. extras: columns of the subspace, further passes of
-    orthogonalisation, windows that had to be moved; of a run that stalled, `ask_for`: a number of vectors
-    that does not cut a cluster.
+    values: float64 ``[k]`` ascending, or ``[S, k]`` ascending to rounding. vectors: orthonormal ``[*A.shape,
+    k]`` in the dtype of A, or ``[S, n, k]``. residuals: |A v - lambda v| recomputed, of the shape of values.
+    matvecs: applications of A to one right-hand side. window: (low, high) and degree: those of the filter at
+    the end; where the basis spans the whole space there is none, and they are the ends of the spectrum and 0.
+    history: (restart, converged, largest residual of the wanted pairs) after each restart cycle. extras: of
+    one system: columns of the subspace, further passes of orthogonalisation, windows that had to be moved; of
+    a run that stalled, `ask_for`: a number of vectors that does not cut a cluster.
     """
 
     values: NDArray[np.float64]
@@ -66,32 +66,11 @@ class Eigenpairs:
 
     @property
     def space(self) -> Space:
-        """The span of the vectors, for deflation; A is not applied to them again."""
+        """The span of the vectors of one system, for deflation; A is not applied to them again."""
         return Space.of_eigenpairs(self.values, self.vectors, self.residuals)
 
 
-@dataclass(frozen=True)
-class BatchedEigenpairs:
-    """The lowest k eigenpairs of each of S systems.
-
-    values: ascending to rounding, ``[S, k]``. vectors: orthonormal in each system, ``[S, n, k]``. residuals:
-    |A v - lambda v| recomputed, ``[S, k]``. restarts: cycles. matvecs: applications of A to one right-hand
-    side of all systems. degree: of the filter at the end. seconds: of the run. extras: of a run that
-    stalled, `ask_for`: a number of vectors that does not cut a cluster.
-    """
-
-    values: NDArray[np.float64]
-    vectors: Array
-    residuals: NDArray[np.float64]
-    status: EigenStatus
-    restarts: int
-    matvecs: int
-    degree: int
-    seconds: float
-    extras: dict[str, Any] = field(default_factory=dict)
-
-
-def _advice(eigenpairs: Eigenpairs | BatchedEigenpairs) -> str:
+def _advice(eigenpairs: Eigenpairs) -> str:
     if "ask_for" not in eigenpairs.extras:
         return ""
     wanted = eigenpairs.values.shape[-1]
@@ -101,7 +80,7 @@ def _advice(eigenpairs: Eigenpairs | BatchedEigenpairs) -> str:
 class EigenpairsNotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
     """A run that missed its tolerance; `eigenpairs` holds what was found and says why."""
 
-    def __init__(self, eigenpairs: Eigenpairs | BatchedEigenpairs, limit: float) -> None:
+    def __init__(self, eigenpairs: Eigenpairs, limit: float) -> None:
         missed = int(np.sum(~(eigenpairs.residuals <= limit)))
         super().__init__(
             f"{missed} of {eigenpairs.values.size} eigenpairs missed the residual {limit:.3g} "

@@ -1,15 +1,23 @@
-"""Settings, limits and reports of block Lanczos, on one system or on many."""
+"""Block Lanczos on one system or on many: settings, and what their runs have in common."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.eigen.batched_subspace import BatchedSubspace
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
+from stages.lqcd.eigen.convergence import History, largest_cluster, vectors_to_ask_for
+from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenStatus
+from stages.lqcd.eigen.subspace import Subspace
+from stages.lqcd.kernels.dispatch import Array
 
 MOST_BLOCK = 32
 
@@ -21,6 +29,8 @@ TIE = 10
 
 ROUNDING = 50
 """Rounding units of the largest eigenvalue that residuals stay above."""
+
+Basis = TypeVar("Basis", Subspace, BatchedSubspace)
 
 Progress = Callable[[int, int, int, float], None]
 """progress(restarts, converged, wanted, largest residual of the wanted pairs), after each restart cycle."""
@@ -69,4 +79,116 @@ def check_reachable(tolerance: float, dtype: DTypeLike) -> None:
             f"residuals in {'single' if single else 'double'} precision stay above about {least:.1g} of the "
             f"largest eigenvalue, got a tolerance of {tolerance:g}: take a larger one"
             + (", or double precision" if single else "")
+        )
+
+
+class Run(Generic[Basis]):
+    """A run on one system or on many; cycles follow each other until there is a status.
+
+    space: V, H and the next block X. filter: p. values, residuals: of the wanted Ritz vectors, ``[k]`` or
+    ``[S, k]``. scale: the largest eigenvalue in modulus. raised: whether a window began higher than before.
+    matvecs: applications of A to one right-hand side.
+    """
+
+    space: Basis
+    filter: ChebyshevFilter
+    scale: float
+
+    def __init__(self, method: Lanczos, A: LinearOperator, shape: tuple[int, ...]) -> None:
+        self.method, self.A = method, A
+        self.started = time.perf_counter()
+        self.repeated = RepeatedFilter(A)
+        self.values, self.residuals = np.full(shape, np.nan), np.full(shape, np.inf)
+        self.restarts = self.matvecs = 0
+        self.raised = False
+        self.history: History = []
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far."""
+        return time.perf_counter() - self.started
+
+    @property
+    def limit(self) -> float:
+        """The largest residual of a converged pair."""
+        return self.method.tolerance * self.scale
+
+    @property
+    def done(self) -> int:
+        """Wanted pairs that are converged."""
+        raise NotImplementedError
+
+    def status(self) -> EigenStatus | None:
+        """The end of the run, or None before another cycle."""
+        raise NotImplementedError
+
+    def cycle(self) -> None:
+        """Fill V, restart with leading Ritz vectors, and measure the wanted ones."""
+        raise NotImplementedError
+
+    def save(self) -> None:
+        """Keep what a run needs to go on, after a cycle."""
+
+    def extras(self) -> dict[str, Any]:
+        """Further numbers of the result."""
+        return {}
+
+    def iterate(self, progress: Progress | None) -> EigenStatus:
+        """All cycles."""
+        while (status := self.status()) is None:
+            self.cycle()
+            report = self.restarts, self.done, float(self.residuals.max())
+            self.history.append(report)
+            if progress is not None:
+                progress(*report[:2], self.values.size, report[2])
+            self.save()
+        return status
+
+    def apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
+        """p(A) x and the other array; both are overwritten."""
+        self.matvecs += x.shape[-1] * self.filter.degree
+        return self.repeated.apply(self.filter, x, spare)
+
+    def measure(self, columns: slice) -> None:
+        """Rayleigh quotients and true residuals of these columns of V."""
+        self.values[..., columns], self.residuals[..., columns] = self.space.measure(self.A, columns)
+        self.matvecs += self.whole_blocks(columns.stop - columns.start)
+
+    def whole_blocks(self, columns: int) -> int:
+        """Columns, rounded up to blocks."""
+        return -(-columns // self.space.block) * self.space.block
+
+    def distinct(self) -> bool:
+        """True if no system has as many equal eigenvalues as a block has columns."""
+        values = np.sort(self.values).reshape(-1, self.method.vectors)
+        return all(largest_cluster(each, TIE * self.limit) < self.space.block for each in values)
+
+    def eigenpairs(self, status: EigenStatus) -> Eigenpairs:
+        """Eigenvectors of V^H A V among the wanted columns, measured once more."""
+        k, extras = self.method.vectors, self.extras()
+        if status is EigenStatus.STALLED:
+            worst = int(self.residuals.reshape(-1, k).max(axis=1).argmax())
+            ritz = self.space.ritz()[0].reshape(-1, self.space.used)[worst]
+            extras["ask_for"] = vectors_to_ask_for(self.filter.eigenvalues(np.maximum(ritz, 1)), k)
+        self.repeated.clear()
+        self.space.release()
+        if self.filter.degree:
+            self.space.diagonalise(self.A, k)
+            self.matvecs += self.whole_blocks(k)
+        self.measure(slice(0, k))
+        if status is EigenStatus.CONVERGED and not self.residuals.max() <= self.limit:
+            status = EigenStatus.RESIDUAL
+        order, vectors = self.space.lowest(self.values)
+        return Eigenpairs(
+            self.values[..., order],
+            vectors,
+            self.residuals[..., order],
+            status,
+            self.restarts,
+            self.matvecs,
+            self.seconds,
+            (self.filter.low, self.filter.high),
+            self.filter.degree,
+            self.history,
+            extras,
         )

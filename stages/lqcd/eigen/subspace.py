@@ -16,17 +16,23 @@ large. Because all projections are computed, H needs no bookkeeping of the arrow
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels import basis, block_blas, random_numbers
+from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.eigen.window import not_finite
+from stages.lqcd.kernels import basis, block_blas, lane_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign, empty_field
+from stages.lqcd.kernels.fields import assign, contiguous, empty_field, field_like
 from stages.lqcd.kernels.host_lapack import Matrix
+from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.solvers.orthonormal import orthonormalise
+
+COLUMNS = 16
+"""Vectors that are copied from a device together."""
 
 
 class GrowingBasis:
@@ -82,7 +88,7 @@ class Subspace(GrowingBasis):
 
     def __init__(
         self,
-        xp: Any,
+        xp: ModuleType,
         shape: tuple[int, ...],
         dtype: np.dtype,
         size: int,
@@ -118,7 +124,7 @@ class Subspace(GrowingBasis):
         C = C + self._complete(rank)
         self.enter(first, C)
 
-    def ritz(self, first: int) -> tuple[NDArray[np.float64], Matrix]:
+    def ritz(self, first: int = 0) -> tuple[NDArray[np.float64], Matrix]:
         """Eigenvalues, descending, and eigenvectors of H on the columns in use from `first` on."""
         values, vectors = np.linalg.eigh(self.H[first : self.used, first : self.used])
         return values[::-1], vectors[:, ::-1]
@@ -155,6 +161,86 @@ class Subspace(GrowingBasis):
         """Put the first columns of V, locked ones, into this order; H and E are to be dropped."""
         V = self.V[..., : len(order)]
         basis.rotate_in_place(V, to_device_like(np.eye(len(order), dtype=complex)[:, order], V))
+
+    def measure(self, A: LinearOperator, columns: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Values lambda = v^H A v and residuals |A v - lambda v| of these unit vectors of V."""
+        vectors = self.V[..., columns]
+        values, residuals = np.empty((2, vectors.shape[-1]))
+        for some, block, image in self._images(A, vectors):
+            count = some.stop - some.start
+            norms = as_numpy(block_blas.norms2(block))
+            quotients = as_numpy(block_blas.dots(block, image)).real / np.where(norms > 0, norms, 1)
+            block_blas.update(image, block, to_device_like(np.diag(-quotients).astype(complex), block))
+            values[some] = quotients[:count]
+            residuals[some] = np.sqrt(as_numpy(block_blas.norms2(image)))[:count]
+        return values, residuals
+
+    def diagonalise(self, A: LinearOperator, k: int) -> NDArray[np.float64]:
+        """The first k columns of V become the eigenvectors of A in their span; the values, ascending.
+
+        Raises InputError for an operator that gives NaN.
+        """
+        vectors = self.V[..., :k]
+        projected = np.empty((k, k), complex)
+        for some, _, image in self._images(A, vectors):
+            projected[:, some] = as_numpy(basis.project(vectors, image))[:, : some.stop - some.start]
+        if not np.isfinite(projected).all():
+            raise not_finite(A)
+        values, rotation = np.linalg.eigh((projected + projected.conj().T) / 2)
+        basis.rotate_in_place(vectors, to_device_like(rotation, vectors))
+        return values
+
+    def release(self) -> None:
+        """Free X and a spare block, which end the cycles."""
+        self.X = self.spare = self.third[..., :0]
+
+    def lowest(self, values: NDArray[np.float64]) -> tuple[NDArray[np.intp], Array]:
+        """The order of the leading columns in which these values ascend, and the columns in it; ends all."""
+        order = np.argsort(values, kind="stable")
+        del self.third  # the result needs the memory
+        vectors = self.V[..., : len(order)]
+        in_order = (order == np.arange(len(order))).all()
+        return order, contiguous(vectors if in_order else lane_blas.lane_take(vectors, order))
+
+    def _images(self, A: LinearOperator, vectors: Array) -> Iterator[tuple[slice, Array, Array]]:
+        """Columns, the block that holds them (with zeros to its full width), and A times it."""
+        image = field_like(self.third)
+        for first in range(0, vectors.shape[-1], self.third.shape[-1]):
+            columns = slice(first, min(first + self.third.shape[-1], vectors.shape[-1]))
+            count = columns.stop - first
+            assign(self.third[..., :count], vectors[..., columns])
+            assign(self.third[..., count:], 0)
+            A.apply(self.third, image)
+            yield columns, self.third, image
+
+    def saved(self) -> dict[str, NDArray]:
+        """All that `restore` needs, on the host, beside `counts`."""
+        vectors = {
+            f"vectors_{first}": copy_to_host(contiguous(self.V[..., first : min(first + COLUMNS, self.used)]))
+            for first in range(0, self.used, COLUMNS)
+        }
+        return {
+            **vectors,
+            "next_block": np.array(copy_to_host(self.X)),
+            "projected": self.H[: self.used, : self.used].copy(),
+            "lost": self.E[: self.used, : self.used].copy(),
+            "block_lost": self.loss.copy(),
+        }
+
+    @property
+    def counts(self) -> list[int]:
+        return [self.locked, self.used, self.draws, self.passes, self.second_passes]
+
+    def restore(self, arrays: dict[str, NDArray], counts: list[int]) -> None:
+        """Go on from what `saved` and `counts` gave."""
+        put = (lambda array: array) if self.xp is np else to_device
+        self.locked, self.used, self.draws, self.passes, self.second_passes = counts
+        for first in range(0, self.used, COLUMNS):
+            assign(self.V[..., first : min(first + COLUMNS, self.used)], put(arrays[f"vectors_{first}"]))
+        assign(self.X, put(arrays["next_block"]))
+        self.H[: self.used, : self.used] = arrays["projected"]
+        self.E[: self.used, : self.used] = arrays["lost"]
+        self.loss = arrays["block_lost"].copy()
 
     def _orthogonalise(self) -> Matrix:
         """X -= V V^H X; the projections ``[used, width]``."""

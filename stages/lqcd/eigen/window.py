@@ -1,25 +1,46 @@
-"""Choice of the Chebyshev window, degree and subspace.
+"""Ends and density of a spectrum, and the choice of Chebyshev window, degree and subspace by them.
 
-The upper end is that of the spectrum. The lower edge lies above as many eigenvalues as a restart keeps:
-less, and wanted pairs are not amplified; more, and the filter hardly tells wanted ones from others. The
-degree is that at which p grows by exp(GROWTH) from the edge to the lowest eigenvalue. What a run costs
-depends on it weakly: on uniformly spaced square roots of eigenvalues, as those of a Dirac operator, the
+Stochastic Lanczos quadrature (Lin, Saad, Yang, SIAM Rev. 58 (2016) 34): nodes and weights of the Lanczos
+matrix of a random start give the number of eigenvalues below a point. The largest Ritz value plus its
+residual is taken as the upper end (Y. Zhou, R.-C. Li, Linear Algebra Appl. 435 (2011) 480).
+
+The upper end of the window is that of the spectrum. The lower edge lies above as many eigenvalues as a
+restart keeps: less, and wanted pairs are not amplified; more, and the filter hardly tells wanted ones from
+others. The degree is that at which p grows by exp(GROWTH) from the edge to the lowest eigenvalue. What a run
+costs depends on it weakly: on uniformly spaced square roots of eigenvalues, as those of a Dirac operator, the
 applications to a given tolerance vary by less than 10 % between half and twice this degree, as long as the
-subspace is as large as chosen here. Large blocks take fewer steps in a restart cycle, so that each has to
-do more: the degree, and the subspace, grow with them.
+subspace is as large as chosen here. Large blocks take fewer steps in a restart cycle, so that each has to do
+more: the degree, and the subspace, grow with them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import acosh, ceil, log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
-from stages.lqcd.eigen.spectrum import MARGIN, SpectrumEstimate
+from stages.lqcd.kernels import block_blas, random_numbers, stream
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
+
+STEPS = 20
+MOST_STEPS = 600
+MARGIN = 0.01
+"""Of the width of the spectrum, added to the upper end."""
+
+NARROWEST = 1e-4
+"""Width of a spectrum at least, relative to its largest value: a filter tells smaller differences badly."""
+
+
+LEAST_SCALE = 1e-135
+"""Largest eigenvalue below which squares of small residuals underflow, which then count as zero."""
 
 GROWTH = 1.8
 """exp of this is what a filter amplifies the lowest eigenvalue by, for single vectors on a large system."""
@@ -41,6 +62,141 @@ ABOVE = 0.05
 
 KEPT = 0.5
 """Part of the columns beyond the wanted ones that a restart keeps."""
+
+
+@dataclass(frozen=True)
+class SpectrumEstimate:
+    """Bounds and density of an operator's spectrum.
+
+    lowest: an upper bound of the lowest eigenvalue. highest, high: a lower and an upper bound of the largest.
+
+    nodes ``[n]`` ascending and counts ``[n]``: about counts[i] eigenvalues lie below nodes[i]. resolution:
+    how many eigenvalues the lowest node stands for. steps: applications of the operator.
+    fingerprint: that of the operator.
+    """
+
+    lowest: float
+    highest: float
+    high: float
+    nodes: NDArray[np.float64]
+    counts: NDArray[np.float64]
+    resolution: float
+    steps: int
+    fingerprint: NDArray[np.float64]
+
+    @property
+    def scale(self) -> float:
+        """The largest eigenvalue in modulus."""
+        return max(abs(self.lowest), abs(self.highest))
+
+    def lower_edge(self, count: float) -> float:
+        """A point with about so many eigenvalues below it."""
+        return float(np.interp(count, self.counts, self.nodes))
+
+
+def estimate_spectrum(A: LinearOperator, seed: int, count: int) -> SpectrumEstimate:
+    """Estimate of a spectrum by Lanczos without reorthogonalisation from a random vector.
+
+    Until `count` eigenvalues can be told from the rest, or `MOST_STEPS`. Raises InputError for an operator
+    that gives zero, or so little that squares of residuals underflow.
+    """
+    run, most = _Lanczos(A, seed), min(MOST_STEPS, int(np.prod(A.shape)))
+    while True:
+        for _ in range(min(max(STEPS, len(run.alphas) // 2), most - len(run.alphas))):
+            run.step()
+        spectrum = run.spectrum()
+        if run.ended or len(run.alphas) == most or spectrum.resolution < count / 2:
+            break
+    if spectrum.scale == 0:
+        raise InputError(
+            f"{type(A).__name__} gives zero: every vector has the eigenvalue 0; check the gauge links"
+        )
+    if spectrum.scale < LEAST_SCALE:
+        raise InputError(
+            f"squares of what {type(A).__name__} gives are no numbers in {A.dtype}, as its largest "
+            f"eigenvalue is {spectrum.scale:.2g}: multiply it by a number that brings that near one"
+        )
+    return spectrum
+
+
+def fingerprint(A: LinearOperator, seed: int) -> NDArray[np.float64]:
+    """Numbers alpha = x^H A x and |A x - alpha x| of a random unit vector, others for other operators."""
+    run = _Lanczos(A, seed)
+    run.step()
+    return run.fingerprint
+
+
+def not_finite(A: LinearOperator) -> InputError:
+    """The error that says so."""
+    return InputError(f"{type(A).__name__} gives numbers that are NaN or infinite: check the gauge links")
+
+
+class _Lanczos:
+    """The Lanczos recurrence of one random vector; alphas, betas: diagonal and off-diagonal, by step."""
+
+    def __init__(self, A: LinearOperator, seed: int) -> None:
+        self.A = A
+        self.dimension = int(np.prod(A.shape))
+        self.x = empty_field((*A.shape, 1), A.dtype, A.xp)
+        random_numbers.fill_random(self.x, seed, 0)
+        self._coefficient = to_device_like(np.zeros((1, 1), complex), self.x)
+        self._products: dict[int, Callable[[], None]] = {}
+        self._scale(self.x, 1 / self._norm(self.x))
+        self.before, self.out = zeros_like(self.x), field_like(self.x)
+        self.alphas: list[float] = []
+        self.betas: list[float] = [0.0]
+        self.ended = False
+
+    def step(self) -> None:
+        if self.ended:
+            return
+        self._multiply()
+        alpha = float(as_numpy(block_blas.dots(self.x, self.out)).real[0])
+        if not np.isfinite(alpha):
+            raise not_finite(self.A)
+        block_blas.update(self.out, self.x, self._matrix(-alpha))
+        block_blas.update(self.out, self.before, self._matrix(-self.betas[-1]))
+        beta = self._norm(self.out)
+        self.alphas.append(alpha)
+        self.betas.append(beta)
+        # an invariant subspace: the Lanczos matrix says it all
+        self.ended = beta <= 1e-6 * max(map(abs, self.alphas))
+        self._scale(self.out, 1 / max(beta, 1e-300))
+        self.before, self.x, self.out = self.x, self.out, self.before
+
+    @property
+    def fingerprint(self) -> NDArray[np.float64]:
+        return np.array([self.alphas[0], self.betas[1]])
+
+    def spectrum(self) -> SpectrumEstimate:
+        nodes, vectors = eigh_tridiagonal(self.alphas, self.betas[1:-1])
+        weights = vectors[0] ** 2 * self.dimension
+        lowest, highest = nodes[0], nodes[-1]
+        high = highest + self.betas[-1] * abs(vectors[-1, -1])
+        margin = MARGIN * max(high - lowest, NARROWEST * max(abs(high), abs(lowest)))
+        counts = np.cumsum(weights) - weights / 2
+        steps = len(self.alphas)
+        return SpectrumEstimate(
+            lowest, highest, high + margin, nodes, counts, weights[0], steps, self.fingerprint
+        )
+
+    def _multiply(self) -> None:
+        """``out = A x``; three fields take turns, so that each is x again after three steps."""
+        if id(self.x) not in self._products:
+            multiply, repeatable = application(self.A, self.x, self.out)
+            self._products[id(self.x)] = stream.recorded(multiply, self.A.xp) if repeatable else multiply
+        self._products[id(self.x)]()
+
+    def _norm(self, field: Array) -> float:
+        return float(np.sqrt(as_numpy(block_blas.norms2(field))[0]))
+
+    def _matrix(self, value: float) -> Array:
+        """The matrix of one number, until the next is asked for."""
+        self._coefficient.fill(value)
+        return self._coefficient
+
+    def _scale(self, field: Array, factor: float) -> None:
+        block_blas.rotate(field, self._matrix(factor), field)
 
 
 def subspace_size(vectors: int, block: int, dimension: int) -> int:

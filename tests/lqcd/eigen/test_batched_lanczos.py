@@ -21,6 +21,7 @@ class Blocks:
 
     matrices: np.ndarray
     hermitian: bool = True
+    xp = np
 
     @property
     def shape(self):

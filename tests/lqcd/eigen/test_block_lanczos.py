@@ -84,7 +84,7 @@ def test_eigenvalues_are_milcs(reference_data, expected, backend, block, name):
     entry = expected[f"hisq:eigs_{name}"]
     A = milc_operator(reference_data, entry, backend)
     reference = np.array(entry["values"]["eig"])
-    pairs = BlockLanczos(len(reference), block).solve(A, backend.xp)
+    pairs = BlockLanczos(len(reference), block).solve(A)
     np.testing.assert_allclose(pairs.values, reference, rtol=entry["rtol"])
     check(pairs, A)
 
@@ -95,10 +95,10 @@ def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(referen
     unit = backend.xp.eye(size, dtype=complex).reshape(*A.shape, size)
     columns = [A.apply(backend.xp.ascontiguousarray(unit[..., i : i + 48])) for i in range(0, size, 48)]
     dense = np.linalg.eigvalsh(np.concatenate([as_numpy(c) for c in columns], -1).reshape(size, size))
-    full = BlockLanczos(size, 16).solve(A, backend.xp)
+    full = BlockLanczos(size, 16).solve(A)
     np.testing.assert_allclose(full.values, dense, rtol=1e-12)
     check(full, A)
-    blocks = [BlockLanczos(20, b).solve(A, backend.xp).values for b in (1, 4, 16)]
+    blocks = [BlockLanczos(20, b).solve(A).values for b in (1, 4, 16)]
     for values in blocks:
         np.testing.assert_allclose(values, dense[:20], rtol=1e-10)
 
@@ -117,7 +117,7 @@ def test_full_spectrum_and_part_of_it_agree_with_a_dense_diagonalisation(referen
 )
 def test_degenerate_eigenvalues_have_their_full_multiplicity(backend, extent, vectors, block):
     A = free_operator(extent, backend)
-    pairs = BlockLanczos(vectors, block).solve(A, backend.xp)
+    pairs = BlockLanczos(vectors, block).solve(A)
     np.testing.assert_allclose(pairs.values, free_spectrum(extent)[:vectors], atol=1e-11)
     check(pairs, A)
 
@@ -146,17 +146,17 @@ def test_clusters_and_negative_eigenvalues_of_any_hermitian_operator(block):
 def test_the_mass_only_shifts(reference_data, expected, backend):
     B = milc_operator(reference_data, expected["hisq:eigs_l4444"], backend)
     A = NormalOperator(B.dslash, 0.3)
-    massless, massive = (BlockLanczos(8, 8).solve(op, backend.xp) for op in (B, A))
+    massless, massive = (BlockLanczos(8, 8).solve(op) for op in (B, A))
     np.testing.assert_allclose(massive.values - A.shift, massless.values, rtol=1e-11)
 
 
 def test_single_precision(reference_data, expected, backend):
     B = milc_operator(reference_data, expected["hisq:eigs_l4444"], backend)
-    pairs = BlockLanczos(12, 4, tolerance=1e-5).solve(B.astype("c8"), backend.xp)
+    pairs = BlockLanczos(12, 4, tolerance=1e-5).solve(B.astype("c8"))
     assert pairs.vectors.dtype == np.complex64
     np.testing.assert_allclose(pairs.values, expected["hisq:eigs_l4444"]["values"]["eig"][:12], rtol=1e-5)
     with pytest.raises(InputError, match=r"single precision stay above about 6e-06 .* or double"):
-        BlockLanczos(12, 4).solve(B.astype("c8"), backend.xp)
+        BlockLanczos(12, 4).solve(B.astype("c8"))
 
 
 def test_a_window_below_wanted_eigenvalues_is_corrected():

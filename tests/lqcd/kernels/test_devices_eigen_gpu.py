@@ -184,7 +184,7 @@ def test_block_lanczos_and_deflated_solves(thin: GaugeLinks, devices: tuple[int,
     def compute() -> Results:
         dslash = operator(thin)
         B = SquaredDslash(dslash, EVEN)
-        pairs = BlockLanczos(VECTORS, tolerance=1e-8).solve(B, cupy)
+        pairs = BlockLanczos(VECTORS, tolerance=1e-8).solve(B)
         space = Space.measured(B, pairs.vectors)
         b = random((LATTICE.half_volume, 3, 8), 4)
         solver = DeflatedSolver(BatchedCG(1e-9, inner="single"), StaggeredSpace(dslash, space))
