@@ -8,11 +8,12 @@ before use.
 from __future__ import annotations
 
 import math
+import struct
 from pathlib import Path
 
 from stages.base.errors import InputError
-from stages.lqcd.lattice.formats.binary import fault, warn
-from stages.lqcd.lattice.formats.detect import sources
+from stages.lqcd.lattice.formats import lime, milc, nersc
+from stages.lqcd.lattice.formats.binary import damaged, fault, opened, warn
 from stages.lqcd.lattice.formats.gauge_file import (
     HEADER_ONLY,
     Check,
@@ -20,9 +21,10 @@ from stages.lqcd.lattice.formats.gauge_file import (
     GaugeField,
     GaugeSource,
 )
-from stages.lqcd.lattice.formats.ildg import LimeGaugeFile, write_ildg
+from stages.lqcd.lattice.formats.ildg import LimeGaugeFile, open_lime, write_ildg
 from stages.lqcd.lattice.formats.milc import write_milc
 from stages.lqcd.lattice.formats.nersc import write_nersc
+from stages.lqcd.lattice.formats.openqcd import HEADER, open_plaquette_file
 from stages.lqcd.lattice.formats.scidac import ScidacField, read_field
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -77,6 +79,31 @@ def read_extents(path: str | Path) -> Lattice:
     """
     lattices = {source.lattice for source in sources(Path(path))}
     return lattices.pop() if len(lattices) == 1 else read_gauge(path).lattice
+
+
+def sources(path: Path) -> tuple[GaugeSource, ...]:
+    """The file under every format that its header fits: one, or openQCD and DDalphaAMG.
+
+    Reads headers only. Raises InputError if the file cannot be opened, is of no known format, or is
+    truncated.
+    """
+    with opened(path) as file:
+        head = file.read(HEADER.size)
+    if not head:
+        raise damaged(path, "the file is empty")
+    if lime.is_lime(head):
+        return (open_lime(path),)
+    if head.startswith(nersc.BEGINNING):
+        return (nersc.open_nersc(path),)
+    if order := milc.byte_order(head):
+        return (milc.open_milc(path, order),)
+    if files := open_plaquette_file(path, head):
+        return files
+    (magic,) = struct.unpack("<I", head[:4].ljust(4, b"\0"))
+    known = "ILDG, SciDAC, NERSC, MILC v5, openQCD and DDalphaAMG files can be read"
+    raise fault(
+        path, f"is no gauge-field file of a known format (it begins with {head[:8]!r}, {magic:#010x})", known
+    )
 
 
 def _load(path: Path) -> GaugeField:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.lattice.formats.binary import DAMAGED, fault
-from stages.lqcd.lattice.formats.checksum import Checksum
+from stages.lqcd.lattice.formats.site_data import Checksum
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import LinkStatistics, Plaquette, link_statistics, plaquette
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from stages.lqcd.lattice.formats import lime
 from stages.lqcd.lattice.formats.binary import created, damaged, fault, lattice_of
-from stages.lqcd.lattice.formats.checksum import SCIDAC
 from stages.lqcd.lattice.formats.gauge_file import (
     PLAQUETTE,
     Check,
@@ -27,7 +26,6 @@ from stages.lqcd.lattice.formats.gauge_file import (
     printed_claim,
     time_stamp,
 )
-from stages.lqcd.lattice.formats.lexicographic import encoded_slabs
 from stages.lqcd.lattice.formats.scidac import (
     LINKS_REALS,
     MATRIX,
@@ -41,6 +39,7 @@ from stages.lqcd.lattice.formats.scidac import (
     stored_links,
     usqcd_claims,
 )
+from stages.lqcd.lattice.formats.site_data import SCIDAC, encoded_slabs
 from stages.lqcd.lattice.geometry import Lattice
 
 STATED_PLAQUETTE = re.compile(r"\bplaquette\s*=[ \t]*([^\s,;]*)")

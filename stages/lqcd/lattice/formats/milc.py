@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.lattice.formats.binary import created, damaged, expect_bytes, fault, lattice_of, opened
-from stages.lqcd.lattice.formats.checksum import MILC
 from stages.lqcd.lattice.formats.gauge_file import (
     Check,
     Claim,
@@ -25,7 +24,7 @@ from stages.lqcd.lattice.formats.gauge_file import (
     links_to_write,
     time_stamp,
 )
-from stages.lqcd.lattice.formats.lexicographic import encoded_slabs, read_sites
+from stages.lqcd.lattice.formats.site_data import MILC, encoded_slabs, read_sites
 from stages.lqcd.lattice.geometry import Lattice
 
 MAGIC = 20103

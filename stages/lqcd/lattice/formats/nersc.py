@@ -26,7 +26,6 @@ from stages.lqcd.lattice.formats.binary import (
     lattice_of,
     opened,
 )
-from stages.lqcd.lattice.formats.checksum import NERSC
 from stages.lqcd.lattice.formats.gauge_file import (
     LINK_TRACE,
     PLAQUETTE,
@@ -36,7 +35,7 @@ from stages.lqcd.lattice.formats.gauge_file import (
     links_to_write,
     printed_claim,
 )
-from stages.lqcd.lattice.formats.lexicographic import encoded_slabs, read_sites
+from stages.lqcd.lattice.formats.site_data import NERSC, encoded_slabs, read_sites
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_trace, plaquette
 from stages.lqcd.lattice.threads import in_threads

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.lattice.formats import read_gauge
+from stages.lqcd.lattice.formats import read_gauge, sources
 from stages.lqcd.lattice.formats.binary import damaged, opened
-from stages.lqcd.lattice.formats.detect import sources
 from stages.lqcd.lattice.formats.gauge_file import PLAQUETTE, GaugeSource
 from stages.lqcd.lattice.formats.ildg import LimeGaugeFile
 from stages.lqcd.lattice.formats.milc import HEADER, MilcFile

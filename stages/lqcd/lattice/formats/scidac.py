@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.lattice.formats import lime
 from stages.lqcd.lattice.formats.binary import WHOLE_NUMBER, damaged, fault, lattice_of, warn
-from stages.lqcd.lattice.formats.checksum import SCIDAC
 from stages.lqcd.lattice.formats.gauge_file import (
     LINK_TRACE,
     PLAQUETTE,
@@ -30,7 +29,7 @@ from stages.lqcd.lattice.formats.gauge_file import (
     checksum_checks,
     printed_claim,
 )
-from stages.lqcd.lattice.formats.lexicographic import read_sites
+from stages.lqcd.lattice.formats.site_data import SCIDAC, read_sites
 from stages.lqcd.lattice.geometry import Lattice
 
 MATRIX, VECTOR = 18, 6
