@@ -19,13 +19,13 @@ from stages.lqcd.distillation.columns import StochasticColumns
 from stages.lqcd.kernels.fields import on_one_gpu
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.spectroscopy.distilled_mesons import (
+    ElementalTable,
     QuarkLine,
     correlation_matrix,
     dirac_correlators,
     perambulator_pairs,
     stochastic_pairs,
 )
-from stages.lqcd.spectroscopy.elemental_table import ElementalTable
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.operators import MesonOperator, words_of
 from stages.mesons.two_point import GAMMAS, MOMENTA, Momenta

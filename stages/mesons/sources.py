@@ -17,8 +17,7 @@ from stages.lqcd.kernels.fields import assign, side_by_side, zeros_like
 from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy import quark_sources as sources
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace, slice_sites
-from stages.lqcd.spectroscopy.smearing import gaussian_smeared
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, gaussian_smeared, slice_sites
 from stages.lqcd.spectroscopy.staggered_mesons import at_source, source_sign, staggered_source
 from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
 from stages.mesons.costs import sources_cost
@@ -67,7 +66,7 @@ def smeared_sources(
 ) -> Sources:
     """Point sources smeared on their time slice, with smeared links or the configuration's own.
 
-    chi <- chi + width^2 / (4 steps) Laplacian chi, `steps` times (`stages.lqcd.spectroscopy.smearing`).
+    chi <- chi + width^2 / (4 steps) Laplacian chi, `steps` times (`stages.lqcd.spectroscopy.quark_sources`).
     Raises InputError.
     """
     xp, lattice = array_module_of(at.backend), gauge.lattice

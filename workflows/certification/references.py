@@ -30,8 +30,7 @@ from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.even_odd import EvenOdd
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace, point_source
-from stages.lqcd.spectroscopy.smearing import gaussian_smeared
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, gaussian_smeared, point_source
 from workflows.certification.check import Check, Device, caught, measured, skipped
 
 VARIABLE = "QUARKLINE_REFERENCE_DATA"

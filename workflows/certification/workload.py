@@ -28,8 +28,7 @@ from stages.lqcd.solvers.even_odd import EvenOdd
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import DIRAC
 from stages.lqcd.spectroscopy.mesons import meson_correlators
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace, point_source
-from stages.lqcd.spectroscopy.smearing import gaussian_smeared
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, gaussian_smeared, point_source
 from workflows.catalogue import load_project
 from workflows.certification.check import DOUBLE, SINGLE, Check, Device, caught
 from workflows.certification.fields import random_field, rough_links

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.spectroscopy.smearing import least_steps
+from stages.lqcd.spectroscopy.quark_sources import least_steps
 from stages.mesons.sources import (
     Sources,
     file_sources,
@@ -33,7 +33,7 @@ from workflows.mesons.sources import file_misfits
 
 
 class SourceSmearingSection(FileSection):
-    """Gaussian smearing on the source's time slice (`stages.lqcd.spectroscopy.smearing`)."""
+    """Gaussian smearing on the source's time slice (`stages.lqcd.spectroscopy.quark_sources`)."""
 
     width: Annotated[
         float, Usual(0.3, 30.0, "a narrower source is a point, a wider one fills the lattice")

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.tables import shared_table
+from stages.lqcd.lattice.geometry import Lattice, shared_table
 
 HISQ_DIRECTIONS = 16
 """d = 4 mu + 2 hop + sign: hop 0 the fat link (+-1), hop 1 the long link (+-3); sign 0 forward, 1 back."""

@@ -7,18 +7,27 @@ are numbered in the same order with x halved: ``((t * Lz + z) * Ly + y) * (Lx / 
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
+from threading import Lock
+from typing import Any, ParamSpec
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.lattice.tables import shared_table
 
 X, Y, Z, T = range(4)
 EVEN, ODD = 0, 1
 DIRECTIONS = ("x", "y", "z", "t")
 PARITIES = ("even", "odd")
+MOST_BYTES = 1 << 30
+"""Of tables that nobody uses: those of single hops on 64^3 x 96."""
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,46 @@ class Lattice:
     def neighbour(self, parity: int, mu: int, hops: int) -> NDArray[np.int32]:
         """Number of the site x + hops * mu for each site x of `parity`; int32 ``[site]``, read-only."""
         return _neighbour(self, parity, mu, hops)
+
+
+class _Recent:
+    """Tables in the order of their last use, the oldest dropped where they are more than `MOST_BYTES`."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[Any, NDArray[Any]] = OrderedDict()
+        self._lock = Lock()
+
+    def keep(self, key: Any, table: NDArray[Any]) -> None:
+        with self._lock:
+            self._tables[key] = table
+            self._tables.move_to_end(key)
+            while self._tables and self.nbytes > MOST_BYTES:
+                self._tables.popitem(last=False)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in self._tables.values())
+
+
+recent = _Recent()
+
+
+def shared_table(make: Callable[P, NDArray[Any]]) -> Callable[P, NDArray[Any]]:
+    """Turn a function that computes a table into one that gives the same read-only one while it is in use."""
+    alive: WeakValueDictionary[Any, NDArray[Any]] = WeakValueDictionary()
+
+    @wraps(make)
+    def table(*arguments: P.args, **named: P.kwargs) -> NDArray[Any]:
+        key = (make, arguments, tuple(named.items()))
+        found = alive.get(key)
+        if found is None:
+            found = make(*arguments, **named)
+            found.flags.writeable = False
+            alive[key] = found
+        recent.keep(key, found)
+        return found
+
+    return table
 
 
 @shared_table

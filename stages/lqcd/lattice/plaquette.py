@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.lattice.compiled_on_call import compile_for, compiled_on_call
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.lattice.threads import in_threads
+from stages.lqcd.lattice.threads import compile_for, compiled_on_call, in_threads
 
 BLOCK = 4096
 """Sites (or links) that one kernel call sums."""

@@ -1,4 +1,4 @@
-"""Sources of quark propagators: point, wall, noisy wall, and fields of a user's own.
+"""Sources of quark propagators: point, smeared point, wall, noisy wall, and fields of a user's own.
 
 A source is a block of columns ``[parity, site, 12, column]``, component 3 * spin + colour. Point, wall and
 smeared sources have 12 columns, 3 * spin + colour of the source. A noisy wall has 4, one per source spin,
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
+from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import zero_field
+from stages.lqcd.kernels.fields import assign, copied, zero_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import noise_vectors
@@ -97,6 +98,37 @@ def z2_wall_source(lattice: Lattice, place: SourcePlace, label: str, seed: int, 
         for spin in range(SPINS):
             source[parity, sites, COLOURS * spin : COLOURS * (spin + 1), spin] = amplitude * noise
     return source
+
+
+def gaussian_smeared(
+    source: Array, links: Array, lattice: Lattice, time: int, width: float, steps: int
+) -> Array:
+    """Gaussian-smeared copy of a source on one time slice.
+
+    By n = `steps` times chi <- chi + width^2 / (4 n) Laplacian chi.
+
+    source: ``[parity, site, 12, column]``, zero on other slices. links: ``[mu, parity, site, 3, 3]`` without
+    boundary signs; the Laplacian is sum_{j = x, y, z} [U_j(x) chi(x+j) + U_j(x-j)^dag chi(x-j)] - 6 chi(x).
+    The modes of the Laplacian's eigenvalue -l are damped by 1 - width^2 l / (4 n) at each step; with fewer
+    than `least_steps` the highest, l = 12, grow instead. Raises InputError.
+    """
+    if steps < 1 or not width > 0:
+        raise InputError(
+            f"smearing has a positive width and at least 1 step, got width {width}, {steps} steps"
+        )
+    factor = width**2 / (4 * steps)
+    sites = slice_sites(lattice, time)
+    field = source[:, sites]
+    for _ in range(steps):
+        field = slice_products.laplacian_step(links, field, lattice, time, factor)
+    smeared = copied(source)
+    assign(smeared[:, sites], field)
+    return smeared
+
+
+def least_steps(width: float) -> float:
+    """Least number of steps that damps all modes: |1 - 12 width^2 / (4 n)| <= 1 for n >= 1.5 width^2."""
+    return 1.5 * width**2
 
 
 def read_source(path: Path, lattice: Lattice) -> NDArray[np.complex128]:

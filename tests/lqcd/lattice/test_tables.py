@@ -7,15 +7,14 @@ import gc
 import numpy as np
 import pytest
 
-from stages.lqcd.lattice import tables
-from stages.lqcd.lattice.geometry import EVEN, Lattice
-from stages.lqcd.lattice.tables import shared_table
+from stages.lqcd.lattice import geometry
+from stages.lqcd.lattice.geometry import EVEN, Lattice, shared_table
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    monkeypatch.setattr(tables, "MOST_BYTES", 300)
-    monkeypatch.setattr(tables, "recent", tables._Recent())
+    monkeypatch.setattr(geometry, "MOST_BYTES", 300)
+    monkeypatch.setattr(geometry, "recent", geometry._Recent())
     return []
 
 
@@ -31,7 +30,7 @@ def test_tables_in_use_are_shared_and_others_are_bounded(made: list[int]) -> Non
     del held
     gc.collect()
     squares(100), squares(20), squares(30), squares(20), squares(40)
-    assert made == [100, 100, 20, 30, 40] and tables.recent.nbytes == 4 * (20 + 40)
+    assert made == [100, 100, 20, 30, 40] and geometry.recent.nbytes == 4 * (20 + 40)
     squares(30)
     assert made[-1] == 30
 

@@ -18,12 +18,12 @@ from stages.lqcd.distillation.projection import sink_projections
 from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.distilled_mesons import (
+    ElementalTable,
     QuarkLine,
     dirac_correlators,
     perambulator_pairs,
     stochastic_pairs,
 )
-from stages.lqcd.spectroscopy.elemental_table import ElementalTable
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.mesons import Momentum, meson_correlators
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace

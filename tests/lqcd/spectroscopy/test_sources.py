@@ -12,8 +12,7 @@ from tiny_lattice import LATTICE
 from stages.base.errors import InputError
 from stages.lqcd.noise import noise_vectors
 from stages.lqcd.spectroscopy import quark_sources as sources
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace
-from stages.lqcd.spectroscopy.smearing import gaussian_smeared
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, gaussian_smeared
 
 X, Y, Z, T = LATTICE.extents
 

@@ -16,8 +16,7 @@ from stages.lqcd.kernels.cpu import su3
 from stages.lqcd.kernels.cpu.compiled import Kernel, array_type, compiled, inlined
 from stages.lqcd.kernels.cpu.random_numbers import philox_words
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.lattice.tables import shared_table
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, shared_table
 
 DOMAIN = np.uint64(1 << 31)
 """Top bit of the third counter word, so that no counter is one of the noise vectors'."""
