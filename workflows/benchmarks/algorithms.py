@@ -18,7 +18,7 @@ from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.eigen.eigenpairs import BatchedEigenpairs, Eigenpairs
+from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
@@ -72,12 +72,12 @@ def eigen_speeds(bench: Bench) -> Iterator[Speed]:
         BlockLanczos(VECTORS, BLOCK, TOLERANCE),
         BatchedLanczos(VECTORS, BLOCK, TOLERANCE),
     )
-    runs: dict[str, tuple[Callable[[], Eigenpairs | BatchedEigenpairs], SiteCost]] = {
-        "BlockLanczos": (lambda: block.solve(A, A.xp), staggered.dslash_cost(BLOCK, itemsize)),
+    runs: dict[str, tuple[Callable[[], Eigenpairs], SiteCost]] = {
+        "BlockLanczos": (lambda: block.solve(A), staggered.dslash_cost(BLOCK, itemsize)),
     }
     slices = lattice.time_extent
     if batched.size(rows := int(np.prod(L.shape)) // slices) < rows:
-        runs["BatchedLanczos"] = lambda: batched.solve(L, slices, L.xp), _hop_cost(BLOCK, itemsize)
+        runs["BatchedLanczos"] = lambda: batched.solve(L, slices), _hop_cost(BLOCK, itemsize)
     for kernel, (run, dslash) in runs.items():
         seconds, pairs = _timed(bench.machine, run)
         cost = 2 * pairs.matvecs / VECTORS * dslash
