@@ -1,7 +1,7 @@
 """Iterations of reliable updates and of defect correction, in single and in half, for several delta.
 
 delta: the fall of a residual that asks for a true one, and the tolerance of a correction. In half fields have
-16 bits (`stages.lqcd.kernels.half_field`).
+16 bits (`stages.lqcd.kernels.short_numbers`).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from mixed_iterations import METHODS, columns, counted, iterations
 from script import SMALL, PrintedTable, arguments_of, quenched, wilson
 from stages.lqcd.dirac.wilson import DSLASH_FLOPS, operator_bytes
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.kernels import half_field
+from stages.lqcd.kernels import short_numbers
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, Lattice
@@ -95,9 +95,9 @@ class Study:
         """D and S at the first mass, in a precision."""
         A = self.system(self.arguments.mass[0]).astype(DOUBLE if precision == "double" else SINGLE)
         x: Any = self.sources(A.dtype)
-        x = half_field.to_half(x) if precision == "double-half" else x
-        out = half_field.spinors_like(x)
-        through = partial(A.apply_through, x, half_field.spinors_like(x), out)
+        x = short_numbers.to_half(x) if precision == "double-half" else x
+        out = short_numbers.numbers_like(x)
+        through = partial(A.apply_through, x, short_numbers.numbers_like(x), out)
         return partial(A.M.dslash.apply_to, EVEN, x, out), through
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from script import LARGE, PrintedTable, arguments_of
 from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.kernels import clover, half_field, smearing, wilson_dslash
+from stages.lqcd.kernels import clover, short_numbers, smearing, wilson_dslash
 from stages.lqcd.kernels.cuda import wilson_dslash as cuda
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.gamma import COMPONENTS, GAMMA
@@ -57,9 +57,9 @@ class WilsonProblem:
         x, diagonal = (random_field(self.device, (sites, COMPONENTS, n), self.dtype) for _ in range(2))
         out = cupy.full_like(x, np.nan)
         if kind.x == "Half":
-            x = half_field.to_half(x)
+            x = short_numbers.to_half(x)
         if kind.out == "Half":
-            out = half_field.empty(cupy, sites, n)
+            out = short_numbers.HalfField.empty(sites, n, cupy)
         return x, out, diagonal
 
     def works(self, n: int, kind: cuda.Fields, form: cuda.LinksForm) -> Iterator[tuple[Work, float]]:
@@ -85,7 +85,7 @@ class WilsonProblem:
         if kind.x == "Half":  # what it was made of: random fields are equal
             x = random_field(self.device, (self.lattice.half_volume, COMPONENTS, n), self.dtype)
         if kind.out == "Half":
-            out = half_field.from_half(out)
+            out = short_numbers.from_half(out)
         sites = np.random.default_rng(31).integers(self.lattice.half_volume, size=300)
         expected = np.array(0)
         for d in range(8):

@@ -15,7 +15,7 @@ from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_u3
-from stages.lqcd.kernels import hisq_dslash, short_field
+from stages.lqcd.kernels import hisq_dslash, short_numbers
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN, Lattice
@@ -66,8 +66,8 @@ def _half_speeds(bench: Bench) -> Iterator[Speed]:
     fields = random_links(machine, bench.lattice)
     for rhs in bench.widths:
         packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, np.complex64, rhs, short=True)
-        x = short_field.to_short(random_field(machine, (sites, 3, rhs), np.complex64), 16)
-        work = partial(hisq_dslash.hisq_dslash, packed, x, short_field.vectors_like(x))
+        x = short_numbers.to_short(random_field(machine, (sites, 3, rhs), np.complex64), 16)
+        work = partial(hisq_dslash.hisq_dslash, packed, x, short_numbers.numbers_like(x))
         names = {"family": "dslash", "kernel": "hisq_dslash", "precision": "half"}
         yield bench.measured(work, half_cost(rhs), sites, rhs=rhs, **names)
 

@@ -65,7 +65,7 @@ class Twins:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """While the block runs, kernels of the device are compared."""
-        self._names = {id(implementation_of(name, self._package)): name for name in kernel_names()}
+        self._names = {id(_implementation(name, self._package)): name for name in kernel_names()}
         with around_kernels(self._watched):
             yield
 
@@ -155,8 +155,10 @@ class Twins:
 
     def _twins(self, name: str) -> list[str]:
         """Packages that can repeat a kernel."""
-        own = implementation_of(name, "reference").__module__.startswith(f"{PACKAGES}reference")
-        return [*(["reference"] if own else []), *(["cpu"] if self._package == "cuda" else [])]
+        oracle = _implementation(name, "reference")
+        own = oracle is not None and oracle.__module__.startswith(f"{PACKAGES}reference.")
+        others = self._package == "cuda" and _implementation(name, "cpu") is not None
+        return [*(["reference"] if own else []), *(["cpu"] if others else [])]
 
     def _twin_of(self, twin: str, value: object) -> object:
         """The operand that a twin made of the same links or matrices, if `value` is one that was packed."""
@@ -168,6 +170,14 @@ class Twins:
         if self._package != "cuda":
             return False
         return bool(self._device.xp.cuda.get_current_stream().is_capturing())
+
+
+def _implementation(name: str, package: str) -> Implementation | None:
+    """A package's kernel; None where it has none, as a processor of what only a GPU takes."""
+    try:
+        return implementation_of(name, package)
+    except AttributeError:
+        return None
 
 
 def kernel_names() -> list[str]:

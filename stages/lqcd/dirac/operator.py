@@ -17,8 +17,7 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.kernels.short_field import ShortField
+from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
 
 class LinearOperator(Protocol):
@@ -100,8 +99,8 @@ class Updating(Protocol):
     ) -> Any:
         """``out = a x + b A x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
 
-        All are fields or `stages.lqcd.kernels.half_field.HalfField`s, x and `source` alike, with one like x
-        to work in; `out` may be x or `source`.
+        All are fields or `stages.lqcd.kernels.short_numbers.HalfField`s, x and `source` alike, with one like
+        x to work in; `out` may be x or `source`.
         """
 
 
@@ -115,7 +114,7 @@ class Shortened(Protocol):
 
 @runtime_checkable
 class ShortOperator(LinearOperator, Protocol):
-    """A complex64 operator whose `application` has a `stages.lqcd.kernels.short_field` as its result."""
+    """A complex64 operator whose `application` has a `stages.lqcd.kernels.short_numbers` as its result."""
 
     @property
     def short_directions(self) -> bool:
@@ -127,7 +126,7 @@ class ShortOperator(LinearOperator, Protocol):
 
 @runtime_checkable
 class Halved(Protocol):
-    """An operator that can be applied to spinors in 16 bits (`stages.lqcd.kernels.half_field`)."""
+    """An operator that can be applied to spinors in 16 bits (`stages.lqcd.kernels.short_numbers`)."""
 
     def halved(self) -> LinearOperator:
         """This operator in complex64, whose `apply` takes such fields as well; kept as that of `astype`."""

@@ -24,7 +24,7 @@ from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.hisq_dslash import FEW, NARROW
-from stages.lqcd.kernels.short_field import Field, vectors_like
+from stages.lqcd.kernels.short_numbers import VectorField, numbers_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import MATRIX, links_bytes
 
@@ -140,20 +140,20 @@ class StaggeredDslash:
     def apply_to(
         self,
         parity: int,
-        x: Field,
-        out: Field | None = None,
-        diagonal: Field | None = None,
+        x: VectorField,
+        out: VectorField | None = None,
+        diagonal: VectorField | None = None,
         a: float = 0.0,
         b: float = 1.0,
         dots: Array | None = None,
-    ) -> Field:
+    ) -> VectorField:
         """``out = a diagonal + b D x``: x ``[site, 3, N]`` on the opposite parity; out, diagonal on `parity`.
 
         `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
         Re conj(diagonal) . out of each right-hand side. Returns `out`.
         """
         packed = self._packed[parity]
-        out = vectors_like(x) if out is None else out
+        out = numbers_like(x) if out is None else out
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
     def astype(self, dtype: Any) -> StaggeredDslash:
@@ -243,9 +243,9 @@ class _Workspace:
     def __init__(self) -> None:
         self._field: Any = None
 
-    def like(self, x: Field) -> Field:
+    def like(self, x: VectorField) -> VectorField:
         if type(self._field) is not type(x) or self._field.shape != x.shape:
-            self._field = vectors_like(x)
+            self._field = numbers_like(x)
         return self._field
 
 
@@ -286,7 +286,7 @@ class SquaredDslash:
         return self._affine(x, self._between.like(x), out, None, x, a, b)
 
     def application(
-        self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0
+        self, x: VectorField, out: VectorField, dots: Array | None, a: float = 0.0, b: float = 1.0
     ) -> Callable[[], None]:
         """A function that computes ``out = a x + b B x`` of these arrays and allocates nothing.
 
@@ -371,7 +371,7 @@ class NormalOperator:
         return self.massless.affine(a + b * self.shift, b, x, out)
 
     def application(
-        self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0
+        self, x: VectorField, out: VectorField, dots: Array | None, a: float = 0.0, b: float = 1.0
     ) -> Callable[[], None]:
         """A function that computes ``out = a x + b A x`` of these arrays as they are then.
 

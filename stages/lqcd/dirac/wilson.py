@@ -23,7 +23,7 @@ from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import Field, spinors_like
+from stages.lqcd.kernels.short_numbers import SpinorField, numbers_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, links_bytes
 
@@ -113,12 +113,14 @@ class WilsonDslash:
     def lattice(self) -> Lattice:
         return self.links.lattice
 
-    def apply_to(self, parity: int, x: Field, out: Field | None = None, sign: int = 1, **terms: Any) -> Field:
+    def apply_to(
+        self, parity: int, x: SpinorField, out: SpinorField | None = None, sign: int = 1, **terms: Any
+    ) -> SpinorField:
         """``out = a C' diagonal + b C D x`` on `parity`, x on the other; D^dag for sign = -1.
 
         terms: diagonal, a, b, hop_clover, diagonal_clover of `stages.lqcd.kernels.wilson_dslash`.
         """
-        out = spinors_like(x) if out is None else out
+        out = numbers_like(x) if out is None else out
         return wilson_dslash.wilson_dslash(self.packed[parity], x, out, sign=sign, **terms)
 
     @cached_property

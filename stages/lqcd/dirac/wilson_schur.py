@@ -24,8 +24,8 @@ from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import Field, HalfField, spinors_like
 from stages.lqcd.kernels.half_update import half_norms
+from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, numbers_like
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN
 
@@ -36,7 +36,7 @@ KINDS = ("symmetric", "asymmetric")
 class WilsonSchur:
     """S on the sites of `parity`, ``[site, 12, N]``; sign = -1 gives its adjoint.
 
-    In complex64 S itself can be applied to spinors in 16 bits (`stages.lqcd.kernels.half_field`).
+    In complex64 S itself can be applied to spinors in 16 bits (`stages.lqcd.kernels.short_numbers`).
 
     An application needs two fields beside its result; one operator may be applied by several threads.
     """
@@ -76,10 +76,10 @@ class WilsonSchur:
     def adjoint(self) -> WilsonSchur:
         return replace(self, sign=-self.sign)
 
-    def apply(self, x: Field, out: Field | None = None) -> Field:
-        return self.apply_through(x, spinors_like(x), spinors_like(x) if out is None else out)
+    def apply(self, x: SpinorField, out: SpinorField | None = None) -> SpinorField:
+        return self.apply_through(x, numbers_like(x), numbers_like(x) if out is None else out)
 
-    def apply_through(self, x: Field, between: Field, out: Field) -> Field:
+    def apply_through(self, x: SpinorField, between: SpinorField, out: SpinorField) -> SpinorField:
         """``out = S x``, with a field like x to work in; allocates nothing after the first time."""
         inverse_first = self.kind == "symmetric" and self.sign < 0
         return self._hops(self._inverse(self.parity, x, out) if inverse_first else x, x, between, out)
@@ -112,10 +112,10 @@ class WilsonSchur:
 
     def update(
         self,
-        x: Field,
-        source: Field | None,
+        x: SpinorField,
+        source: SpinorField | None,
         factors: tuple[complex, complex, complex],
-        between: Field,
+        between: SpinorField,
         out: Any,
     ) -> Any:
         """``out = a x + b S x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
@@ -200,4 +200,4 @@ class HalvedSchurNormal(Product):
         norms2: float64 ``[N]``. Two fields like x are made now.
         """
         S: Any = self.right
-        return partial(S.normal_through, x, spinors_like(x), spinors_like(x), out, norms2)
+        return partial(S.normal_through, x, numbers_like(x), numbers_like(x), out, norms2)

@@ -1,8 +1,8 @@
 """Vectors of the even sites as a store holds them, by time slice and vector, and what 16 bits cost them.
 
 Real and imaginary parts ``[time, site, 3, k, 2]``, `site` numbered within the slice: float64, float32, or
-16-bit codes (`stages.lqcd.kernels.half_field`) with a float32 scale ``[time, site, k]``, the largest part of
-the three colours. Sites are numbered with t slowest, so that a slice of a field is a block of its rows.
+16-bit codes (`stages.lqcd.kernels.short_numbers`) with a float32 scale ``[time, site, k]``, the largest part
+of the three colours. Sites are numbered with t slowest, so that a slice of a field is a block of its rows.
 
 Rounding mixes all modes into a vector, most of them high ones. On the even sites they hardly matter; an odd
 partner D_oe v, whose norm is the square root of a small eigenvalue, multiplies them by up to |D|. A Chebyshev
@@ -25,7 +25,7 @@ from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, contiguous, empty_field, field_like
-from stages.lqcd.kernels.half_field import decoded, encoded, largest_parts, scale_for
+from stages.lqcd.kernels.short_numbers import decoded, encoded, largest_parts, scale_for
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX

@@ -12,7 +12,7 @@ from types import ModuleType
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks, check_coefficients
-from stages.lqcd.kernels.short_field import ShortField, whole
+from stages.lqcd.kernels.short_numbers import Vectors, whole
 
 
 def widest(xp: ModuleType) -> int:
@@ -26,7 +26,7 @@ def gram(x: Array, y: Array) -> Array:
     return kernel("block_blas.gram", type(x))(x, y)
 
 
-def dots(x: Array | ShortField, y: Array | ShortField) -> Array:
+def dots(x: Vectors, y: Vectors) -> Array:
     """conj(x) . y of each right-hand side, complex128 ``[N]``; short fields as complex64."""
     x, y = whole(x), whole(y)
     check_blocks(x=x)
@@ -34,7 +34,7 @@ def dots(x: Array | ShortField, y: Array | ShortField) -> Array:
     return kernel("block_blas.dots", type(x))(x, y)
 
 
-def norms2(x: Array | ShortField) -> Array:
+def norms2(x: Vectors) -> Array:
     """|x|^2 of each right-hand side, float64 ``[N]``; of a short field as complex64."""
     x = whole(x)
     check_blocks(x=x)

@@ -1,8 +1,8 @@
 """Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs.
 
-In short fields (`stages.lqcd.kernels.short_field`) r and A p have 20 bits, p has 16 or is complex64, as x
-is; with spinors ``[site, 12, N]`` in 16 bits (`stages.lqcd.kernels.half_field`) x is complex64, too. Sums are
-those of the numbers before they are rounded to that.
+In fields of few bits (`stages.lqcd.kernels.short_numbers`): of ShortFields r and A p have 20 bits, p has 16
+or is complex64, as x is; with HalfFields of spinors x is complex64, too. Sums are those of the numbers before
+they are rounded to that.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import numpy as np
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
-from stages.lqcd.kernels.half_field import HalfField, check_half_field
 from stages.lqcd.kernels.operands import check_array, check_blocks
-from stages.lqcd.kernels.short_field import ShortField, check_short_field
+from stages.lqcd.kernels.short_numbers import HalfField, ShortField, check_half_field, check_short_field
 
 CGField = TypeVar("CGField", Array, ShortField, HalfField)
 ROWS = ("r2", "pap", "target2", "gamma", "alpha", "beta")

@@ -18,8 +18,8 @@ from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.half_field import COMPONENTS, HalfField, check_half_field
 from stages.lqcd.kernels.operands import check_array
+from stages.lqcd.kernels.short_numbers import COMPONENTS, HalfField, check_half_field
 
 MOST_FIELDS = 2
 """Fields beside y that an update reads."""

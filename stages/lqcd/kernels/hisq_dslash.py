@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.operands import check_array, check_links
-from stages.lqcd.kernels.short_field import Field, ShortField, check_short_product
+from stages.lqcd.kernels.short_numbers import ShortField, VectorField, check_short_field
 from stages.lqcd.lattice.geometry import Lattice
 
 COLOURS = 3
@@ -103,14 +103,14 @@ def _check_fields_of_links(one_hop: Array, three_hops: Array | None, lattice: La
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: Field,
-    out: Field,
+    x: VectorField,
+    out: VectorField,
     *,
-    diagonal: Field | None = None,
+    diagonal: VectorField | None = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: Array | None = None,
-) -> Field:
+) -> VectorField:
     """``out = a diagonal + b sum_d links[s, d] x[neighbour(s, d)]``; returns `out`.
 
     x ``[site, 3, N]`` lives on the opposite parity, out and diagonal on ``packed.parity``; all of one dtype,
@@ -122,7 +122,7 @@ def hisq_dslash(
     is one, of 20 bits.
     """
     if isinstance(x, ShortField) or isinstance(out, ShortField):
-        check_short_product(packed, x, out, diagonal)
+        _check_short_fields(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)
     if dots is not None:
@@ -144,3 +144,28 @@ def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Array | Non
         check_array("diagonal", diagonal, shape, packed.dtype)
     if array_module(x).may_share_memory(out, x):
         raise InputError("out of the dslash must not be its input x: give another array")
+
+
+def _check_short_fields(packed: PackedLinks, x: Any, out: Any, diagonal: Any) -> None:
+    """Raise InputError unless a product takes x and the diagonal to `out`, another short field.
+
+    Both in 16 bits, or both complex64 to an `out` of 20 bits.
+    """
+    if packed.dtype != np.complex64:
+        raise InputError(f"a ShortField needs complex64 links, got {packed.dtype}")
+    if len(x.shape) != 3:
+        raise InputError(f"x must have shape (sites, 3, right-hand sides), got {x.shape}")
+    shape = (packed.lattice.half_volume, COLOURS, x.shape[2])
+    added = {} if diagonal is None else {"diagonal": diagonal}
+    if not isinstance(x, ShortField):
+        for name, field in ({"x": x} | added).items():
+            if isinstance(field, ShortField):
+                raise InputError(f"{name} must be complex64 as x is, got a ShortField")
+            check_array(name, field, shape, np.dtype(np.complex64))
+        check_short_field("out", out, shape, 20)
+        return
+    for name, field in ({"x": x} | added).items():
+        check_short_field(name, field, shape, 16)
+    check_short_field("out", out, shape, getattr(out, "bits", 16))
+    if array_module(x.words).may_share_memory(out.words, x.words):
+        raise InputError("out of the dslash must not be its input x: give another field")

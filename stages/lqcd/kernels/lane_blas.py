@@ -7,14 +7,11 @@ algebra, where they do, is `block_blas`. Raises InputError for operands that do 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
-from stages.lqcd.kernels.short_field import Field, ShortField
 
 
 def lane_dots(xs: Array, y: Array) -> Array:
@@ -64,12 +61,8 @@ def lane_add(y: Array, x: Array, factor: Array) -> None:
     kernel("lane_blas.lane_add", type(y))(y, x, factor)
 
 
-def lane_take(x: Field, lanes: Array) -> Field:
+def lane_take(x: Array, lanes: Array) -> Array:
     """The right-hand sides of these numbers, of a field or of coefficients ``[..., N]``: a new one."""
-    if isinstance(x, ShortField):
-        taken: Any = lane_take(x.words.view(np.complex128)[..., 0], lanes)[..., None].view(x.words.dtype)
-        short: Any = ShortField(taken, x.bits)
-        return short
     return kernel("lane_blas.lane_take", type(x))(x, lanes)
 
 

@@ -12,8 +12,8 @@ from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import Field, HalfField, check_half_fields
 from stages.lqcd.kernels.operands import check_array, check_links
+from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, Spinors, check_half_field
 from stages.lqcd.lattice.geometry import Lattice
 
 Weights: TypeAlias = tuple[float, float, float, float]
@@ -85,16 +85,16 @@ def _check_links_in_fields(links: Array, lattice: Lattice) -> None:
 
 def wilson_dslash(
     packed: PackedLinks,
-    x: Array | HalfField,
-    out: Field,
+    x: Spinors,
+    out: SpinorField,
     *,
     sign: int = 1,
-    diagonal: Array | HalfField | None = None,
+    diagonal: Spinors | None = None,
     a: float = 0.0,
     b: float = 1.0,
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
-) -> Field:
+) -> SpinorField:
     """``out = a C' diagonal + b C D x``; returns `out`.
 
         D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
@@ -107,7 +107,7 @@ def wilson_dslash(
     With complex64 links x may be a HalfField; out and the diagonal both are then, or both are complex64.
     """
     if isinstance(x, HalfField):
-        check_half_fields(packed, x, out, diagonal)
+        _check_half_fields(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)
     check_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
@@ -139,9 +139,24 @@ def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Any) -> Non
         raise InputError("out of the dslash must not be its input x: give another array")
 
 
+def _check_half_fields(packed: PackedLinks, x: HalfField, out: Any, diagonal: Any) -> None:
+    """Raise InputError unless out and diagonal both are HalfFields, or both complex64, and x is not out."""
+    if packed.dtype != np.complex64:
+        raise InputError(f"a HalfField needs complex64 links, got {packed.dtype}")
+    shape = (packed.lattice.half_volume, COMPONENTS, x.shape[2])
+    check_half_field("x", x, shape)
+    for name, field in (("out", out), ("diagonal", diagonal)):
+        if isinstance(out, HalfField) and (name == "out" or field is not None):
+            check_half_field(name, field, shape)
+        elif field is not None:
+            check_array(name, field, shape, np.dtype(np.complex64))
+    if isinstance(out, HalfField) and array_module(x.codes).may_share_memory(out.codes, x.codes):
+        raise InputError("out of the dslash must not be its input x: give another field")
+
+
 def check_terms(
     packed: PackedLinks,
-    diagonal: Array | HalfField | None,
+    diagonal: Spinors | None,
     sign: int,
     hop_clover: PackedClover | None,
     diagonal_clover: PackedClover | None,

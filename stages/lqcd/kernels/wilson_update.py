@@ -10,23 +10,23 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import Field, HalfField, check_half_field
 from stages.lqcd.kernels.operands import check_array
+from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, Spinors, check_half_field
 from stages.lqcd.kernels.wilson_dslash import PackedLinks, check_terms
 
 
 def wilson_update(
     packed: PackedLinks,
-    x: Array | HalfField,
-    out: Field,
+    x: Spinors,
+    out: SpinorField,
     *,
-    own: Array | HalfField,
-    source: Array | HalfField | None = None,
+    own: Spinors,
+    source: Spinors | None = None,
     a: complex = 1.0,
     b: complex = 1.0,
     c: complex = 0.0,
     hop_clover: PackedClover | None = None,
-) -> Field:
+) -> SpinorField:
     """``out = a own + b C D x + c source``; returns `out`.
 
     D and C as of `stages.lqcd.kernels.wilson_dslash.wilson_dslash`, C one where no `hop_clover` is given. x
@@ -52,5 +52,5 @@ def wilson_update(
     return start(packed, x, out, own=own, source=source, a=a, b=b, c=c, hop_clover=hop_clover)
 
 
-def _numbers(field: Array | HalfField) -> Array:
+def _numbers(field: Spinors) -> Array:
     return field.codes if isinstance(field, HalfField) else field

@@ -16,7 +16,7 @@ of the one before.
 grid: there are no sums, and all steps are one polynomial. On a GPU an operator that is `Updating` makes each
 of them in one pass, x += omega_j (b - A x), from root to root in the order of Leja, in which products of a
 few factors stay small. There x and b have 16 bits and a scale for each site and right-hand side
-(`stages.lqcd.kernels.half_field`): a cycle leaves a tenth of a residual or so, rounding 2e-5 of x.
+(`stages.lqcd.kernels.short_numbers`): a cycle leaves a tenth of a residual or so, rounding 2e-5 of x.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stages.lqcd.dirac.operator import LinearOperator, Updating
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.half_field import spinors_like, to_half
+from stages.lqcd.kernels.short_numbers import numbers_like, to_half
 from stages.lqcd.solvers.leja import leja_order
 
 MOST_STEPS = 8
@@ -121,7 +121,7 @@ class FittedSmoother:
 
     def _improve_in_16_bits(self, A: Any, b: Array, x: Array) -> None:
         source, y = to_half(b), to_half(x)
-        between = spinors_like(y)
+        between = numbers_like(y)
         *others, last = self.omegas
         for omega in others:
             A.update(y, source, (1, -omega, omega), between, y)

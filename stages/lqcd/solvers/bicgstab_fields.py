@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, applied_through
-from stages.lqcd.kernels import bicgstab_update, half_field, lane_blas, stream
+from stages.lqcd.kernels import bicgstab_update, lane_blas, stream
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
-from stages.lqcd.kernels.half_field import spinors_like, to_half
 from stages.lqcd.kernels.half_update import half_alpha, half_dot, half_omega, half_residual, half_update
+from stages.lqcd.kernels.short_numbers import HalfField, numbers_like, take, to_half
 
 Step = Callable[[], None]
 """Steps 1 to 4, with the direction that the coefficients ask for."""
@@ -70,12 +70,12 @@ class WholeFields:
 
 
 class HalfFields:
-    """All but y, which is complex64, in 16 bits (`stages.lqcd.kernels.half_field`), for Wilson operators."""
+    """All but y in 16 bits (`stages.lqcd.kernels.short_numbers`), for Wilson operators; y is complex64."""
 
     def __init__(self, A: LinearOperator, like: Array) -> None:
         self.A: Any = A
         sites, _, n = like.shape
-        self.p, self.r, self.v, self.t, self.s = (half_field.empty(A.xp, sites, n) for _ in range(5))
+        self.p, self.r, self.v, self.t, self.s = (HalfField.empty(sites, n, A.xp) for _ in range(5))
         self.correction = field_like(like, dtype=np.complex64)
         for field in (self.p, self.v):
             assign(field.scales, 0)
@@ -97,7 +97,7 @@ class HalfFields:
 
     def take(self, columns: NDArray[np.intp]) -> tuple[Any, ...]:
         """p, v and s of these columns."""
-        return tuple(half_field.take(x, columns) for x in (self.p, self.v, self.s))
+        return tuple(take(x, columns) for x in (self.p, self.v, self.s))
 
     def put(self, fields: tuple[Any, ...]) -> None:
         """p, v and s as `take` gave them."""
@@ -111,7 +111,7 @@ class HalfFields:
 
     def step(self, c: BiCGstabCoefficients) -> Step:
         """An iteration on these fields, which coefficients follow."""
-        return stream.repeated(partial(self._step, spinors_like(self.p), c), self.A.xp)
+        return stream.repeated(partial(self._step, numbers_like(self.p), c), self.A.xp)
 
     def _step(self, between: Any, c: BiCGstabCoefficients) -> None:
         p, r, v, t, s = self.p, self.r, self.v, self.t, self.s

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator, application
-from stages.lqcd.kernels import block_blas, half_field, lane_blas, stream
+from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
-from stages.lqcd.kernels.half_field import spinors_like, to_half
 from stages.lqcd.kernels.half_update import half_dot
-from stages.lqcd.kernels.short_field import put, to_short, vectors_like
+from stages.lqcd.kernels.short_numbers import numbers_like, put, take, to_half, to_short
 
 
 class WholeFields:
@@ -44,11 +43,11 @@ class WholeFields:
 
     def replace(self, residual: Array) -> None:
         """This r."""
-        assign(self.r, residual)
+        put(self.r, residual)
 
     def take(self, columns: NDArray[np.intp]) -> tuple[Any, Any]:
         """Directions p and A p of these columns."""
-        return lane_blas.lane_take(self.p, columns), lane_blas.lane_take(self.ap, columns)
+        return take(self.p, columns), take(self.ap, columns)
 
     def norms2(self) -> Array:
         """|r|^2."""
@@ -68,7 +67,7 @@ class WholeFields:
 
 
 class ShortFields(WholeFields):
-    """r and A p short (`stages.lqcd.kernels.short_field`), for staggered operators; y is complex64.
+    """r and A p short (`stages.lqcd.kernels.short_numbers`), for staggered operators; y is complex64.
 
     So is p, unless the operator takes it in 16 bits. The residual r has 20, and A p, which moves it: what
     rounding changes there, the recurrence cannot know. On 8^3 x 16, m = 0.005, 20 bits cost 3 % of the
@@ -79,19 +78,16 @@ class ShortFields(WholeFields):
         return to_short(residual, 20)
 
     def begin(self) -> None:
-        self.p = vectors_like(self.r if self.A.short_directions else self.y)
-        self.ap = vectors_like(self.r, bits=20)
+        self.p = numbers_like(self.r if self.A.short_directions else self.y)
+        self.ap = numbers_like(self.r, bits=20)
         put(self.p, zeros_like(self.y))
-
-    def replace(self, residual: Array) -> None:
-        put(self.r, residual)
 
     def recorded(self, step: Callable[[], None]) -> Callable[[], None]:
         return stream.repeated(step, self.A.xp)  # no compiled calls on the host
 
 
 class HalfFields(WholeFields):
-    """All but y, which is complex64, in 16 bits (`stages.lqcd.kernels.half_field`), on normal equations.
+    """All but y, which is complex64, in 16 bits (`stages.lqcd.kernels.short_numbers`), on normal equations.
 
     A is `stages.lqcd.dirac.operator.HalvedNormal`.
     """
@@ -100,14 +96,8 @@ class HalfFields(WholeFields):
         return to_half(residual)
 
     def begin(self) -> None:
-        self.p, self.ap = spinors_like(self.r), spinors_like(self.r)
+        self.p, self.ap = numbers_like(self.r), numbers_like(self.r)
         assign(self.p.scales, 0)
-
-    def replace(self, residual: Array) -> None:
-        to_half(converted(residual, np.complex64), self.r)
-
-    def take(self, columns: NDArray[np.intp]) -> tuple[Any, Any]:
-        return half_field.take(self.p, columns), half_field.take(self.ap, columns)
 
     def norms2(self) -> Array:
         return half_dot(self.r, self.r).real

@@ -10,13 +10,13 @@ import numpy as np
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
-from stages.lqcd.kernels.half_field import from_half, to_half
 from stages.lqcd.kernels.half_update import (
     HalfBasis,
     half_basis_combine,
     half_basis_dots,
     half_basis_update,
 )
+from stages.lqcd.kernels.short_numbers import from_half, to_half
 
 HALF_ROUNDING = 2.0**-16
 """Rounding unit of fields in 16 bits, relative to the largest part of a site."""

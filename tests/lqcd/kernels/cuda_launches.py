@@ -19,7 +19,6 @@ from stages.lqcd.kernels.cuda import (
     coarse_dslash,
     columns,
     half_coarse_dslash,
-    half_field,
     half_update,
     heatbath,
     hisq_dslash,
@@ -27,7 +26,7 @@ from stages.lqcd.kernels.cuda import (
     lane_blas,
     link_fields,
     random_numbers,
-    short_field,
+    short_numbers,
     slice_products,
     smearing,
     stream,
@@ -160,7 +159,11 @@ def unusual_wilson(dtype: np.dtype) -> list[Launch]:
             wilson_dslash.wilson_dslash_launch(ODD, SINGLE, n, -1, 1, fields=wilson_dslash.HALF_TO_SINGLE)
             for n in (1, 8, 33)
         ),
-        *(half_field.half_conversion_launch(1000, n, to_half) for n in (1, 6) for to_half in (True, False)),
+        *(
+            short_numbers.half_conversion_launch(1000, n, to_half)
+            for n in (1, 6)
+            for to_half in (True, False)
+        ),
         *(kernel for n in (1, 3, 12, 33, 64) for kernel in half_spinors(n)),
     ]
 
@@ -220,7 +223,7 @@ def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
         *(cg_update.short_advance_launch(n, ROWS // 3, short) for n in widths for short in (True, False)),
         *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),
         *(
-            short_field.short_conversion_launch(kernel, 1000, n, bits)
+            short_numbers.short_conversion_launch(kernel, 1000, n, bits)
             for kernel in ("to_short", "from_short")
             for n in (1, 33)
             for bits in (16, 20)

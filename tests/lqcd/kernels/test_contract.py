@@ -23,6 +23,9 @@ FAMILIES = sorted(path.stem for path in KERNELS.glob("*.py") if STARTED.search(p
 LIBRARIES = {"xp"}
 """Parameters that only say where to compute."""
 
+REFUSED = {("cpu", "wilson_galerkin")}
+"""Packages and families of which they only say, by `takes`, that they have none."""
+
 
 def started() -> list[tuple[str, str]]:
     """Family and function of every kernel that a contract starts."""
@@ -39,6 +42,8 @@ def implementation(package: str, family: str) -> ModuleType:
 def test_every_kernel_is_implemented_with_the_parameters_of_its_contract(package: str) -> None:
     assert len(started()) > 45
     for family, function in started():
+        if (package, family) in REFUSED and function != "takes":
+            continue
         contract = getattr(import_module(f"stages.lqcd.kernels.{family}"), function)
         own = getattr(implementation(package, family), function)
         expected = [name for name in inspect.signature(contract).parameters if name not in LIBRARIES]

@@ -24,10 +24,10 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import (
     cg_update,
     clover,
-    half_field,
     half_update,
     lane_blas,
     random_numbers,
+    short_numbers,
     wilson_dslash,
 )
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
@@ -173,18 +173,18 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
         packed = wilson_dslash.pack(
             doubled_links(links.links, None, LATTICE, EVEN, np.complex64), LATTICE, EVEN
         )
-        x, y = (half_field.to_half(random_field(LATTICE, n, seed, np.complex64)) for seed in (5, 6))
-        out = half_field.empty(cupy, *x.shape[::2])
+        x, y = (short_numbers.to_half(random_field(LATTICE, n, seed, np.complex64)) for seed in (5, 6))
+        out = short_numbers.HalfField.empty(*x.shape[::2], cupy)
         wilson_dslash.wilson_dslash(packed, x, out, diagonal=y, a=0.3)
         single = wilson_dslash.wilson_dslash(packed, x, empty_field(x.shape, np.complex64, cupy))
-        updated = half_field.empty(cupy, *x.shape[::2])
+        updated = short_numbers.HalfField.empty(*x.shape[::2], cupy)
         wilson_update(packed, x, updated, own=y, source=out, a=0.3j, b=-1.1, c=0.7)
         half_update.half_update(y, [x, out], cupy.full((2, n), 0.1 + 0.2j), cupy.full(n, 0.7j))
-        taken = half_field.take(x, np.arange(n // 2))
+        taken = short_numbers.take(x, np.arange(n // 2))
         return {
             "codes": x.codes,
             "scales": x.scales,
-            "from half": half_field.from_half(x),
+            "from half": short_numbers.from_half(x),
             "D codes": out.codes,
             "D scales": out.scales,
             "D": single,
@@ -206,7 +206,7 @@ def test_directions_of_16_bits(n: int, devices: tuple[int, ...]) -> None:
         y, r, *fields = (random_field(LATTICE, n, seed, np.complex64) for seed in range(5))
         xs, a = half_update.HalfBasis.like(y, 3), cupy.full((2, n), 0.1 - 0.2j)
         for k, field in enumerate(fields):
-            half_field.to_half(field, xs[k])
+            short_numbers.to_half(field, xs[k])
         products = half_update.half_basis_dots(xs, y)
         combined = half_update.half_basis_combine(y, xs.fields(0, 2), a, xs[2], r)
         norms2 = half_update.half_basis_update(y, xs.fields(1, 3), a)
@@ -241,7 +241,7 @@ def true_residuals(gauge: GaugeLinks, x: np.ndarray, b: np.ndarray) -> np.ndarra
 @pytest.mark.parametrize("devices", several(), ids=str)
 def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
     def compute() -> Results:
-        p, r, t = (half_field.to_half(random_field(LATTICE, 12, seed, np.complex64)) for seed in (1, 2, 3))
+        p, r, t = (short_numbers.to_half(random_field(LATTICE, 12, seed, np.complex64)) for seed in (1, 2, 3))
         x = random_field(LATTICE, 12, 4, np.complex64)
         c = BiCGstabCoefficients(cupy.full((9, 12), 0.1 + 0.2j), cupy.full((4, 12), 3.0))
         c.real("target2")[:] = 0
@@ -254,7 +254,7 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
         cg.target2[...] = 0
         cg_update.cg_advance(x, p, r, cg)
         cg_update.cg_residual(r, t, cg)
-        fields = {"p": half_field.from_half(p), "r": half_field.from_half(r), "x": x}
+        fields = {"p": short_numbers.from_half(p), "r": short_numbers.from_half(r), "x": x}
         return {"c": c.numbers, "reals": c.reals, "dot": dot, "norms2": norms2, "cg": cg.numbers, **fields}
 
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)

@@ -183,7 +183,7 @@ def test_noise_on_subsets_and_with_signs(backend, random):
 
 def test_largest_parts_of_a_site(backend):
     parts = np.random.default_rng(3).normal(size=(5, 3, 4, 2))
-    found = backend.host(backend.kernels.half_field.largest_parts(backend.array(parts)))
+    found = backend.host(backend.kernels.short_numbers.largest_parts(backend.array(parts)))
     assert (found == np.abs(parts).max(axis=(1, 3))).all()
 
 

@@ -7,13 +7,13 @@ import pytest
 from widths import widths
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.half_field import from_half, to_half
 from stages.lqcd.kernels.half_update import (
     HalfBasis,
     half_basis_combine,
     half_basis_dots,
     half_basis_update,
 )
+from stages.lqcd.kernels.short_numbers import from_half, to_half
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 

@@ -10,7 +10,6 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels import clover
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cg_update import CGCoefficients, cg_advance, cg_residual
-from stages.lqcd.kernels.half_field import HalfField, from_half, spinors_like, take, to_half
 from stages.lqcd.kernels.half_update import (
     half_alpha,
     half_dot,
@@ -19,6 +18,7 @@ from stages.lqcd.kernels.half_update import (
     half_residual,
     half_update,
 )
+from stages.lqcd.kernels.short_numbers import HalfField, from_half, numbers_like, take, to_half
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
@@ -182,7 +182,7 @@ def test_norms(backend, random, n):
     field, found = to_half(backend.array(x)), backend.array(np.zeros(n))
     half_norms(field, found)
     np.testing.assert_allclose(backend.host(found), expected, rtol=1e-6)
-    out, again = spinors_like(field), backend.array(np.zeros(n))
+    out, again = numbers_like(field), backend.array(np.zeros(n))
     half_norms(field, again, clover.pack(backend.array(blocks)), out)
     np.testing.assert_allclose(backend.host(again), expected, rtol=1e-6)
     product = (blocks.astype(complex) @ held(x).reshape(SITES, 2, 6, n)).reshape(x.shape)

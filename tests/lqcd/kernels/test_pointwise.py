@@ -20,7 +20,7 @@ from stages.lqcd.kernels.cuda.devices.spans import Span
 from stages.lqcd.kernels.cuda.fields import runs_of_bytes
 from stages.lqcd.kernels.cuda.pointwise import TYPES, UNITS, Rows, rows_of
 from stages.lqcd.kernels.fields import assign, contiguous, converted
-from stages.lqcd.kernels.short_field import ShortField
+from stages.lqcd.kernels.short_numbers import ShortField, take
 
 SITES = 60
 WIDE = np.zeros((4, 2, 4000, 3, 3))
@@ -217,7 +217,7 @@ def test_columns(dtype: Any) -> None:
     lane_blas.lane_choose(there, cupy.asarray(y), chosen)
     np.testing.assert_array_equal(there.get(), np.where(chosen, y, x))
     words = np.random.default_rng(1).integers(0, 2**32, (400, 9, 4), dtype=np.uint32)
-    short = lane_blas.lane_take(ShortField(cupy.asarray(words), 16), lanes)
+    short = take(ShortField(cupy.asarray(words), 16), lanes)
     np.testing.assert_array_equal(short.words.get(), words[:, lanes])
 
 

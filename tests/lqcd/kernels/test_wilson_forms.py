@@ -8,8 +8,8 @@ import pytest
 from stages.base.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
-from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
 from stages.lqcd.kernels.reference import wilson_dslash as reference
+from stages.lqcd.kernels.short_numbers import from_half, numbers_like, to_half
 from stages.lqcd.lattice.geometry import ODD, Lattice
 
 LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), pytest.param((8, 8, 4, 6), marks=pytest.mark.slow)]
@@ -102,7 +102,7 @@ def test_spinors_in_16_bits_with_links_of_any_form(backend, random, n):
     doubled = doubled_links(links, None, lattice, ODD, np.complex64)
     x, y = (to_half(backend.array(random(lattice.half_volume, 12, n))) for _ in range(2))
     results = [
-        kernels.wilson_dslash(packed, x, spinors_like(x), diagonal=y, a=0.4, b=-0.3)
+        kernels.wilson_dslash(packed, x, numbers_like(x), diagonal=y, a=0.4, b=-0.3)
         for packed in (
             packed_links(backend, links, (1.0,) * 4, lattice, ODD, np.dtype(np.complex64), 16),
             kernels.pack(backend.array(doubled), lattice, ODD),

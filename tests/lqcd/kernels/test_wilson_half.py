@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.half_field import empty, from_half, to_half
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference
+from stages.lqcd.kernels.short_numbers import HalfField, from_half, to_half
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
@@ -64,7 +64,7 @@ def test_into_16_bits(backend, random, n, matrices, added):
     if matrices != "none":
         terms[matrices] = backend.kernels.clover.pack(backend.array(blocks))
         exact_terms[matrices] = reference_clover.pack(blocks.astype(complex))
-    out = kernels.wilson_dslash(packed, half, empty(backend.xp, SITES, n), **terms)
+    out = kernels.wilson_dslash(packed, half, HalfField.empty(SITES, n, backend.xp), **terms)
     exact = reference.wilson_dslash(
         reference.pack(links.astype(complex), LATTICE, ODD),
         x.astype(complex),
@@ -113,6 +113,6 @@ def test_misuse(backend, random):
     with pytest.raises(InputError, match="sign must be 1, or -1"):
         kernels.wilson_dslash(packed, half, x.copy(), sign=0)
     with pytest.raises(InputError, match=r"out.codes must be .* \(96, 12, 2, 2\)"):
-        kernels.wilson_dslash(packed, half, empty(backend.xp, SITES, 3))
+        kernels.wilson_dslash(packed, half, HalfField.empty(SITES, 3, backend.xp))
     with pytest.raises(InputError, match=r"shape \(sites, 12, right-hand sides\), got \(96, 3, 2\)"):
         to_half(x[:, :3])

@@ -7,9 +7,9 @@ import pytest
 from widths import widths
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.half_field import HalfField, empty, from_half, to_half
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference
+from stages.lqcd.kernels.short_numbers import HalfField, from_half, to_half
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import ODD, Lattice
 
@@ -70,7 +70,7 @@ def test_fields_in_16_bits(backend, random, n):
     held = [from_half(to_half(f)) for f in (problem.x, problem.own, problem.source)]
     expected = problem.expected(*held, c)
     terms = {"source": source, "c": c, "hop_clover": problem.clover, **FACTORS}
-    out = wilson_update(problem.packed, x, empty(backend.xp, SITES, n), own=own, **terms)
+    out = wilson_update(problem.packed, x, HalfField.empty(SITES, n, backend.xp), own=own, **terms)
     assert error(backend.host(from_half(out)), expected) < 5e-5
     whole = wilson_update(problem.packed, x, backend.array(np.full_like(problem.x, np.nan)), own=own, **terms)
     assert error(backend.host(whole), expected) < 1e-6

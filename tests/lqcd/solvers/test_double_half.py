@@ -11,7 +11,7 @@ import pytest
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
 from stages.lqcd.kernels.dispatch import as_numpy
-from stages.lqcd.kernels.half_field import from_half, spinors_like, to_half
+from stages.lqcd.kernels.short_numbers import from_half, numbers_like, to_half
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
@@ -113,7 +113,7 @@ def test_the_normal_operator(wilson, random_block, backend, kind, csw):
     where = "cpu" if backend.xp is np else "cuda"
     A, host = wilson(0.1, where, kind, csw), wilson(0.1, "cpu", kind, csw)
     x = to_half(backend.array(random_block(5, *host.shape, 3, dtype=np.complex64)))
-    out, norms2 = spinors_like(x), backend.array(np.zeros(3))
+    out, norms2 = numbers_like(x), backend.array(np.zeros(3))
     A.halved_normal().half_application(x, out, norms2)()
     product = host.apply(backend.host(from_half(x)).astype(complex))
     exact = host.adjoint.apply(product)

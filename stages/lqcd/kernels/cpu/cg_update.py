@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cg_update import ROWS, CGCoefficients
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
-from stages.lqcd.kernels.cpu.narrow_fields import (
+from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of, folded, real_rows
+from stages.lqcd.kernels.cpu.short_numbers import (
     NarrowField,
     advance_through_single,
     residual_through_single,
 )
-from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of, folded, real_rows
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""

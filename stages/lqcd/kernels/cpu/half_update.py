@@ -9,22 +9,21 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.clover import PackedClover
-from stages.lqcd.kernels.cpu.half_field import from_half, to_half
 from stages.lqcd.kernels.cpu.lane_blas import lane_dots, lane_update
-from stages.lqcd.kernels.cpu.narrow_fields import put
+from stages.lqcd.kernels.cpu.short_numbers import put, put_columns, single
 from stages.lqcd.kernels.dispatch import kernel
-from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.kernels.half_update import HalfBasis
+from stages.lqcd.kernels.short_numbers import HalfField
 
 
 def half_dot(x: HalfField, y: HalfField) -> NDArray:
-    return lane_dots(from_half(x)[None], from_half(y))[0]
+    return lane_dots(single(x)[None], single(y))[0]
 
 
 def half_update(y: HalfField, xs: Sequence[HalfField], a: NDArray, scale: NDArray | None = None) -> None:
-    values = from_half(y)
-    lane_update(values, np.stack([from_half(x) for x in xs]), a, scale)
-    put(y, values, (a != 0).any(axis=0) | (False if scale is None else scale != 1))
+    values = single(y)
+    lane_update(values, np.stack([single(x) for x in xs]), a, scale)
+    put_columns(y, values, (a != 0).any(axis=0) | (False if scale is None else scale != 1))
 
 
 def half_alpha(shadow: HalfField, v: HalfField, coefficients: BiCGstabCoefficients) -> None:
@@ -32,32 +31,32 @@ def half_alpha(shadow: HalfField, v: HalfField, coefficients: BiCGstabCoefficien
 
 
 def half_omega(t: HalfField, shadow: HalfField, r: HalfField, coefficients: BiCGstabCoefficients) -> None:
-    product = from_half(t)
-    t2, st, rt = lane_dots(np.stack([product, from_half(shadow), from_half(r)]), product)
+    product = single(t)
+    t2, st, rt = lane_dots(np.stack([product, single(shadow), single(r)]), product)
     coefficients.give_omega(t2.real, st, rt.conj())
 
 
 def half_residual(
     y: NDArray, p: HalfField, r: HalfField, t: HalfField, coefficients: BiCGstabCoefficients
 ) -> None:
-    values, a = from_half(r), coefficients.number("alpha", 2)
-    lane_update(y, np.stack([from_half(p), values]), a)
-    lane_update(values, from_half(t)[None], -a[1:])
-    put(r, values, a[1] != 0)
+    values, a = single(r), coefficients.number("alpha", 2)
+    lane_update(y, np.stack([single(p), values]), a)
+    lane_update(values, single(t)[None], -a[1:])
+    put_columns(r, values, a[1] != 0)
     coefficients.give_direction(lane_dots(values[None], values)[0].real)
 
 
 def half_norms(x: HalfField, norms2: NDArray, clover: PackedClover | None, out: HalfField | None) -> None:
-    values = from_half(x)
+    values = single(x)
     norms2[...] = lane_dots(values[None], values)[0].real
-    if clover is not None:
-        to_half(kernel("clover.multiply", type(clover))(clover, values, values), out)
+    if clover is not None and out is not None:
+        put(out, kernel("clover.multiply", type(clover))(clover, values, values))
 
 
 def half_basis_dots(xs: HalfBasis, y: NDArray) -> NDArray[np.complex128]:
-    sums, values = np.empty((len(xs), y.shape[-1]), np.complex128), np.empty_like(y)
+    sums = np.empty((len(xs), y.shape[-1]), np.complex128)
     for k in range(len(xs)):
-        sums[k] = lane_dots(from_half(xs[k], values)[None], y)[0]
+        sums[k] = lane_dots(single(xs[k])[None], y)[0]
     return sums
 
 
@@ -66,7 +65,7 @@ def half_basis_combine(
 ) -> NDArray[np.complex128]:
     w = y.copy()
     _add(w, xs, a)
-    to_half(w, out)
+    put(out, w)
     return np.concatenate([lane_dots(w[None], field) for field in (r, w)])
 
 
@@ -76,6 +75,5 @@ def half_basis_update(y: NDArray, xs: HalfBasis, a: NDArray) -> NDArray[np.float
 
 
 def _add(y: NDArray, xs: HalfBasis, a: NDArray) -> None:
-    values = np.empty_like(y)
     for k in range(len(xs)):
-        lane_update(y, from_half(xs[k], values)[None], a[k : k + 1])
+        lane_update(y, single(xs[k])[None], a[k : k + 1])

@@ -23,11 +23,11 @@ from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_seri
 from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, last_cache_bytes, narrow_kernel
 from stages.lqcd.kernels.cpu.rows import block_count
-from stages.lqcd.kernels.cpu.short_field import through_single
+from stages.lqcd.kernels.cpu.short_numbers import through_single
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.short_field import ShortField
+from stages.lqcd.kernels.short_numbers import ShortField
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1

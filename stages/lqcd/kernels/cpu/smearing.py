@@ -207,7 +207,7 @@ def _eigenvalues(b):
 
 @inlined
 def _polar(v):
-    """(W, whether it cannot be trusted); formulas: `stages.lqcd.kernels.reference.smearing`."""
+    """(W, whether it cannot be trusted); formulas: arXiv:1004.0342, appendix C."""
     scale = math.sqrt(_overlap(v, v) / 3)
     unit = _linear(0.0, 1 / scale if scale > 0 else 1.0, v)
     q = su3.times(su3.dagger(unit), unit)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.clover import PackedClover
 from stages.lqcd.kernels.cpu.compiled import compiled
-from stages.lqcd.kernels.cpu.half_field import through_single
 from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.cpu.narrow_wilson import narrow_site
+from stages.lqcd.kernels.cpu.short_numbers import through_single
 from stages.lqcd.kernels.cpu.spinor_ir import (
     CHIRAL,
     CLOVER_REALS,
@@ -37,7 +37,7 @@ from stages.lqcd.kernels.cpu.spinor_ir import (
 from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.short_numbers import HalfField
 from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
 

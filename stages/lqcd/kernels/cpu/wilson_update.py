@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
-from functools import partial
+import numpy as np
 
-from stages.lqcd.kernels.cpu.wilson_dslash import wilson_dslash
-from stages.lqcd.kernels.reference.wilson_update import updated_by
+from stages.lqcd.kernels.cpu.clover import PackedClover
+from stages.lqcd.kernels.cpu.short_numbers import put, single
+from stages.lqcd.kernels.cpu.wilson_dslash import PackedLinks, wilson_dslash
+from stages.lqcd.kernels.short_numbers import HalfField, Spinors
 
-wilson_update = partial(updated_by, wilson_dslash)
+
+def wilson_update(
+    packed: PackedLinks,
+    x: Spinors,
+    out: Spinors,
+    *,
+    own: Spinors,
+    source: Spinors | None,
+    a: complex,
+    b: complex,
+    c: complex,
+    hop_clover: PackedClover | None,
+) -> Spinors:
+    before, added = single(own), 0 if source is None else c * single(source)
+    hop = wilson_dslash(packed, single(x), np.empty_like(before), hop_clover=hop_clover)
+    result = (a * before + b * hop + added).astype(packed.dtype)
+    if isinstance(out, HalfField):
+        put(out, result)
+    else:
+        out[...] = result
+    return out

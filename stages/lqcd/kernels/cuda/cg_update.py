@@ -13,7 +13,6 @@ from stages.lqcd.kernels.cuda.columns import ColumnShape, reduction, row_groups,
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.half_update import half_pass, half_sum
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
@@ -23,10 +22,9 @@ from stages.lqcd.kernels.cuda.launch import (
     instance,
     power_of_two,
 )
-from stages.lqcd.kernels.cuda.short_field import on_vectors
+from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales, on_vectors
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
-from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.kernels.short_field import ShortField
+from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
 
 def cg_advance(x: cupy.ndarray, p: Any, r: Any, coefficients: CGCoefficients) -> None:

@@ -15,7 +15,6 @@ from stages.lqcd.kernels.cuda.columns import ColumnShape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
     MULTIPROCESSORS,
@@ -23,9 +22,10 @@ from stages.lqcd.kernels.cuda.launch import (
     check_rhs,
     power_of_two,
 )
+from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
-from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.kernels.half_update import MOST_FIELDS, HalfBasis
+from stages.lqcd.kernels.short_numbers import HalfField
 
 SUMS = {"dot": 2, "alpha": 2, "omega": 6, "residual": 1}
 """Doubles of a right-hand side that a kernel adds up."""

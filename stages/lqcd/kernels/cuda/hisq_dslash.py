@@ -48,7 +48,7 @@ from stages.lqcd.kernels.cuda.launch import (
 )
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, DslashShape, chunk, tile_work
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
-from stages.lqcd.kernels.short_field import ShortField
+from stages.lqcd.kernels.short_numbers import ShortField
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 _NULL = np.uintp(0)

@@ -1,5 +1,5 @@
 // Philox4x32-10 (Salmon, Moraes, Dror and Shaw, SC'11, doi:10.1145/2063384.2063405): four uniform 32-bit words for a
-// counter and a key, the integers of stages/lqcd/kernels/reference/philox.py.
+// counter and a key, the integers of stages/lqcd/kernels/random_numbers.py.
 
 struct Words {
     unsigned w[4];

@@ -68,7 +68,7 @@ __device__ __forceinline__ void eigenvalues(const Matrix<double>& b, double (&va
 }
 
 // W = V Q^(-1/2) with Q = V^dag V by Cayley-Hamilton and one Newton step, formulas as in
-// stages/lqcd/kernels/reference/projection.py. Where W cannot be trusted, singular is 1 and out is V.
+// stages/lqcd/kernels/reference/smearing.py. Where W cannot be trusted, singular is 1 and out is V.
 __global__ void __launch_bounds__(64, 4)
     unitary(double2* out, unsigned char* singular, const double2* matrices, double smallest_determinant,
             double largest_error, unsigned total) {

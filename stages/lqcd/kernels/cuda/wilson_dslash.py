@@ -16,7 +16,6 @@ from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_SHARED,
     BLOCK_THREADS,
@@ -29,11 +28,12 @@ from stages.lqcd.kernels.cuda.launch import (
     listed,
 )
 from stages.lqcd.kernels.cuda.link_fields import weighted_in_tiles
+from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.short_numbers import HalfField
 from stages.lqcd.kernels.wilson_dslash import Weights, packed_rows
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.half_field import codes_and_scales
 from stages.lqcd.kernels.cuda.launch import Launch, check_rhs
+from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
 from stages.lqcd.kernels.cuda.tiles import DslashShape
 from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.cuda.wilson_dslash import (
@@ -22,7 +22,7 @@ from stages.lqcd.kernels.cuda.wilson_dslash import (
     check_index,
     in_shape,
 )
-from stages.lqcd.kernels.half_field import HalfField
+from stages.lqcd.kernels.short_numbers import HalfField
 from stages.lqcd.lattice.geometry import Lattice
 
 _NULL = np.uintp(0)

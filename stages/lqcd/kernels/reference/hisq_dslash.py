@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from stages.lqcd.kernels.cpu.link_fields import doubled_links
-from stages.lqcd.kernels.cpu.short_field import through_single
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.short_field import ShortField
+from stages.lqcd.kernels.reference.link_fields import doubled_links
+from stages.lqcd.kernels.reference.short_numbers import put, whole
+from stages.lqcd.kernels.short_numbers import Vectors
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -72,19 +71,20 @@ def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: Any,
-    out: Any,
+    x: Vectors,
+    out: Vectors,
     *,
-    diagonal: Any = None,
+    diagonal: Vectors | None = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: Array | None = None,
-) -> Any:
-    if isinstance(out, ShortField):
-        return through_single(hisq_dslash, packed, x, out, diagonal, a=a, b=b, dots=dots)
-    total = sum(packed.links[:, d] @ x[packed.neighbours[:, d]] for d in range(packed.directions))
-    result: Any = b * total if diagonal is None else a * diagonal + b * total
-    if dots is not None and diagonal is not None:
-        dots[...] = (diagonal.conj() * result.astype(complex)).sum(axis=(0, 1)).real
-    out[...] = result
+) -> Vectors:
+    field = whole(x)
+    result = b * sum(packed.links[:, d] @ field[packed.neighbours[:, d]] for d in range(packed.directions))
+    if diagonal is not None:
+        added = whole(diagonal)
+        result = a * added + result
+        if dots is not None:
+            dots[...] = (added.conj() * result.astype(complex)).sum(axis=(0, 1)).real
+    put(out, result)
     return out

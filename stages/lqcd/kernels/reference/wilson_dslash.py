@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from stages.lqcd.kernels.cpu.half_field import through_single
-from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, SPINS
-from stages.lqcd.kernels.half_field import HalfField
 from stages.lqcd.kernels.reference.clover import PackedClover, product
+from stages.lqcd.kernels.reference.link_fields import doubled_links
+from stages.lqcd.kernels.reference.short_numbers import put, whole
+from stages.lqcd.kernels.short_numbers import Spinors
 from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -53,24 +52,24 @@ def in_fields(links: Array, weights: Weights, lattice: Lattice, parity: int) -> 
 
 def wilson_dslash(
     packed: PackedLinks,
-    x: Array | HalfField,
-    out: Any,
+    x: Spinors,
+    out: Spinors,
     *,
     sign: int = 1,
-    diagonal: Array | None = None,
+    diagonal: Spinors | None = None,
     a: float = 0.0,
     b: float = 1.0,
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
-) -> Any:
-    if isinstance(x, HalfField):
-        terms = {"sign": sign, "hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
-        return through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
-    total: Any = sum(_hop(packed, d, x, sign) for d in range(NAIVE_DIRECTIONS))
+) -> Spinors:
+    field = whole(x)
+    hops = (_hop(packed, d, field, sign) for d in range(NAIVE_DIRECTIONS))
+    total = sum(hops, np.zeros_like(field))
     result = b * (total if hop_clover is None else product(hop_clover, total))
     if diagonal is not None:
-        result = result + a * (diagonal if diagonal_clover is None else product(diagonal_clover, diagonal))
-    out[...] = result
+        added = whole(diagonal)
+        result = result + a * (added if diagonal_clover is None else product(diagonal_clover, added))
+    put(out, result)
     return out
 
 

@@ -1,44 +1,29 @@
-"""The terms one after the other, those in 16 bits through single precision."""
+"""The terms one after the other, of the numbers that fields in 16 bits hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
-
 import numpy as np
 
-from stages.lqcd.kernels.cpu.half_field import from_half, to_half
-from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.half_field import HalfField
-from stages.lqcd.kernels.reference.wilson_dslash import wilson_dslash
+from stages.lqcd.kernels.reference.clover import PackedClover
+from stages.lqcd.kernels.reference.short_numbers import put, whole
+from stages.lqcd.kernels.reference.wilson_dslash import PackedLinks, wilson_dslash
+from stages.lqcd.kernels.short_numbers import Spinors
 
 
-def updated_by(
-    dslash: Callable[..., Array],
-    packed: Any,
-    x: Array | HalfField,
-    out: Any,
+def wilson_update(
+    packed: PackedLinks,
+    x: Spinors,
+    out: Spinors,
     *,
-    own: Array | HalfField,
-    source: Array | HalfField | None,
+    own: Spinors,
+    source: Spinors | None,
     a: complex,
     b: complex,
     c: complex,
-    hop_clover: Any,
-) -> Any:
-    """The update with hops by this dslash, links and clover matrices packed as it wants them."""
-    before, added = _whole(own), 0 if source is None else c * _whole(source)
-    hop = dslash(packed, _whole(x), np.empty_like(before), hop_clover=hop_clover)
-    result = (a * before + b * hop + added).astype(packed.dtype)
-    if isinstance(out, HalfField):
-        return to_half(result, out)
-    out[...] = result
+    hop_clover: PackedClover | None,
+) -> Spinors:
+    before, hop = whole(own), np.empty_like(whole(own))
+    wilson_dslash(packed, whole(x), hop, hop_clover=hop_clover)
+    result = a * before + b * hop + (0 if source is None else c * whole(source))
+    put(out, result.astype(packed.dtype))
     return out
-
-
-def _whole(field: Array | HalfField) -> Array:
-    return from_half(field) if isinstance(field, HalfField) else field
-
-
-wilson_update = partial(updated_by, wilson_dslash)

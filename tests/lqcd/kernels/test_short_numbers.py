@@ -10,10 +10,9 @@ from widths import widths
 from stages.base.errors import InputError
 from stages.lqcd.kernels.block_blas import dots, norms2
 from stages.lqcd.kernels.cg_update import CGCoefficients
-from stages.lqcd.kernels.lane_blas import lane_take
 from stages.lqcd.kernels.reference import cg_update as reference_updates
 from stages.lqcd.kernels.reference import hisq_dslash as reference
-from stages.lqcd.kernels.short_field import ShortField, empty, from_short, put, to_short, vectors_like, whole
+from stages.lqcd.kernels.short_numbers import ShortField, from_short, numbers_like, put, take, to_short, whole
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
@@ -74,11 +73,11 @@ def test_dslash(backend, random, extents, n, block):
     exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex))
     product = reference.hisq_dslash(exact, held(x, 16).astype(complex), np.empty(x.shape, complex))
     short, diagonal = (to_short(backend.array(field), 16) for field in (x, y))
-    out = kernels.hisq_dslash(packed, short, vectors_like(short), b=-0.5)
+    out = kernels.hisq_dslash(packed, short, numbers_like(short), b=-0.5)
     assert error(backend.host(from_short(out)), -0.5 * product) < 3e-5
     sums = backend.array(np.zeros(n))
     out = kernels.hisq_dslash(
-        packed, short, vectors_like(short, bits=20), diagonal=diagonal, a=0.3, b=-1.1, dots=sums
+        packed, short, numbers_like(short, bits=20), diagonal=diagonal, a=0.3, b=-1.1, dots=sums
     )
     added = held(y, 16).astype(complex)
     expected = 0.3 * added - 1.1 * product
@@ -97,7 +96,7 @@ def test_dslash_of_whole_fields(backend, random, n, block):
     packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, x.dtype, block, short=True)
     exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex))
     product = reference.hisq_dslash(exact, x.astype(complex), np.empty(x.shape, complex))
-    out, sums = empty(lattice.half_volume, n, 20, backend.xp), backend.array(np.zeros(n))
+    out, sums = ShortField.empty(lattice.half_volume, n, 20, backend.xp), backend.array(np.zeros(n))
     operands = packed, backend.array(x), out
     kernels.hisq_dslash(*operands, diagonal=backend.array(y), a=0.3, b=-1.1, dots=sums)
     expected = 0.3 * y - 1.1 * product
@@ -112,17 +111,17 @@ def test_misuse(backend, random):
     short, packed = to_short(x, 16), kernels.pack(links, LATTICE, EVEN)
     double = kernels.pack(links.astype(complex), LATTICE, EVEN)
     with pytest.raises(InputError, match="needs complex64 links, got complex128"):
-        kernels.hisq_dslash(double, short, vectors_like(short))
+        kernels.hisq_dslash(double, short, numbers_like(short))
     with pytest.raises(InputError, match="x must have codes of 16 bits, got 20"):
-        kernels.hisq_dslash(packed, to_short(x, 20), vectors_like(short))
+        kernels.hisq_dslash(packed, to_short(x, 20), numbers_like(short))
     with pytest.raises(InputError, match="diagonal must be a ShortField, got"):
-        kernels.hisq_dslash(packed, short, vectors_like(short), diagonal=x)
+        kernels.hisq_dslash(packed, short, numbers_like(short), diagonal=x)
     with pytest.raises(InputError, match="out must be a ShortField, got"):
         kernels.hisq_dslash(packed, short, x.copy())
     with pytest.raises(InputError, match="out must have codes of 20 bits, got 16"):
-        kernels.hisq_dslash(packed, x, vectors_like(short))
+        kernels.hisq_dslash(packed, x, numbers_like(short))
     with pytest.raises(InputError, match="diagonal must be complex64 as x is"):
-        kernels.hisq_dslash(packed, x, vectors_like(short, bits=20), diagonal=short)
+        kernels.hisq_dslash(packed, x, numbers_like(short, bits=20), diagonal=short)
     with pytest.raises(InputError, match="must not be its input"):
         kernels.hisq_dslash(packed, short, short)
     with pytest.raises(InputError, match=r"out.words must be .* uint32 array of shape \(192, 2, 4\)"):
@@ -142,7 +141,7 @@ def test_sums_and_columns(backend, random):
     np.testing.assert_allclose(
         backend.host(norms2(a)), (np.abs(held(x, 16)) ** 2).sum(axis=(0, 1)), rtol=1e-5
     )
-    taken = lane_take(b, np.array([3, 0]))
+    taken = take(b, np.array([3, 0]))
     assert np.array_equal(backend.host(from_short(taken)), held(y, 20)[..., [3, 0]])
     put(b, backend.array(x.astype(complex)))
     assert np.array_equal(backend.host(from_short(b)), held(x, 20))
@@ -200,4 +199,4 @@ def test_updates_refuse_other_fields(backend, random):
         backend.kernels.cg_update.cg_advance(x[:6], p, r, c)
     with pytest.raises(InputError, match="those of 4 right-hand sides, got 3"):
         backend.kernels.cg_update.cg_residual(r, r, CGCoefficients.zeros(backend.array(random(1, 3, 3))))
-    assert empty(12, 4, 20, backend.xp).shape == r.shape
+    assert ShortField.empty(12, 4, 20, backend.xp).shape == r.shape

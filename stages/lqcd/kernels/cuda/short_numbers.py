@@ -1,4 +1,4 @@
-"""Conversions on the device, and fields as kernels take them."""
+"""Conversions of fields in few bits on the device, and such fields as kernels take them."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, listed
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, listed, power_of_two
 from stages.lqcd.kernels.expressions import largest_parts as largest_parts
-from stages.lqcd.kernels.half_field import HalfField, empty
+from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
 _NULL = np.uintp(0)
 
 
-def to_half(field: cupy.ndarray, out: HalfField | None = None) -> HalfField:
-    out = empty(cupy, len(field), field.shape[2]) if out is None else out
+def to_half(field: cupy.ndarray, out: HalfField) -> None:
     kernel = half_conversion_launch(len(field), field.shape[2], to_half=True)
     run(kernel, field, _NULL, out.codes, out.scales, np.int32(len(field)))
-    return out
 
 
-def from_half(field: HalfField, out: cupy.ndarray | None = None) -> cupy.ndarray:
-    out = empty_field(field.shape, np.complex64) if out is None else out
+def from_half(field: HalfField, out: cupy.ndarray) -> None:
     kernel = half_conversion_launch(len(out), out.shape[2], to_half=False)
     run(kernel, field.codes, field.scales, out, _NULL, np.int32(len(out)))
-    return out
+
+
+def to_short(field: cupy.ndarray, bits: int, out: ShortField) -> None:
+    kernel = short_conversion_launch("to_short", len(field), field.shape[2], bits)
+    run(kernel, field, out.words, np.int64(len(field)))
+
+
+def from_short(field: ShortField, out: cupy.ndarray) -> None:
+    kernel = short_conversion_launch("from_short", len(out), out.shape[2], field.bits)
+    run(kernel, field.words, out, np.int64(len(out)))
 
 
 def codes_and_scales(field: cupy.ndarray | HalfField | None) -> tuple[Any, Any]:
@@ -50,3 +55,17 @@ def half_conversion_launch(sites: int, n: int, to_half: bool) -> Launch:
     threads = sites * (n // rhs)
     blocks, work = ceil(threads / BLOCK_THREADS), RowWork(threads, BLOCK_THREADS)
     return Launch("half_convert.cu", f"convert<{arguments}>", (blocks,), BLOCK_THREADS, work=work)
+
+
+@cache
+def short_conversion_launch(kernel: str, sites: int, n: int, bits: int) -> Launch:
+    """A conversion of blocks of n right-hand sides: 'to_short' or 'from_short'."""
+    return on_vectors("short_convert.cu", f"{kernel}<Short{bits}, {n}", sites, n)
+
+
+def on_vectors(file: str, kernel: str, sites: int, n: int) -> Launch:
+    """A kernel with a thread for each right-hand side of each site; it lacks its last argument, threads."""
+    check_rhs(n)
+    groups = power_of_two(BLOCK_THREADS // n)
+    work = RowWork(sites, groups)
+    return Launch(file, f"{kernel}, {n * groups}>", (ceil(sites / groups),), n * groups, work=work)
