@@ -14,7 +14,7 @@ from stages.lqcd.dirac.wilson import WilsonPacking, operator_bytes, operator_ter
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
-from stages.lqcd.multigrid.levels import hierarchy_bytes, hierarchy_terms, loaded_terms, setup_bytes
+from stages.lqcd.multigrid.levels import hierarchy_terms, loaded_terms, setup_bytes
 from stages.lqcd.solvers.named import POSITIVE, REGULAR, workspace_of
 from stages.lqcd.spectroscopy.little_group import check_at_rest
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, source_columns
@@ -49,7 +49,7 @@ SOLVING = "propagator"
 def setup_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of a multigrid setup."""
     levels = node.parameters["levels"]
-    stored = hierarchy_bytes(lattice, levels) + RECORD
+    stored = sum(hierarchy_terms(lattice, levels).values()) + RECORD
     working = stored + setup_bytes(lattice, levels)
     operator = operator_bytes(lattice, precision_of(node.inputs[0]), None)
     work, terms = multigrid_work(lattice, levels), _setup_terms(node.inputs[0], lattice, levels)
@@ -80,7 +80,7 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
     On a GPU of blocks as wide as asked for: wider ones are tried where there is room.
     """
     levels, (operator, sources) = node.parameters["levels"], node.inputs
-    setup = hierarchy_bytes(lattice, levels) + RECORD + setup_bytes(lattice, levels)
+    setup = sum(hierarchy_terms(lattice, levels).values()) + RECORD + setup_bytes(lattice, levels)
     precisions, first, widest = tried_blocks(node)
     columns = chunk_columns(sources)
     needs = [propagating_bytes(lattice, each, columns, widest, "auto")[0] for each in precisions]

@@ -25,7 +25,7 @@ class MultigridSetup(NamedTuple):
     """Near-null vectors and coarse operators of all levels, complex64, one array after the other."""
 
     vectors: Annotated[np.ndarray, Dims("vector_number", pieces={"vector_number": PIECE})]
-    """Block-orthonormal near-null vectors (`stages.lqcd.multigrid.transfer`)."""
+    """Block-orthonormal near-null vectors (`stages.lqcd.multigrid.aggregates`)."""
     diagonal: Annotated[np.ndarray, Dims("diagonal_number", pieces={"diagonal_number": PIECE})]
     links: Annotated[np.ndarray, Dims("link_number", pieces={"link_number": PIECE})]
     """Of the coarse operators (`stages.lqcd.multigrid.coarse_operator`)."""

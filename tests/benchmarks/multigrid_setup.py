@@ -25,9 +25,10 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import setup
-from stages.lqcd.multigrid.grid import Grid, aggregates, random_fields
+from stages.lqcd.multigrid.aggregates import Grid, aggregates, prolongation, random_fields
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
-from stages.lqcd.multigrid.transfer import prolongation
+from stages.lqcd.multigrid.wilson import FineWilson
 from workflows.benchmarks.machine import Machine, Work
 
 SEED, VECTORS, AGGREGATE = 577, 24, (4, 4, 4, 4)
@@ -104,7 +105,8 @@ def watched(machine: Machine) -> Iterator[dict[str, list[float]]]:
 
     with ExitStack() as patches:
         for name in PHASES:
-            patches.enter_context(patch.object(setup, name, timed(name, getattr(setup, name))))
+            for owner in (FineWilson, CoarseOperator) if name == "galerkin" else (setup,):
+                patches.enter_context(patch.object(owner, name, timed(name, getattr(owner, name))))
         yield spent
 
 

@@ -32,11 +32,10 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.multigrid.grid import random_fields
+from stages.lqcd.multigrid.aggregates import Prolongation, random_fields
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.setup import Multigrid, refined, relaxed
-from stages.lqcd.multigrid.transfer import Prolongation
 from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.solution import NotConverged

@@ -17,7 +17,7 @@ from pipeline.worker.memory import device_pool
 from script import PrintedTable, arguments_of, quenched, staggered, wilson
 from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
-from stages.lqcd.multigrid.grid import random_fields
+from stages.lqcd.multigrid.aggregates import random_fields
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.solvers.named import MULTIGRID, POSITIVE, PRECISIONS, REGULAR, Solve, workspace_of
 from workflows.shared.quark_sections import MultigridSection

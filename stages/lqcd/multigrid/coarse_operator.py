@@ -17,10 +17,11 @@ faster than A and costs less: with A = X + Y and Z = X^-1 Y
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,18 +31,17 @@ from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.coarse_dslash import PackedCoarseLinks
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
 from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows, on_rows
-from stages.lqcd.multigrid.grid import HOPS, Grid, on_grid
-from stages.lqcd.multigrid.transfer import Prolongation, require_finite
+from stages.lqcd.multigrid.aggregates import HOPS, Grid, Prolongation, on_grid, require_finite
 from stages.lqcd.solvers.even_odd import EvenOddSystem
 from stages.lqcd.solvers.solution import column_blocks
 
 
 class LevelOperator(EvenOddSystem, Protocol):
-    """The operator A of a level, gamma5-Hermitian with gamma5 = +1 and -1 on the halves of its components.
+    """The operator A of a level; that of the finest one is all that multigrid knows of a kind of quarks.
 
-    Fields are ``[site, 2 n, N]`` on its grid, chirality + in the first n components. `operator` is S, what
-    cycles iterate in its place: the Schur complement of the even sites, or A itself on a grid without
-    parities. `prepare` and `reconstruct` lead from A x = b to S and back.
+    Fields are ``[site, 2 n, N]`` on its grid, chirality + in the first n components, on which gamma5 is +1.
+    `operator` is S, what cycles iterate in place of A: the Schur complement of the even sites, or A itself on
+    a grid without parities. `prepare` and `reconstruct` lead from A x = b to S and back.
     """
 
     @property
@@ -70,6 +70,19 @@ class LevelOperator(EvenOddSystem, Protocol):
     def extend(self, x: Array) -> None:
         """Write the odd sites of x so that A x vanishes there, if S has none."""
 
+    def galerkin(self, P: Prolongation) -> CoarseOperator:
+        """P^H A P: by `galerkin` where A is gamma5-Hermitian and has hops to nearest neighbours only."""
+
+    def apply(self, x: Array) -> Array:
+        """A x."""
+
+    def astype(self, dtype: DTypeLike) -> LevelOperator:
+        """This operator in another precision."""
+
+
+class Hops(Protocol):
+    """Parts of an operator that has hops to nearest neighbours only, for its Galerkin product."""
+
     @property
     def most_columns(self) -> int:
         """Vectors of a transfer whose columns, of both chiralities, are multiplied at once as fields."""
@@ -83,23 +96,6 @@ class LevelOperator(EvenOddSystem, Protocol):
 
     def forward_hop(self, mu: int, x: Array) -> Array:
         """The part of A that takes x(s + mu) to s, over `hop_factor`."""
-
-    def put_products(self, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:
-        """Write the parts of P^H A P: by `put_products_of_fields`, or by kernels that need no fields.
-
-        What the local part of A gives, ``[aggregate, 2 k, 2 k]``; the forward hops of each direction that
-        stay in an aggregate, likewise; others, in directions 2 mu of links ``[aggregate, 8, 2 k, 2 k]``.
-        """
-
-
-class FineOperator(LevelOperator, Protocol):
-    """The operator of the finest level: what a kind of quarks offers to multigrid."""
-
-    def apply(self, x: Array) -> Array:
-        """A x."""
-
-    def astype(self, dtype: DTypeLike) -> FineOperator:
-        """This operator in another precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,13 +154,13 @@ class CoarseOperator:
         packed = coarse_dslash.pack(links, np.ascontiguousarray(self.grid.neighbours[:, d : d + 1]))
         return coarse_dslash.coarse_dslash(packed, x, on_grid(self.grid, x, x.shape[1:]))
 
-    def put_products(self, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:
-        put_products_of_fields(self, P, diagonal, inside, links)
+    def galerkin(self, P: Prolongation) -> CoarseOperator:
+        return galerkin(P, partial(put_products, self))
 
-    def prepare(self, b: Array) -> tuple[Array, Any]:
-        return b, None
+    def prepare(self, b: Array) -> tuple[Array, Array]:
+        return b, b
 
-    def reconstruct(self, x: Array, source: Any) -> Array:
+    def reconstruct(self, x: Array, source: Array) -> Array:
         return x
 
     def defect(self, residual: Array) -> Array:
@@ -204,16 +200,16 @@ class EvenOddOperator(CoarseOperator):
     def operator(self) -> LinearOperator:
         return CoarseSchur(self)
 
-    def prepare(self, b: Array) -> tuple[Array, Any]:
+    def prepare(self, b: Array) -> tuple[Array, Array]:
         y = coarse_dslash.coarse_dslash(self._scaled[2], b, field_like(b))
         half = len(y) // 2
-        rhs = self.hop(0, y[half:], field_like(y[half:]), diagonal=y[:half], a=1.0, b=-1.0)
+        rhs = self.hop(0, y[half:], field_like(y[half:]), y[:half], 1.0, -1.0)
         return rhs, y
 
-    def reconstruct(self, x: Array, source: Any) -> Array:
+    def reconstruct(self, x: Array, source: Array) -> Array:
         half = len(x)
         assign(source[:half], x)
-        self.hop(1, x, source[half:], diagonal=source[half:], a=1.0, b=-1.0)
+        self.hop(1, x, source[half:], source[half:], 1.0, -1.0)
         return source
 
     def defect(self, residual: Array) -> Array:
@@ -223,9 +219,11 @@ class EvenOddOperator(CoarseOperator):
         half = len(x) // 2
         self.hop(1, x[:half], x[half:], b=-1.0)
 
-    def hop(self, parity: int, x: Array, out: Array, **terms: Any) -> Array:
-        """Z x on the sites of `parity`; terms: those of `coarse_dslash`."""
-        return coarse_dslash.coarse_dslash(self._scaled[parity], x, out, **terms)
+    def hop(
+        self, parity: int, x: Array, out: Array, diagonal: Array | None = None, a: float = 0.0, b: float = 1.0
+    ) -> Array:
+        """``out = a diagonal + b Z x`` on the sites of `parity`; returns `out`."""
+        return coarse_dslash.coarse_dslash(self._scaled[parity], x, out, diagonal=diagonal, a=a, b=b)
 
     def dense(self) -> Array:
         """The matrix of S, complex128 ``[size, size]``."""
@@ -296,7 +294,7 @@ class CoarseSchur:
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = field_like(x) if out is None else out
         between = self.A.hop(1, x, field_like(x))
-        return self.A.hop(0, between, out, diagonal=x, a=1.0, b=-1.0)
+        return self.A.hop(0, between, out, x, 1.0, -1.0)
 
     def astype(self, dtype: DTypeLike) -> LinearOperator:
         return self.A.astype(dtype).operator
@@ -307,21 +305,26 @@ def coarse_operator(grid: Grid, diagonal: Array, links: Array) -> CoarseOperator
     return (EvenOddOperator if grid.even_odd else CoarseOperator)(grid, diagonal, links)
 
 
-def galerkin(A: LevelOperator, P: Prolongation) -> CoarseOperator:
-    """P^H A P for A that is gamma5-Hermitian."""
+def galerkin(
+    P: Prolongation, put: Callable[[Prolongation, Array, list[Array], Array], None]
+) -> CoarseOperator:
+    """P^H A P for A that is gamma5-Hermitian; put: `put_products` of A, or kernels that need no fields."""
     coarse, k = P.aggregates.coarse, P.vector_count
     diagonal, *inside = (on_grid(coarse, P.vectors, (2 * k, 2 * k)) for _ in range(5))
     links = on_grid(coarse, P.vectors, (HOPS, 2 * k, 2 * k))
-    A.put_products(P, diagonal, inside, links)
+    put(P, diagonal, inside, links)
     behind = to_device_like(np.ascontiguousarray(coarse.neighbours[:, 1::2]), links)
     coarse_dslash.add_backward(diagonal, inside, links, behind)
     return coarse_operator(coarse, diagonal, links)
 
 
-def put_products_of_fields(
-    A: LevelOperator, P: Prolongation, diagonal: Array, inside: list[Array], links: Array
-) -> None:
-    """Products of A with the columns of P, as fields, those of some vectors at once."""
+def put_products(A: Hops, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:
+    """Write products of A with the columns of P, as fields, those of some vectors at once.
+
+    diagonal: what the local part of A gives, ``[aggregate, 2 k, 2 k]``. inside: the forward hops of each
+    direction that stay in an aggregate, likewise. The others go to directions 2 mu of links ``[aggregate, 8,
+    2 k, 2 k]``.
+    """
     k, everywhere = P.vector_count, P.on_all_sites()
     factor = diagonal.real.dtype.type(A.hop_factor)
     for some in column_blocks(k, A.most_columns):

@@ -9,10 +9,13 @@ from typing import Any
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
-from stages.lqcd.multigrid.grid import Grid
+from stages.lqcd.multigrid.aggregates import Grid
 from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
 from stages.lqcd.multigrid.smoothers import PolynomialSmoother
 from stages.lqcd.multigrid.wilson import COMPONENTS
+
+LevelNumbers = Mapping[str, Any]
+"""A level as workflows name it: see `multigrid_of`."""
 
 FEW_SITES = 128
 """A grid with no more sites is the coarsest."""
@@ -22,7 +25,7 @@ PADDED = 8
 """Near-null vectors are filled up to multiples of this number on a GPU."""
 
 
-def multigrid_of(levels: Sequence[Mapping[str, Any]], seed: int) -> Multigrid:
+def multigrid_of(levels: Sequence[LevelNumbers], seed: int) -> Multigrid:
     """Multigrid of levels {aggregate, vectors, refinements, smoothing, steps, tolerance}, the finest first.
 
     smoothing: steps after the coarse correction; the rest as `LevelParameters`. Raises InputError.
@@ -37,7 +40,7 @@ def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> Level
     return LevelParameters((x, y, z, t), post=PolynomialSmoother(smoothing), **numbers)
 
 
-def check_levels(levels: Sequence[Mapping[str, Any]], lattice: Lattice) -> None:
+def check_levels(levels: Sequence[LevelNumbers], lattice: Lattice) -> None:
     """Raises InputError where aggregates do not divide a grid, or have fewer components than vectors."""
     components = COMPONENTS // 2
     for level, blocks in zip(levels, multigrid_of(levels, 0).aggregates(Grid(lattice.extents)), strict=True):
@@ -67,13 +70,11 @@ def default_levels(lattice: Lattice) -> list[dict[str, Any]]:
     return levels
 
 
-def hierarchy_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
-    """Near-null vectors, and coarse operators of nine matrices a site, of all levels, in complex64."""
-    return sum(hierarchy_terms(lattice, levels).values())
+def hierarchy_terms(lattice: Lattice, levels: Sequence[LevelNumbers]) -> dict[str, int]:
+    """Bytes of a stored hierarchy, in complex64.
 
-
-def hierarchy_terms(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """`hierarchy_bytes` by what they hold."""
+    Near-null vectors, and coarse operators of nine matrices per site, of all levels.
+    """
     vectors, operators, sites, components = 0, 0, lattice.volume, COMPONENTS
     for level in levels:
         vectors += COMPLEX // 2 * sites * components * level["vectors"]
@@ -82,7 +83,7 @@ def hierarchy_terms(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> di
     return {"near-null vectors": vectors, "coarse operators": operators}
 
 
-def loaded_terms(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def loaded_terms(lattice: Lattice, levels: Sequence[LevelNumbers]) -> dict[str, int]:
     """Bytes of a loaded hierarchy on a GPU.
 
     Near-null vectors once where an aggregate has as many even as odd sites, on the even ones in the orders of
@@ -98,7 +99,7 @@ def loaded_terms(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> dict[
     return {"near-null vectors": vectors, "coarse operators": operators}
 
 
-def setup_bytes(lattice: Lattice, levels: Sequence[Mapping[str, Any]]) -> int:
+def setup_bytes(lattice: Lattice, levels: Sequence[LevelNumbers]) -> int:
     """Bytes that a setup takes beside the operator and the hierarchy.
 
     The finest level's vectors while they are relaxed, those of the smoother on one parity.

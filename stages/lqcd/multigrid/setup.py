@@ -24,29 +24,54 @@ from stages.lqcd.kernels import aggregation, block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import on_rows, zeros_like
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
-from stages.lqcd.multigrid.coarse_operator import CoarseOperator, FineOperator, LevelOperator, galerkin
-from stages.lqcd.multigrid.cycle import (
+from stages.lqcd.multigrid.aggregates import (
+    Aggregates,
+    Extents,
+    Grid,
+    Prolongation,
+    Transfer,
+    aggregates,
+    answered_at_end,
+    prolongation,
+    random_fields,
+    random_on_grid,
+)
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, LevelOperator
+from stages.lqcd.multigrid.hierarchy import (
+    Attempt,
     Coarsest,
     Cycle,
+    Hierarchy,
     Level,
+    Metadata,
+    check_stored,
     coarsest,
-    first_cycles,
-    measured_rate,
-    rate_of,
-    weaker,
+    load_level,
+    load_moments,
 )
-from stages.lqcd.multigrid.grid import Aggregates, Extents, Grid, aggregates, random_on_grid
-from stages.lqcd.multigrid.hierarchy import Attempt, Hierarchy, check_stored, load_level, load_moments
 from stages.lqcd.multigrid.smoothers import PolynomialSmoother, Smoother, moments_of, recorded
-from stages.lqcd.multigrid.transfer import Prolongation, Transfer, answered_at_end, prolongation
 from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.even_odd import through
+from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCRSpace, MultigridGCR
 
 NO_GAIN = 0.95
 """Rate of cycles that are as good as none."""
 
 WORSE = 1.5
 """Times the cycles with smoothers fitted each time that a solve with those fitted once may take."""
+
+MEASURED, SOLVED, MOST_CYCLES = 1e-6, 1e-10, 60
+"""A rate is measured until a residual is reduced by the first number, in at most `MOST_CYCLES`: low modes,
+of which a random residual has little, show at the end. The last cycles say how it goes on to the second."""
+
+FIRST_CYCLES, LAST_CYCLES = 5, 4
+"""Those that begin a solve, with smoothers fitted each time, and at least so many that say how it goes on."""
+
+WEAKER = 1.75
+"""Times the gain of as many cycles with smoothers fitted once, in logarithms, that those before may have."""
+
+RATE_DRAW = 1000
+"""Draw of the random residual; those below are the vectors of the levels."""
 
 ATTEMPTS = 2
 
@@ -104,7 +129,7 @@ class Multigrid:
     coarsest_steps: int = 30
     seed: int = 20090311
     largest_rate: float = 0.8
-    fine: Callable[[Any], FineOperator] = FineWilson
+    fine: Callable[[Any], LevelOperator] = FineWilson
 
     def __post_init__(self) -> None:
         if not self.levels:
@@ -134,7 +159,7 @@ class Multigrid:
             attempts.append(Attempt(seed, rate))
             if rate <= self.largest_rate:
                 return Hierarchy(fine, cycle, tuple(attempts), time.perf_counter() - started)
-        raise PoorSetup(self._poor(attempts, rate_of(first_cycles(cycle, seed)[1])))
+        raise PoorSetup(self._poor(attempts, _rate(first_cycles(cycle, seed)[1])))
 
     def _poor(self, attempts: list[Attempt], first: float) -> str:
         """Message of poor setups; first: the rate of the first cycles of the last one."""
@@ -153,7 +178,7 @@ class Multigrid:
             "value"
         )
 
-    def load(self, arrays: Mapping[str, NDArray], metadata: Mapping[str, Any], M: Any) -> Hierarchy:
+    def load(self, arrays: Mapping[str, NDArray], metadata: Metadata, M: Any) -> Hierarchy:
         """The hierarchy of which these are `arrays` and `metadata`; InputError unless it is one of M."""
         fine = self.fine(M)
         check_stored(metadata, fine)
@@ -217,7 +242,7 @@ class _Setup:
     def _cycle(self, A: LevelOperator, vectors: Array, number: int, stays: bool) -> Cycle:
         """The cycle of these vectors, with smoothers fitted each time."""
         P, restricted = prolongation(self.aggregates[number], vectors, 2 if stays else 1)
-        coarse = galerkin(A, P)
+        coarse = A.galerkin(P)
         level = self.multigrid.levels[number].level(A, P.for_cycles(), replace(P))
         if number + 1 == len(self.multigrid.levels):
             return Cycle((level,), self.multigrid.coarsest(coarse))
@@ -234,10 +259,10 @@ class _Setup:
         recorders = [recorded(level.smoother) for level in levels]
         begun = first_cycles(cycle.with_smoothers(recorders), seed)
         fits = [level.fitted(moments_of(recorder)) for level, recorder in zip(levels, recorders, strict=True)]
-        bound = min(largest, rate_of(begun[1]) ** (1 / WORSE))
+        bound = min(largest, _rate(begun[1]) ** (1 / WORSE))
         found = cycle.with_levels(fits)
         rate = measured_rate(found, seed, begun)
-        if rate <= bound and not weaker(begun[1]):
+        if rate <= bound and not _weaker(begun[1]):
             return found, rate
         best = cycle, measured_rate(cycle, seed)
         bound = min(largest, best[1] ** (1 / WORSE))
@@ -264,6 +289,55 @@ def refined(A: LevelOperator, fields: Array, cycle: Cycle) -> Array:
     """One step of inverse iteration: about A^-1 times the fields, first made of norm one, in place."""
     lane_blas.lane_divide(fields, block_blas.norms(fields).astype(fields.real.dtype), fields)
     return through(A, fields, cycle.apply)
+
+
+Begun = tuple[GCRSpace, list[float]]
+"""A solve after its first cycles, and its |r_k|^2, k = 0, 1, ..."""
+
+
+def first_cycles(cycle: Cycle, seed: int) -> Begun:
+    """The first cycles of a solve of a random residual, all queued before the host looks at one."""
+    A = cycle.levels[0].A
+    S = A.operator
+    r = random_fields((*S.shape, 1), S.dtype, A.links, seed, draw=RATE_DRAW)
+    space = GCRSpace(S, r, CYCLE_RESTART, cycle, 0 * block_blas.norms2(r))
+    norms2 = [space.r2]
+    for _ in range(FIRST_CYCLES):
+        space.step()
+        norms2.append(space.r2)
+    return space, [float(each[0]) for each in norms2]
+
+
+def measured_rate(cycle: Cycle, seed: int, begun: Begun | None = None) -> float:
+    """10^(-10 / n) where a solve of a random residual to 1e-10 takes n cycles; may be NaN.
+
+    By GCR with the restarts of `MultigridGCR`, in the precision of the cycle. begun: the solve, which other
+    cycles have begun and which ends here.
+    """
+    space, norms2 = begun or first_cycles(cycle, seed)
+    space.preconditioner, least = cycle, len(norms2) + LAST_CYCLES
+    while len(norms2) < least or (norms2[-1] > MEASURED**2 * norms2[0] and len(norms2) <= MOST_CYCLES):
+        if space.taken == space.size or norms2[-1] <= MultigridGCR.update_at**2 * norms2[-1 - space.taken]:
+            space.begin(space.r, space.target2)
+        space.step()
+        norms2.append(float(space.r2[0]))
+    return _rate(norms2, least - LAST_CYCLES - 1)
+
+
+def _rate(norms2: list[float], begun: int = 0) -> float:
+    """The rate of a solve with these |r_k|^2, which goes on as in its last cycles, those after `begun`."""
+    last = np.sqrt(np.array(norms2[begun:][-CYCLE_RESTART - 1 :]) / norms2[0])
+    recent = (last[-1] / last[0]) ** (1 / (len(last) - 1))
+    if recent >= 1:
+        return 1.0
+    left = max(np.log(SOLVED / last[-1]) / np.log(recent), 0.0)
+    return float((last[-1] * recent**left) ** (1 / (len(norms2) - 1 + left)))
+
+
+def _weaker(norms2: list[float]) -> bool:
+    """True if the first cycles of a solve gain far more than those that follow, which are others."""
+    before, middle, after = (norms2[FIRST_CYCLES + k * LAST_CYCLES] for k in (-1, 0, 1))
+    return bool(np.log(before / middle) > WEAKER * np.log(middle / after))
 
 
 def check_vectors(counts: Iterable[int]) -> None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +119,7 @@ class FittedSmoother:
         block_blas.difference(b, A.apply(x, v[1]), v[0])
         self._run(A, v, x)
 
-    def _improve_in_16_bits(self, A: Any, b: Array, x: Array) -> None:
+    def _improve_in_16_bits(self, A: Updating, b: Array, x: Array) -> None:
         source, y = to_half(b), to_half(x)
         between = numbers_like(y)
         *others, last = self.omegas
@@ -151,7 +151,7 @@ def _powers_of(omegas: NDArray[np.complex128]) -> NDArray[np.complex128]:
     return -p[1:]
 
 
-def _in_16_bits(A: LinearOperator) -> bool:
+def _in_16_bits(A: LinearOperator) -> TypeGuard[Updating]:
     """Whether steps are taken in 16 bits: not on processors, which it gains nothing."""
     return A.xp is not np and isinstance(A, Updating)
 

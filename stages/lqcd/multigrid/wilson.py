@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -15,9 +15,8 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like, on_rows
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD
-from stages.lqcd.multigrid.coarse_operator import put_products_of_fields
-from stages.lqcd.multigrid.grid import Grid, on_grid
-from stages.lqcd.multigrid.transfer import Prolongation
+from stages.lqcd.multigrid.aggregates import Grid, Prolongation, on_grid
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin, put_products
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,12 @@ class FineWilson:
             hop(packed[parity], 2 * mu, fields[1 - parity], _by_parity(out)[parity])
         return out
 
+    def galerkin(self, P: Prolongation) -> CoarseOperator:
+        by_kernels = wilson_galerkin.takes(P.vectors, P.aggregates.volume)
+        return galerkin(P, self.put_products if by_kernels else partial(put_products, self))
+
     def put_products(self, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:
-        """Write the parts of P^H M P, from near-null vectors and links alone where kernels take them."""
-        if not wilson_galerkin.takes(P.vectors, P.aggregates.volume):
-            put_products_of_fields(self, P, diagonal, inside, links)
-            return
+        """Write products as `put_products` of fields does, from near-null vectors and links alone."""
         self._put_local(P, diagonal)
         M, places = self.M, wilson_galerkin.places(P.sites)
         for mu in range(4):

@@ -37,11 +37,9 @@ from stages.lqcd.kernels.fields import converted, empty_field, field_like
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.multigrid import grid as grid_module
-from stages.lqcd.multigrid.coarse_operator import galerkin
-from stages.lqcd.multigrid.grid import aggregates, random_on_grid
+from stages.lqcd.multigrid import aggregates as grid_module
+from stages.lqcd.multigrid.aggregates import aggregates, prolongation, random_on_grid
 from stages.lqcd.multigrid.levels import multigrid_of
-from stages.lqcd.multigrid.transfer import prolongation
 from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
@@ -337,7 +335,7 @@ def test_transfer_and_coarse_operator(
         like, grid = A.links, A.grid
         P, _ = prolongation(aggregates(grid, (4, 4, 4, 4)), random_on_grid(grid, 12, 24, like, 5, 0))
         x = random_on_grid(grid, 12, 16, like, 6, 0)
-        coarse = galerkin(A, P)
+        coarse = A.galerkin(P)
         whole, cycles = P.on_all_sites(), P.for_cycles()
         y = whole.restrict(x)
         even = x.reshape(2, lattice.half_volume, 12, 16)[0]

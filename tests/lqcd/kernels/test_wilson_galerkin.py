@@ -11,9 +11,14 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import wilson_galerkin
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.multigrid.coarse_operator import galerkin, put_products_of_fields
-from stages.lqcd.multigrid.grid import Aggregates, random_on_grid, zeros_on_grid
-from stages.lqcd.multigrid.transfer import Prolongation, prolongation
+from stages.lqcd.multigrid.aggregates import (
+    Aggregates,
+    Prolongation,
+    prolongation,
+    random_on_grid,
+    zeros_on_grid,
+)
+from stages.lqcd.multigrid.coarse_operator import put_products
 from stages.lqcd.multigrid.wilson import FineWilson
 
 CASES = [
@@ -45,15 +50,15 @@ def test_parts_of_the_coarse_operator(extents, blocks, count, csw):
     P: Prolongation = prolongation(Aggregates(A.grid, blocks), vectors)[0]
     assert wilson_galerkin.takes(P.vectors, P.aggregates.volume)
     parts = []
-    for put_products in (A.put_products, partial(put_products_of_fields, A)):
+    for put in (A.put_products, partial(put_products, A)):
         size = (2 * count, 2 * count)
         diagonal, *inside = (zeros_on_grid(P.aggregates.coarse, P.vectors, size) for _ in range(5))
         links = zeros_on_grid(P.aggregates.coarse, P.vectors, (8, *size))
-        put_products(P, diagonal, inside, links)
+        put(P, diagonal, inside, links)
         parts.append([cupy.asnumpy(each) for each in (diagonal, *inside, links)])
     for found, expected in zip(*parts, strict=True):
         assert np.linalg.norm(found - expected) <= 5e-4 * np.linalg.norm(expected)
-    whole = galerkin(A, P)
+    whole = A.galerkin(P)
     assert np.array_equal(cupy.asnumpy(whole.links[:, ::2]), parts[0][5][:, ::2])
 
 

@@ -7,8 +7,7 @@ import pytest
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import coarse_dslash
-from stages.lqcd.multigrid.grid import Aggregates, Grid
-from stages.lqcd.multigrid.transfer import answered_at_end, prolongation, require_finite
+from stages.lqcd.multigrid.aggregates import Aggregates, Grid, answered_at_end, prolongation, require_finite
 
 FINE, DAMAGED = np.ones((2, 3, 3), complex), np.full((2, 3, 3), np.nan * 1j)
 

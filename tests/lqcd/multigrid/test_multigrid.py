@@ -19,13 +19,12 @@ from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid import setup as module
-from stages.lqcd.multigrid.coarse_operator import EvenOddOperator, galerkin
-from stages.lqcd.multigrid.grid import aggregates, random_fields
+from stages.lqcd.multigrid.aggregates import aggregates, prolongation, random_fields
+from stages.lqcd.multigrid.coarse_operator import EvenOddOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.setup import LevelParameters, Multigrid, PoorSetup, check_vectors
 from stages.lqcd.multigrid.smoothers import PolynomialSmoother
-from stages.lqcd.multigrid.transfer import prolongation
 from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
@@ -166,10 +165,10 @@ def test_setup_makes_the_system_of_every_coarse_operator_once(wilson: Any, monke
 
     right = EvenOddOperator.inverse.fget
     monkeypatch.setattr(EvenOddOperator, "inverse", property(inverse))
-    for name in ("galerkin", "coarsest"):
+    for name in ("prolongation", "coarsest"):
         counted(name)
     DEEP.setup(wilson())
-    assert counts["galerkin"] > counts["coarsest"] > 1
+    assert counts["prolongation"] > counts["coarsest"] > 1
     assert len({id(A) for A in packed}) == len(packed) == 2  # of the first grid, built twice
 
 
@@ -184,9 +183,9 @@ def test_columns_of_a_galerkin_product_come_in_parts(wilson: Any, monkeypatch: A
     fine = FineWilson(wilson())
     fields = random_fields((fine.grid.sites, 12, 5), fine.dtype, fine.links, 31)
     P, _ = prolongation(aggregates(fine.grid, (4, 2, 2, 2)), fields)
-    once = galerkin(fine, P)
+    once = fine.galerkin(P)
     monkeypatch.setattr(FineWilson, "most_columns", 2)
-    parts = galerkin(fine, P)
+    parts = fine.galerkin(P)
     for a, b in ((once.diagonal, parts.diagonal), (once.links, parts.links)):
         assert abs(a - b).max() <= 1e-13 * abs(a).max()
 

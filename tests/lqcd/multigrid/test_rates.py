@@ -13,7 +13,7 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.multigrid import cycle as cycle_module
+from stages.lqcd.multigrid import hierarchy as hierarchy_module
 from stages.lqcd.multigrid import setup as module
 from stages.lqcd.multigrid import smoothers as smoothers_module
 from stages.lqcd.multigrid.hierarchy import Attempt
@@ -106,8 +106,8 @@ def test_powers_of_too_many_steps_are_not_used(monkeypatch: Any) -> None:
 
 def test_a_fit_of_too_few_steps_is_not_used(monkeypatch: Any) -> None:
     """Eighteen cycles would be taken for eight, for those before have done most of the work."""
-    right = cycle_module.fitted
-    monkeypatch.setattr(cycle_module, "fitted", lambda _, moments: right(PolynomialSmoother(2), moments))
+    right = hierarchy_module.fitted
+    monkeypatch.setattr(hierarchy_module, "fitted", lambda _, moments: right(PolynomialSmoother(2), moments))
     hierarchy = of(PolynomialSmoother(8)).setup(rough(-0.4))
     predicted = np.log(1e-10) / np.log(hierarchy.rate)
     assert isinstance(hierarchy.cycle.levels[0].smoother, PolynomialSmoother)
@@ -120,7 +120,7 @@ GROWING = FittedSmoother((9.0,) * 4)
 @pytest.mark.parametrize("broken", [pytest.param(6, marks=pytest.mark.slow), 4])
 def test_a_fitted_smoother_that_does_worse_is_not_used(monkeypatch: Any, broken: int) -> None:
     """On that grid, of two; the stored setup is the same."""
-    right = cycle_module.fitted
+    right = hierarchy_module.fitted
 
     def fitted(smoother: Any, moments: Any) -> Any:
         wrong = moments is not None and smoother.steps == broken
@@ -134,7 +134,7 @@ def test_a_fitted_smoother_that_does_worse_is_not_used(monkeypatch: Any, broken:
     multigrid, M = Multigrid(tuple(levels)), rough(-1.0)
     expected = multigrid.setup(M)
     assert all(level.moments is not None for level in expected.cycle.levels)
-    monkeypatch.setattr(cycle_module, "fitted", fitted)
+    monkeypatch.setattr(hierarchy_module, "fitted", fitted)
     hierarchy = multigrid.setup(M)
     assert [level.moments is None for level in hierarchy.cycle.levels] == [n == broken for n in steps]
     assert hierarchy.rate < 1.2 * expected.rate

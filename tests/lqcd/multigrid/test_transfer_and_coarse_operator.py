@@ -7,10 +7,9 @@ import pytest
 
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.multigrid.coarse_operator import EvenOddOperator, coarse_operator, galerkin
-from stages.lqcd.multigrid.cycle import coarsest
-from stages.lqcd.multigrid.grid import Aggregates, Grid
-from stages.lqcd.multigrid.transfer import prolongation
+from stages.lqcd.multigrid.aggregates import Aggregates, Grid, prolongation
+from stages.lqcd.multigrid.coarse_operator import EvenOddOperator, coarse_operator
+from stages.lqcd.multigrid.hierarchy import coarsest
 from stages.lqcd.multigrid.wilson import FineWilson
 
 DIVISIONS = [
@@ -40,9 +39,9 @@ def two_levels(wilson, draw, division):
     extents, first, second = division
     fine = FineWilson(wilson(extents))
     P, _ = prolongation(Aggregates(fine.grid, first), draw(fine.grid.sites, 12, 3))
-    A = galerkin(fine, P)
+    A = fine.galerkin(P)
     Q, _ = prolongation(Aggregates(A.grid, second), draw(A.grid.sites, 6, 2))
-    return fine, P, A, Q, galerkin(A, Q)
+    return fine, P, A, Q, A.galerkin(Q)
 
 
 def test_sites_are_those_of_the_lattice():
@@ -146,7 +145,7 @@ def test_systems_solve_the_operator(wilson, draw, dense, division):
 
 def test_defect_is_the_residual_of_the_operator(wilson, draw):
     fine = FineWilson(wilson())
-    A = galerkin(fine, prolongation(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3))[0])
+    A = fine.galerkin(prolongation(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3))[0])
     for operator in (fine, A):
         b = draw(operator.grid.sites, operator.components, 2)
         rhs, kept = operator.prepare(b.copy())
@@ -160,7 +159,7 @@ def test_defect_is_the_residual_of_the_operator(wilson, draw):
 
 def test_extended_fields_vanish_under_the_operator_on_the_odd_sites(wilson, draw):
     fine = FineWilson(wilson())
-    A = galerkin(fine, prolongation(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3))[0])
+    A = fine.galerkin(prolongation(Aggregates(fine.grid, (2, 2, 2, 2)), draw(fine.grid.sites, 12, 3))[0])
     for operator in (fine, A):
         x = draw(operator.grid.sites, operator.components, 2)
         half, kept = len(x) // 2, x.copy()
