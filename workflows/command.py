@@ -30,7 +30,7 @@ PANELS = {
     "Workflows": ("init", "run", "submit", "plan", "status", "dashboard", "report", "export", "schema"),
     "Files, stores": ("check", "convert", "verify", "gc"),
     "Moving": ("merge", "pull", "push"),
-    "Machines": ("certify", "tune", "bench"),
+    "Machines": ("certify", "bench"),
 }
 """Modules of `workflows.commands`, each with a function of its name, by their panel in `--help`."""
 

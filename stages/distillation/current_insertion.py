@@ -26,7 +26,6 @@ from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.solvers.even_odd import EvenOdd
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import NAMES
-from stages.shared.kernel_choices import recorded_choices
 from stages.shared.solve_record import record_solves
 
 
@@ -107,17 +106,16 @@ def current_insertion(
     insertions = Insertions(operator.lattice, tuple(currents.momenta), tuple(currents.displacements))
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     free = partial(free_bytes, library(operator))
-    with recorded_choices(at):
-        result, statistics = generalised_perambulators(
-            operator,
-            basis.vectors,
-            ends,
-            insertions,
-            method,
-            solve.block,
-            free,
-            lambda *done: at.progress(*done),
-        )
+    result, statistics = generalised_perambulators(
+        operator,
+        basis.vectors,
+        ends,
+        insertions,
+        method,
+        solve.block,
+        free,
+        lambda *done: at.progress(*done),
+    )
     record_solves(at, solve, statistics, application=partial(schur_application, operator))
     k = columns.eigenvectors
     spinors = result.reshape(*result.shape[:-2], SPINS, k, SPINS, k)

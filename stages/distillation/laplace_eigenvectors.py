@@ -20,7 +20,6 @@ from stages.lqcd.kernels.dispatch import Array, array_module_of
 from stages.lqcd.kernels.fields import slices_field
 from stages.lqcd.kernels.transfer import copy_to_host, is_page_locked, page_locked, to_device
 from stages.lqcd.lattice.geometry import PARITIES
-from stages.shared.kernel_choices import recorded_choices
 
 DEVICE_SHARE = 0.3
 """Of a GPU's memory, up to which the eigenvectors of a configuration stay there."""
@@ -85,8 +84,7 @@ def laplace_eigenvectors(
     def report(restarts: int, done: int, wanted: int, residual: float) -> None:
         at.progress(done, wanted, restarts=restarts, residual=residual)
 
-    with recorded_choices(at):
-        modes = solver.solve(links.links, links.lattice, [int(time) for time in at["time"]], report)
+    modes = solver.solve(links.links, links.lattice, [int(time) for time in at["time"]], report)
     at.record(precision=precision, residual_max=float(modes.residuals.max()))
     return LaplaceEigenvectors(copy_to_host(modes.vectors), modes.values, modes.residuals)
 

@@ -22,7 +22,6 @@ from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.solvers.even_odd import EvenOdd
 from stages.lqcd.solvers.named import Solve
-from stages.shared.kernel_choices import recorded_choices
 from stages.shared.solve_record import record_solves
 
 PROJECTION_SHARE = 0.5
@@ -125,10 +124,9 @@ def _solved(
     """Projections ``[time, spin, eigenvector, column]``, and both residuals of each column."""
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     free = partial(free_bytes, library(operator))
-    with recorded_choices(at):
-        result, statistics = projected_solutions(
-            operator, basis.vectors, columns, method, solve.block, free, lambda *done: at.progress(*done)
-        )
+    result, statistics = projected_solutions(
+        operator, basis.vectors, columns, method, solve.block, free, lambda *done: at.progress(*done)
+    )
     record_solves(at, solve, statistics, application=partial(schur_application, operator))
     return result, np.concatenate(statistics.residual), np.concatenate(statistics.full_residual)
 

@@ -28,7 +28,6 @@ from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import Solve
-from stages.shared.kernel_choices import recorded_choices
 from stages.shared.second_path import check_fields, other_kernels, record_repeated, seed_of, unchanged
 from stages.shared.solve_record import record_solves
 
@@ -106,7 +105,7 @@ def current_loops(
     links = CurrentLinks(dslash.links, current_links)
     trace = loop_trace(dslash, mass, links, solve.of_positive(), reports, deflation, deflated_noise)
     vectors = sources(dslash, at, noise)
-    with recorded_choices(at), unchanged("noise vectors", vectors), links.unchanged():
+    with unchanged("noise vectors", vectors), links.unchanged():
         loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
     _record(at, dslash, solve, trace)
     check_loops(at, noise, current_links, vectors, trace)
@@ -143,7 +142,7 @@ def split_even_loops(
     common = (links, solve.of_positive(), reports, deflation, deflated_noise)
     traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
     vectors = sources(dslash, at, noise)
-    with recorded_choices(at), unchanged("noise vectors", vectors), links.unchanged():
+    with unchanged("noise vectors", vectors), links.unchanged():
         loops = stochastic_loops(
             SplitEvenTrace(*traces), vectors, Dilution.parse(noise.dilution), solve.block, reports.block
         )
@@ -182,7 +181,7 @@ def exact_loops(
     reports = SolveReports(at)
     links = CurrentLinks(dslash.links, current_links)
     trace = loop_trace(dslash, mass, links, solve.of_positive(), reports)
-    with recorded_choices(at), links.unchanged():
+    with links.unchanged():
         loops = exact_trace(trace, dslash.xp, solve.block, reports.block)
     _record(at, dslash, solve, trace)
     return ExactLoops(loops.current[0], loops.density[0])

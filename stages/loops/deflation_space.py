@@ -21,7 +21,6 @@ from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.space import Space, matrices_of
 from stages.shared.costs import small
-from stages.shared.kernel_choices import recorded_choices
 
 
 class DeflationSpace(NamedTuple):
@@ -102,8 +101,7 @@ def deflation_space(
         vectors, search.block, tolerance, search.subspace, search.degree, max_restarts=search.max_restarts
     )
     settings = [search.block, search.subspace or 0, search.degree or 0]
-    with recorded_choices(at):
-        eigenpairs = lanczos.solve(B, progress=_progress_of(at), checkpoint=_checkpoint(at, settings))
+    eigenpairs = lanczos.solve(B, progress=_progress_of(at), checkpoint=_checkpoint(at, settings))
     record(eigenpairs, at)
     eigenvalue, basis = eigenpairs.values, eigenpairs.vectors
     del eigenpairs

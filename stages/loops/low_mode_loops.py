@@ -13,7 +13,6 @@ from stages.lqcd.estimators.low_modes import low_mode_current, low_mode_density,
 from stages.lqcd.estimators.trace import CurrentLinks
 from stages.lqcd.lattice.geometry import DIRECTIONS
 from stages.lqcd.solvers.deflation import StaggeredSpace
-from stages.shared.kernel_choices import recorded_choices
 
 
 class LowModeLoops(NamedTuple):
@@ -49,7 +48,7 @@ def low_mode_loops(deflation: StaggeredSpace, *, at: At, current_links: str = "t
     """
     dslash = deflation.dslash
     links = CurrentLinks(dslash.links, current_links)
-    with recorded_choices(at), links.unchanged():
+    with links.unchanged():
         modes = mode_currents(dslash, links, deflation.even, lambda done, total: at.progress(done, total))
     at.record(
         modes=len(modes.eigenvalue),

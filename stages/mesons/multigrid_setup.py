@@ -13,7 +13,6 @@ from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.mesons.costs import hierarchy_cost, setup_cost
-from stages.shared.kernel_choices import recorded_choices
 
 FIELDS = ("vectors", "diagonal", "links")
 """Of each level."""
@@ -49,8 +48,7 @@ def multigrid_setup(
     random residual is made again with another seed, which is recorded. Raises InputError, and PoorSetup where
     that one is no better.
     """
-    with recorded_choices(at):
-        hierarchy = multigrid_of(levels, seed).setup(operator)
+    hierarchy = multigrid_of(levels, seed).setup(operator)
     at.record(
         setup_seconds=hierarchy.seconds,
         rate=hierarchy.rate,

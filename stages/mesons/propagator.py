@@ -25,7 +25,6 @@ from stages.lqcd.solvers.even_odd import ByParity, EvenOdd, Method, propagate
 from stages.lqcd.solvers.named import Solve
 from stages.mesons.costs import kept_cost, propagator_cost, staggered_propagator_cost
 from stages.mesons.sources import Sources, StaggeredSources
-from stages.shared.kernel_choices import recorded_choices
 from stages.shared.second_path import check_fields, check_solutions, other_kernels
 from stages.shared.solve_record import Counted, record_solves
 
@@ -161,8 +160,7 @@ def _solved(
     M x = b may be larger than that of the system, where the chunk is one to be checked.
     """
     M, fields = full(operator), sources.reshape(*sources.shape[:3], -1)
-    with recorded_choices(at):
-        x, statistics = propagate(M, fields, method, solve.block, lambda *done: at.progress(*done))
+    x, statistics = propagate(M, fields, method, solve.block, lambda *done: at.progress(*done))
     record_solves(at, solve, statistics, application=counted)
     if at.again:
         with other_kernels(at):

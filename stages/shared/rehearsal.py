@@ -1,4 +1,4 @@
-"""Rehearsals for `quarkline tune`: what the nodes of a workflow ask of kernels, once and briefly."""
+"""Rehearsals for `certify --full`: what the nodes of a workflow ask of kernels, once and briefly."""
 
 from __future__ import annotations
 

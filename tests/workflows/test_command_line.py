@@ -30,7 +30,6 @@ COMMANDS = [
     "merge",
     "pull",
     "push",
-    "tune",
     "bench",
 ]
 

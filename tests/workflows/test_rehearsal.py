@@ -1,4 +1,4 @@
-"""What `quarkline tune` rehearses is what a run asks of its kernels."""
+"""What `quarkline certify --full` rehearses is what a run asks of its kernels."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ SOLVERS = ["block_cgrq", "batched_cg"]
 def recorded() -> Iterator[set[Call]]:
     """Every call of a kernel in the block, with the shapes and types of its arrays.
 
-    Not of array expressions: they have no launch shapes to choose from.
+    Not of array expressions, which are the same code for all arrays.
     """
     calls: set[Call] = set()
 

@@ -340,7 +340,7 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
 
 
 def _choices(nodes: Sequence[NodeAccount]) -> list[Details]:
-    """Launch shapes that solves took from measurements on their device: they may alter rounding, no more."""
+    """Launch shapes of solves by earlier versions, which measured them: they may alter rounding, no more."""
     used = {choice for node in nodes for chunk in node.statistics("kernel_choices") for choice in chunk}
     lines = "\n".join(sorted(used))
-    return [Details("Launch shapes of GPU kernels chosen by `quarkline tune`", lines)] if used else []
+    return [Details("Launch shapes of GPU kernels chosen by measurement", lines)] if used else []

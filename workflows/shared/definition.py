@@ -61,7 +61,7 @@ class Definition(ABC, Generic[Parameters]):
     starter: ClassVar[Path | None] = None
     """A commented parameter file that `quarkline init` copies; those of this package lie in `workflows`."""
     rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
-    """What `quarkline tune` rehearses of the nodes."""
+    """What `quarkline certify --full` rehearses of the nodes."""
     schema: type[Parameters]
 
     def __init__(self, project: Project[Parameters], workflow: Workflow) -> None:

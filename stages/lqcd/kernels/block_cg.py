@@ -58,10 +58,7 @@ class BlockCoefficients:
         return cls(squares[:3], rows[0], rows[1], squares[3], squares[4], squares[5], *numbers)
 
     def workspace(self, purpose: str, shape: tuple[int, ...], dtype: DTypeLike = np.complex128) -> Array:
-        """Room of this shape, the same array whenever it is asked for: a captured graph may hold it.
-
-        Another shape is another array: kernels that are being tuned ask for partial sums of many grids.
-        """
+        """Room of this shape, the same array whenever it is asked for: a captured graph may hold it."""
         key = purpose, shape
         if key not in self._buffers:
             self._buffers[key] = array_module(self.c).empty(shape, dtype)

@@ -35,7 +35,6 @@ from stages.lqcd.kernels.cuda import (
     wilson_update,
 )
 from stages.lqcd.kernels.cuda.launch import Launch, matrix_launch
-from stages.lqcd.kernels.cuda.tuning.timing import DELAY
 from stages.lqcd.lattice.geometry import Lattice
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
@@ -210,7 +209,6 @@ def tuned(
         slice_products.add_runs_launch(8192, 48, dtype),
         slice_products.slice_shift_launch(ODD, dtype, 0, 1, 1680, 64),
         slice_products.slice_shift_launch(ODD, dtype, 2, -1, 1680, 3),
-        DELAY,
         stream.REPORT,
         *(hisq_dslash.sum_rows_launch(49152, n) for n in widths),
     ]

@@ -1,4 +1,4 @@
-"""The kernels of block CGrQ compile without a device, in every shape that may be chosen, and fit an A100."""
+"""The kernels of block CGrQ compile without a device in the shape of every width, and fit an A100."""
 
 from __future__ import annotations
 
@@ -20,43 +20,39 @@ ROWS = 3 * 32**3 * 24
 MULTIPLES = range(16, MAX_RHS + 1, 8)
 
 
-def test_block_iteration_fits_an_a100_in_every_candidate() -> None:
+def test_block_iteration_fits_an_a100_at_every_width() -> None:
     for dtype in (SINGLE, DOUBLE):
         for n in range(1, MAX_RHS + 1):
-            steps = [
-                block_cg.block_step_in_shape(n, dtype, 9999, True, shape)
-                for shape in block_cg.step_candidates(n, dtype)
-            ]
-            grams = [
-                block_cg.iteration_grams_in_shape(n, dtype, 9999, shape)
-                for shape in block_cg.grams_candidates(n, dtype)
-            ]
-            assert len(steps) <= 12 and len(grams) <= 12
-            assert (bool(steps), bool(grams)) == (True, True) or n % 8 or n > 32
-            for kernel in (*steps, *grams, block_cg.step_coefficients_launch(n, n)):
+            has_step, has_grams = (shape(n, dtype) for shape in (block_cg.step_shape, block_cg.grams_shape))
+            assert (has_step and has_grams) or n % 8 or n > 32
+            kernels = [block_cg.step_coefficients_launch(n, n)]
+            if has_step:
+                kernels.append(block_cg.block_step_launch(n, dtype, 9999, True))
+            if has_grams:
+                kernels.append(block_cg.iteration_grams_launch(n, dtype, 9999))
+            for kernel in kernels:
                 assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 
 
 def on_tensor_cores(n: int, dtype: np.dtype) -> list[Launch]:
     """Every launch for this width."""
-    steps = tensor_block_cg.tensor_step_candidates(n, dtype)
-    sums = tensor_block_cg.tensor_grams_candidates(n, dtype)
-    solutions = tensor_block_cg.tensor_solution_candidates(n) if dtype == SINGLE else []
-    return [
+    launches = [
         tensor_block_cg.coefficient_tiles_launch(n, dtype, 4),
-        *(tensor_block_cg.tensor_step_in_shape(n, dtype, ROWS, shape) for shape in steps),
-        *(tensor_block_cg.tensor_grams_in_shape(n, dtype, ROWS, shape) for shape in sums),
-        *(tensor_block_cg.tensor_solution_in_shape(n, ROWS, shape) for shape in solutions),
+        tensor_block_cg.tensor_step_launch(n, dtype, ROWS),
     ]
+    if tensor_block_cg.takes_grams(n, dtype):
+        launches.append(tensor_block_cg.tensor_grams_launch(n, dtype, ROWS))
+    if dtype == SINGLE:
+        launches.append(tensor_block_cg.tensor_solution_launch(n, ROWS))
+    return launches
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 def test_tensor_cores_take_all_multiples_of_8_from_16_on(dtype: np.dtype) -> None:
     for n in range(1, MAX_RHS + 1):
-        steps = tensor_block_cg.tensor_step_candidates(n, dtype)
-        assert bool(steps) == bool(tensor_block_cg.tensor_solution_candidates(n)) == (n in MULTIPLES)
+        assert tensor_block_cg.fills_tiles(n) == (n in MULTIPLES)
         summed = n in MULTIPLES and (n == 64 or (dtype == DOUBLE and n != 24))
-        assert bool(tensor_block_cg.tensor_grams_candidates(n, dtype)) == summed
+        assert tensor_block_cg.takes_grams(n, dtype) == summed
         assert block_cg.repeatable(n, dtype) or n not in MULTIPLES
 
 

@@ -8,12 +8,11 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
-from stages.lqcd.kernels.cuda.columns import ColumnShape, column_shapes, row_threads
+from stages.lqcd.kernels.cuda.columns import column_shape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.launch import Launch, instance
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.cuda.launch import Launch, instance, narrowable
 
 SUMS = {"alpha": 2, "omega": 5, "residual": 1}
 """Doubles of a right-hand side that a kernel adds up."""
@@ -40,14 +39,11 @@ def _run(name: str, coefficients: BiCGstabCoefficients, *fields: cupy.ndarray) -
     run(kernel, *fields, *numbers, *grid_sums(kernel, SUMS[name] * n), np.int64(rows))
 
 
-@tuned
-def bicgstab_launch(name: str, n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
-    """One of the `SUMS`, in the shapes of `lane_dots`."""
-
-    def launch(shape: ColumnShape) -> Launch:
-        parts = min(ceil(rows / (4 * shape.groups)), shape.blocks)
-        kernel = instance(f"bicgstab_{name}", dtype, n, shape.groups)
-        block, work = row_threads(n, dtype) * shape.groups, RowWork(rows, sums=True, reads=name != "residual")
-        return Launch("bicgstab_update.cu", kernel, (parts, 1), block, work=work)
-
-    return Options(column_shapes(n, dtype, (256, 128), (1024, 512)), launch)
+@narrowable
+def bicgstab_launch(name: str, n: int, dtype: np.dtype, rows: int) -> Launch:
+    """One of the `SUMS`, in the shape of `lane_dots`."""
+    shape = column_shape(n, dtype, 256, 1024)
+    parts = min(ceil(rows / (4 * shape.groups)), shape.blocks)
+    kernel = instance(f"bicgstab_{name}", dtype, n, shape.groups)
+    work = RowWork(rows, sums=True, reads=name != "residual")
+    return Launch("bicgstab_update.cu", kernel, (parts, 1), shape.threads, work=work)

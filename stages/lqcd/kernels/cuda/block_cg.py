@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product
 from math import ceil
 
 import cupy
@@ -26,13 +25,12 @@ from stages.lqcd.kernels.cuda.launch import (
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.tensor_block_cg import (
+    takes_grams,
     takes_step,
-    tensor_grams_candidates,
     tensor_grams_launch,
     tensor_step,
     working_rows,
 )
-from stages.lqcd.kernels.cuda.tuning.choice import Options, timed_where, tuned
 
 IN_SHARED = 32
 """Up to this width the small algebra takes place in shared memory, beyond in a workspace."""
@@ -59,14 +57,14 @@ class GramsShape:
 
 def repeatable(width: int, dtype: np.dtype) -> bool:
     dtype = np.dtype(dtype)
-    return bool(tensor_grams_candidates(width, dtype) or grams_candidates(width, dtype))
+    return takes_grams(width, dtype) or grams_shape(width, dtype) is not None
 
 
 def iteration_grams(p: cupy.ndarray, ap: cupy.ndarray, q: cupy.ndarray, a: BlockCoefficients) -> None:
     n, rows = p.shape[-1], p.size // p.shape[-1]
-    if tensor_grams_candidates(n, p.dtype):
+    if takes_grams(n, p.dtype):
         kernel = tensor_grams_launch(n, p.dtype, rows)
-    elif grams_candidates(n, p.dtype):
+    elif grams_shape(n, p.dtype):
         kernel = iteration_grams_launch(n, p.dtype, rows)
     else:
         pap = gram(p, ap)
@@ -94,7 +92,6 @@ def step_coefficients(a: BlockCoefficients, rank: int, unit: float) -> None:
     )
 
 
-@timed_where(lambda x, q, p, ap, a: bool(a.summary[0]))
 def block_step(
     x: cupy.ndarray, q: cupy.ndarray, p: cupy.ndarray, ap: cupy.ndarray, a: BlockCoefficients
 ) -> None:
@@ -105,7 +102,7 @@ def block_step(
     alike = x.shape == p.shape and x.dtype == p.dtype
     if not alike:
         multiply_add(p, a.x, x, x, a.summary)
-    if step_candidates(n, p.dtype):
+    if step_shape(n, p.dtype):
         kernel = block_step_launch(n, p.dtype, rows, alike)
         run(kernel, x, q, p, ap, a.x, a.q, a.ap, a.p, a.summary, np.int64(rows))
         return
@@ -116,16 +113,12 @@ def block_step(
     multiply_add(p, a.p, q, p, a.summary)
 
 
-@tuned
-def block_step_launch(n: int, dtype: np.dtype, rows: int, with_x: bool) -> Options[StepShape]:
-    """The sweep of `block_step.cu`, with or without that of X, for blocks that have `step_candidates`."""
-    check_rhs(n)
-    shapes = tuple(step_candidates(n, dtype))
-    return Options(shapes, lambda shape: block_step_in_shape(n, dtype, rows, with_x, shape))
-
-
 @cache
-def block_step_in_shape(n: int, dtype: np.dtype, rows: int, with_x: bool, shape: StepShape) -> Launch:
+def block_step_launch(n: int, dtype: np.dtype, rows: int, with_x: bool) -> Launch:
+    """The sweep of `block_step.cu`, with or without that of X, for blocks that have a `step_shape`."""
+    check_rhs(n)
+    shape = step_shape(n, dtype)
+    assert shape is not None
     tile_rows = 32 * shape.lane_rows
     arguments = (n, shape.lane_rows, shape.warp_columns, shape.resident, int(with_x))
     return Launch(
@@ -139,21 +132,18 @@ def block_step_in_shape(n: int, dtype: np.dtype, rows: int, with_x: bool, shape:
 
 
 @cache
-def step_candidates(n: int, dtype: np.dtype) -> list[StepShape]:
-    """Shapes worth timing, the best guess first; none where a block is too wide for the kernel."""
-    words = dtype.itemsize // 8
-    vector = 3 - words
-    best = (1, 4) if words == 2 and n <= 24 else (2, 4)
-    shapes = []
-    for rows, columns in dict.fromkeys([best, *product((2, 1, 4), (4, 8, 2))]):
-        threads, shared = 32 * n // columns, _step_shared(n, dtype, rows)
-        if n % columns or columns % vector or rows * columns * words > 16 or shared > BLOCK_SHARED:
-            continue
-        registers = 4 * rows * columns * words + 48 + 16 * words
+def step_shape(n: int, dtype: np.dtype) -> StepShape | None:
+    """Two rows of a lane if they fit, in double only beyond N = 24; None where N is odd or too large."""
+    words, columns = dtype.itemsize // 8, 4 if n % 4 == 0 else 2
+    threads = 32 * n // columns
+    if n % 2 or threads > 512:
+        return None
+    for rows in (1,) if words == 2 and columns == 4 and n <= 24 else (2, 1):
+        shared, registers = _step_shared(n, dtype, rows), 4 * rows * columns * words + 48 + 16 * words
         resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // (threads * registers), 16)
-        if threads <= 512 and resident:
-            shapes.append(StepShape(rows, columns, resident))
-    return shapes
+        if shared <= BLOCK_SHARED and resident:
+            return StepShape(rows, columns, resident)
+    return None
 
 
 def _step_shared(n: int, dtype: np.dtype, lane_rows: int) -> int:
@@ -161,16 +151,12 @@ def _step_shared(n: int, dtype: np.dtype, lane_rows: int) -> int:
     return 4 * n * n * dtype.itemsize + 3 * 32 * lane_rows * (n * dtype.itemsize + 16)
 
 
-@tuned
-def iteration_grams_launch(n: int, dtype: np.dtype, rows: int) -> Options[GramsShape]:
-    """The sums of `iteration_grams.cu`, for blocks that have `grams_candidates`."""
-    check_rhs(n)
-    shapes = tuple(grams_candidates(n, dtype))
-    return Options(shapes, lambda shape: iteration_grams_in_shape(n, dtype, rows, shape))
-
-
 @cache
-def iteration_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: GramsShape) -> Launch:
+def iteration_grams_launch(n: int, dtype: np.dtype, rows: int) -> Launch:
+    """The sums of `iteration_grams.cu`, for blocks that have a `grams_shape`."""
+    check_rhs(n)
+    shape = grams_shape(n, dtype)
+    assert shape is not None
     arguments = (n, shape.tile, shape.slices, shape.chunk, shape.resident)
     most = working_rows(n) * shape.slices
     at_once = shape.resident * MULTIPROCESSORS
@@ -186,23 +172,20 @@ def iteration_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: GramsSha
 
 
 @cache
-def grams_candidates(n: int, dtype: np.dtype) -> list[GramsShape]:
-    """Shapes worth timing, the best guess first: few threads a block, three blocks on a multiprocessor."""
-    shapes, words = [], dtype.itemsize // 8
-    for tile, threads, ring in product((2, 4, 1) if n <= 8 else (4, 8, 2, 1), (128, 256), (24576, 12288)):
-        tasks = _tasks(n, tile)
-        if n % tile or tasks > 512 or tile * words > 8:
-            continue
-        slices = power_of_two(threads // tasks)
-        unit = 2 * slices // words
-        chunk = max(unit, ring // (3 * n * dtype.itemsize) // unit * unit)
-        shared = _grams_shared(n, dtype, tile, slices, chunk)
-        registers = words * (2 * tile * tile + 48) + (32 if tile == 8 else 0)
-        block_registers = 64 * ceil(tasks * slices / 64) * registers  # to pairs of warps
-        resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // block_registers, 8)
-        if shared <= BLOCK_SHARED and resident:
-            shapes.append(GramsShape(tile, slices, chunk, resident))
-    return list(dict.fromkeys(shapes))[:12]
+def grams_shape(n: int, dtype: np.dtype) -> GramsShape | None:
+    """Few threads a block and about 24 KB a ring, for three blocks on a multiprocessor.
+
+    None where a block has more tiles than threads, or needs more registers than there are.
+    """
+    tile, words = 4 if n > 8 and n % 4 == 0 else 2 if n % 2 == 0 else 1, dtype.itemsize // 8
+    tasks = _tasks(n, tile)
+    slices = power_of_two(128 // tasks)
+    unit = 2 * slices // words
+    chunk = max(unit, 24576 // (3 * n * dtype.itemsize) // unit * unit)
+    shared = _grams_shared(n, dtype, tile, slices, chunk)
+    block_registers = 64 * ceil(tasks * slices / 64) * words * (2 * tile * tile + 48)  # to pairs of warps
+    resident = min(MULTIPROCESSOR_SHARED // (shared + 1024), REGISTERS // block_registers, 8)
+    return GramsShape(tile, slices, chunk, resident) if tasks <= 512 and resident else None
 
 
 def _tasks(n: int, tile: int) -> int:

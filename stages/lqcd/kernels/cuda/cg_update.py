@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cg_update import CGCoefficients
-from stages.lqcd.kernels.cuda.columns import ColumnShape, reduction, row_groups, row_threads
+from stages.lqcd.kernels.cuda.columns import reduction, row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
@@ -20,10 +20,10 @@ from stages.lqcd.kernels.cuda.launch import (
     Launch,
     check_rhs,
     instance,
+    narrowable,
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales, on_vectors
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
 
@@ -58,51 +58,37 @@ def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
     run(kernel, r, ap, coefficients.numbers, *grid_sums(kernel, n), np.int64(rows))
 
 
-@tuned
-def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
+@narrowable
+def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Launch:
     """Step 1 of batched CG, with a thread for each vector of each row (`Columns::for_one`)."""
-    groups = row_groups(n, dtype, (256, 128, 512))
-
-    def launch(shape: ColumnShape) -> Launch:
-        block = row_threads(n, dtype) * shape.groups
-        name, work = instance("cg_advance", dtype, n, shape.groups), RowWork(rows, shape.groups)
-        return Launch("cg_update.cu", name, (shape.blocks,), block, work=work)
-
-    return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
+    groups = row_groups(n, dtype, BLOCK_THREADS)
+    name, block = instance("cg_advance", dtype, n, groups), row_threads(n, dtype) * groups
+    return Launch("cg_update.cu", name, (ceil(rows / groups),), block, work=RowWork(rows, groups))
 
 
-@tuned
-def short_advance_launch(n: int, sites: int, short: bool = True) -> Options[ColumnShape]:
+@narrowable
+def short_advance_launch(n: int, sites: int, short: bool = True) -> Launch:
     """Step 1 with a short residual, and short directions or complex64 ones; a thread for each vector."""
-    groups = power_of_two(BLOCK_THREADS // n)
-
-    def launch(shape: ColumnShape) -> Launch:
-        return on_vectors("short_update.cu", f"short_advance<{'Short' if short else 'Whole'}, {n}", sites, n)
-
-    return Options((ColumnShape(groups, ceil(sites / groups)),), launch)
+    return on_vectors("short_update.cu", f"short_advance<{'Short' if short else 'Whole'}, {n}", sites, n)
 
 
-@tuned
-def short_residual_launch(n: int, sites: int) -> Options[ColumnShape]:
+@narrowable
+def short_residual_launch(n: int, sites: int) -> Launch:
     """Step 3 on short fields: a thread keeps to one right-hand side; grid (parts, 1)."""
     check_rhs(n)
     groups = power_of_two(BLOCK_THREADS // n)
     parts = min(ceil(sites / (4 * groups)), 1024 // (n * groups) * MULTIPROCESSORS)
-
-    def launch(shape: ColumnShape) -> Launch:
-        kernel, work = f"short_residual<{n}, {shape.groups}>", RowWork(sites, sums=True)
-        return Launch("short_update.cu", kernel, (shape.blocks, 1), n * shape.groups, work=work)
-
-    return Options((ColumnShape(groups, parts),), launch)
+    kernel, work = f"short_residual<{n}, {groups}>", RowWork(sites, sums=True)
+    return Launch("short_update.cu", kernel, (parts, 1), n * groups, work=work)
 
 
-@tuned
-def half_advance_launch(n: int, sites: int) -> Options[ColumnShape]:
+@narrowable
+def half_advance_launch(n: int, sites: int) -> Launch:
     """Step 1 on spinors in 16 bits."""
     return half_pass("half_cg.cu", "half_advance<{}>", n, sites)
 
 
-@tuned
-def half_step_launch(n: int, sites: int) -> Options[ColumnShape]:
+@narrowable
+def half_step_launch(n: int, sites: int) -> Launch:
     """Step 3 on spinors in 16 bits; grid (parts, 1)."""
     return half_sum("half_cg.cu", "half_step<{}>", n, sites)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import ceil
 
 import numpy as np
 
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance, power_of_two
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.cuda.launch import (
+    MULTIPROCESSORS,
+    Launch,
+    check_rhs,
+    instance,
+    narrowable,
+    power_of_two,
+)
 
 REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residual": ("cg_update.cu", 1024)}
 """File of a reduction over rows, and threads of it that are resident on a multiprocessor."""
@@ -19,44 +23,36 @@ REDUCTIONS = {"dots": ("dots.cu", 1024), "norms2": ("dots.cu", 2048), "cg_residu
 
 @dataclass(frozen=True)
 class ColumnShape:
-    """Shape of a kernel on columns: rows that a block takes at a time, blocks wished for in all."""
+    """Shape of a kernel on columns: rows that a block takes at a time, its threads, number of blocks."""
 
     groups: int
+    threads: int
     blocks: int
 
 
-@tuned
-def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Options[ColumnShape]:
+@narrowable
+def reduction(kernel: str, n: int, dtype: np.dtype, rows: int, slices: int = 1) -> Launch:
     """A reduction of `REDUCTIONS` over `slices` runs of `rows` rows; grid (parts, slices).
 
     A grid that is resident as a whole, with enough loads under way, reaches the copy bandwidth.
     """
     file, resident = REDUCTIONS[kernel]
-    threads = (256, 512, 128) if n < 8 else (512, 256, 128)
-
-    def launch(shape: ColumnShape) -> Launch:
-        parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
-        block = row_threads(n, dtype) * shape.groups
-        work = RowWork(rows, slices=slices, sums=slices == 1)
-        return Launch(file, instance(kernel, dtype, n, shape.groups), (parts, slices), block, work=work)
-
-    return Options(column_shapes(n, dtype, threads, (resident, 2 * resident, resident // 2)), launch)
+    shape = column_shape(n, dtype, 256 if n < 8 else 512, resident)
+    parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
+    name, work = instance(kernel, dtype, n, shape.groups), RowWork(rows, slices=slices, sums=slices == 1)
+    return Launch(file, name, (parts, slices), shape.threads, work=work)
 
 
-def column_shapes(
-    n: int, dtype: np.dtype, threads: Sequence[int], resident: Sequence[int]
-) -> tuple[ColumnShape, ...]:
+def column_shape(n: int, dtype: np.dtype, threads: int, resident: int) -> ColumnShape:
     """Blocks of up to so many threads, in a number that puts so many threads on each multiprocessor."""
-    block = {groups: row_threads(n, dtype) * groups for groups in row_groups(n, dtype, threads)}
-    return tuple(
-        ColumnShape(groups, max(1, most // block[groups]) * MULTIPROCESSORS)
-        for groups, most in product(block, resident)
-    )
+    groups = row_groups(n, dtype, threads)
+    block = row_threads(n, dtype) * groups
+    return ColumnShape(groups, block, max(1, resident // block) * MULTIPROCESSORS)
 
 
-def row_groups(n: int, dtype: np.dtype, threads: Sequence[int]) -> list[int]:
-    """Rows that blocks of up to so many threads take at a time: powers of two, which sums need."""
-    return list(dict.fromkeys(power_of_two(most // row_threads(n, dtype)) for most in threads))
+def row_groups(n: int, dtype: np.dtype, threads: int) -> int:
+    """Rows that a block of up to so many threads takes at a time: a power of two, which sums need."""
+    return power_of_two(threads // row_threads(n, dtype))
 
 
 def row_threads(n: int, dtype: np.dtype) -> int:

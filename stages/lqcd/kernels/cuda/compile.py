@@ -26,7 +26,6 @@ from cupy.cuda._compiler_cache import DiskKernelCacheBackend
 
 from stages.base.compilation import getting, got
 from stages.base.errors import InputError
-from stages.lqcd.kernels.choices import note
 from stages.lqcd.kernels.cuda.devices.group import DeviceGroup, PerDevice, current_group
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork, PartialWork, RowWork
 from stages.lqcd.kernels.cuda.launch import Launch
@@ -95,8 +94,6 @@ def run(launch: Launch, *arguments: Any) -> None:
                 f"{launch.file} needs arrays that start on a 16-byte boundary, got a view of shape "
                 f"{argument.shape} that does not: pass a copy"
             )
-    if launch.choice:
-        note(launch.choice)
     group = current_group()
     if group is not None:
         _run_on(group, launch, arguments)

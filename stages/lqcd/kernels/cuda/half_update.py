@@ -20,10 +20,10 @@ from stages.lqcd.kernels.cuda.launch import (
     MULTIPROCESSORS,
     Launch,
     check_rhs,
+    narrowable,
     power_of_two,
 )
 from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.half_update import MOST_FIELDS, HalfBasis
 from stages.lqcd.kernels.short_numbers import HalfField
 
@@ -88,27 +88,23 @@ def _operands(xs: Sequence[HalfField]) -> tuple[Any, ...]:
     return tuple(each for x in (*xs, *absent) for each in codes_and_scales(x))
 
 
-@tuned
-def half_reduction_launch(name: str, n: int, sites: int) -> Options[ColumnShape]:
+@narrowable
+def half_reduction_launch(name: str, n: int, sites: int) -> Launch:
     """One of the `SUMS`; grid (parts, 1)."""
     return half_sum("half_update.cu", f"half_{name}<{{}}>", n, sites, reads=name != "residual")
 
 
-@tuned
-def half_norms_launch(n: int, sites: int, clover: bool) -> Options[ColumnShape]:
+@narrowable
+def half_norms_launch(n: int, sites: int, clover: bool) -> Launch:
     """The sum of squares, and with clover matrices their product; grid (parts, 1)."""
     kernel = f"half_norms<{{}}, {str(clover).lower()}>"
     return half_sum("half_cg.cu", kernel, n, sites, reads=not clover)
 
 
-def half_sum(file: str, kernel: str, n: int, sites: int, reads: bool = False) -> Options[ColumnShape]:
+def half_sum(file: str, kernel: str, n: int, sites: int, reads: bool = False) -> Launch:
     """A kernel that sums over sites, a right-hand side to a thread; n and groups go into its name."""
-
-    def launch(shape: ColumnShape) -> Launch:
-        instance, work = kernel.format(f"{n}, {shape.groups}"), RowWork(sites, sums=True, reads=reads)
-        return Launch(file, instance, (shape.blocks, 1), n * shape.groups, work=work)
-
-    return Options((summing_shape(n, sites),), launch)
+    shape, work = summing_shape(n, sites), RowWork(sites, sums=True, reads=reads)
+    return Launch(file, kernel.format(f"{n}, {shape.groups}"), (shape.blocks, 1), shape.threads, work=work)
 
 
 def summing_shape(n: int, sites: int, slices: int = 1) -> ColumnShape:
@@ -116,25 +112,21 @@ def summing_shape(n: int, sites: int, slices: int = 1) -> ColumnShape:
     check_rhs(n)
     groups = power_of_two(BLOCK_THREADS // n)
     resident = SUMMING // (n * groups) * MULTIPROCESSORS
-    return ColumnShape(groups, min(ceil(sites / (4 * groups)), ceil(resident / slices)))
+    return ColumnShape(groups, n * groups, min(ceil(sites / (4 * groups)), ceil(resident / slices)))
 
 
-@tuned
-def half_update_launch(n: int, sites: int, fields: int) -> Options[ColumnShape]:
+@narrowable
+def half_update_launch(n: int, sites: int, fields: int) -> Launch:
     """The update by so many fields."""
     return half_pass("half_update.cu", f"half_update<{{}}, {fields}>", n, sites)
 
 
-def half_pass(file: str, kernel: str, n: int, sites: int) -> Options[ColumnShape]:
+def half_pass(file: str, kernel: str, n: int, sites: int) -> Launch:
     """A kernel with a thread for each right-hand side of each site; n and groups go into its name."""
     check_rhs(n)
     groups = power_of_two(BLOCK_THREADS // n)
-
-    def launch(shape: ColumnShape) -> Launch:
-        instance, work = kernel.format(f"{n}, {shape.groups}"), RowWork(sites, shape.groups)
-        return Launch(file, instance, (shape.blocks,), n * shape.groups, work=work)
-
-    return Options((ColumnShape(groups, ceil(sites / groups)),), launch)
+    instance, work = kernel.format(f"{n}, {groups}"), RowWork(sites, groups)
+    return Launch(file, instance, (ceil(sites / groups),), n * groups, work=work)
 
 
 DOTTED = (1, 2, 4, 6)
@@ -172,27 +164,19 @@ def half_basis_update(y: cupy.ndarray, xs: HalfBasis, a: cupy.ndarray) -> cupy.n
     return norms2
 
 
-@tuned
-def half_basis_dots_launch(n: int, sites: int, count: int) -> Options[ColumnShape]:
+@narrowable
+def half_basis_dots_launch(n: int, sites: int, count: int) -> Launch:
     """Sums over a basis of `count` fields; grid (parts, groups of fields)."""
     slices = ceil(count / DOTTED[-1])
     fields = next(size for size in DOTTED if size * slices >= count)
-
-    def launch(shape: ColumnShape) -> Launch:
-        kernel, grid = f"half_basis_dots<{n}, {fields}, {shape.groups}>", (shape.blocks, slices)
-        work = RowWork(sites, sums=True, reads=True)
-        return Launch("half_basis.cu", kernel, grid, n * shape.groups, work=work)
-
-    return Options((summing_shape(n, sites, slices),), launch)
+    shape = summing_shape(n, sites, slices)
+    kernel, grid = f"half_basis_dots<{n}, {fields}, {shape.groups}>", (shape.blocks, slices)
+    return Launch("half_basis.cu", kernel, grid, shape.threads, work=RowWork(sites, sums=True, reads=True))
 
 
-@tuned
-def half_basis_update_launch(name: str, n: int, sites: int, count: int) -> Options[ColumnShape]:
+@narrowable
+def half_basis_update_launch(name: str, n: int, sites: int, count: int) -> Launch:
     """One of the `BASIS_SUMS` over `count` fields; grid (parts, 1)."""
-
-    def launch(shape: ColumnShape) -> Launch:
-        kernel, work = f"half_basis_{name}<{n}, {shape.groups}>", RowWork(sites, sums=True)
-        threads, shared = n * shape.groups, count * n * np.dtype(np.complex64).itemsize
-        return Launch("half_basis.cu", kernel, (shape.blocks, 1), threads, shared, work=work)
-
-    return Options((summing_shape(n, sites),), launch)
+    shape, shared = summing_shape(n, sites), count * n * np.dtype(np.complex64).itemsize
+    kernel, work = f"half_basis_{name}<{n}, {shape.groups}>", RowWork(sites, sums=True)
+    return Launch("half_basis.cu", kernel, (shape.blocks, 1), shape.threads, shared, work=work)

@@ -16,12 +16,19 @@ from stages.lqcd.kernels.cuda.arithmetic import lane_divide as lane_divide
 from stages.lqcd.kernels.cuda.arithmetic import lane_put_add as lane_put_add
 from stages.lqcd.kernels.cuda.arithmetic import lane_scale as lane_scale
 from stages.lqcd.kernels.cuda.arithmetic import lane_take as lane_take
-from stages.lqcd.kernels.cuda.columns import ColumnShape, column_shapes, row_groups, row_threads
+from stages.lqcd.kernels.cuda.columns import column_shape, row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.launch import BLOCK_SHARED, MULTIPROCESSORS, Launch, instance, power_of_two
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.cuda.launch import (
+    BLOCK_SHARED,
+    BLOCK_THREADS,
+    MULTIPROCESSORS,
+    Launch,
+    instance,
+    narrowable,
+    power_of_two,
+)
 from stages.lqcd.kernels.lane_blas import NOISE
 
 LANE_FIELDS = 4
@@ -52,23 +59,18 @@ def lane_polynomial(y: cupy.ndarray, v: cupy.ndarray, c: cupy.ndarray) -> None:
     run(kernel, y, v, cupy.ascontiguousarray(c, np.complex128), np.int64(rows), np.int32(count))
 
 
-@tuned
-def lane_dots_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
+@narrowable
+def lane_dots_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     """Sums over a basis of `count` fields; grid (parts, groups of `LANE_FIELDS` fields)."""
     fields = min(LANE_FIELDS, 1 << (count - 1).bit_length())
-    slices = ceil(count / fields)
-
-    def launch(shape: ColumnShape) -> Launch:
-        parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
-        kernel = instance("lane_dots", dtype, n, fields, shape.groups)
-        block, work = row_threads(n, dtype) * shape.groups, RowWork(rows, sums=True)
-        return Launch("lane_blas.cu", kernel, (parts, slices), block, work=work)
-
-    return Options(column_shapes(n, dtype, (256, 128), (1024, 512)), launch)
+    slices, shape = ceil(count / fields), column_shape(n, dtype, 256, 1024)
+    parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
+    kernel = instance("lane_dots", dtype, n, fields, shape.groups)
+    return Launch("lane_blas.cu", kernel, (parts, slices), shape.threads, work=RowWork(rows, sums=True))
 
 
-@tuned
-def lane_update_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
+@narrowable
+def lane_update_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     """``y += sum a xs`` over `count` fields, with a thread for each vector of each row (`Columns::for_one`).
 
     Raises InputError where the coefficients exceed a block's shared memory.
@@ -76,28 +78,22 @@ def lane_update_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Option
     return _updates("lane_update", n, dtype, rows, count)
 
 
-@tuned
-def lane_polynomial_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
+@narrowable
+def lane_polynomial_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     """Shape of `lane_update` for two fields that are updated from the same basis."""
     return _updates("lane_polynomial", n, dtype, rows, count)
 
 
-def _updates(kernel: str, n: int, dtype: np.dtype, rows: int, count: int) -> Options[ColumnShape]:
+def _updates(kernel: str, n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     shared = count * n * dtype.itemsize
     if shared > BLOCK_SHARED:
         raise InputError(
             f"a lane update takes up to {BLOCK_SHARED // (n * dtype.itemsize)} fields of {n} right-hand "
             f"sides, got {count}: split the basis"
         )
-
-    def launch(shape: ColumnShape) -> Launch:
-        block = row_threads(n, dtype) * shape.groups
-        name = instance(kernel, dtype, n, shape.groups)
-        work = RowWork(rows, shape.groups)
-        return Launch("lane_blas.cu", name, (shape.blocks,), block, shared, work=work)
-
-    groups = row_groups(n, dtype, (256, 128, 512))
-    return Options(tuple(ColumnShape(g, ceil(rows / g)) for g in groups), launch)
+    groups = row_groups(n, dtype, BLOCK_THREADS)
+    name, block = instance(kernel, dtype, n, groups), row_threads(n, dtype) * groups
+    return Launch("lane_blas.cu", name, (ceil(rows / groups),), block, shared, work=RowWork(rows, groups))
 
 
 GRAM_THREADS, GRAM_BLOCKS = 128, 4

@@ -1,8 +1,7 @@
 """Launches of kernels, and what the launch functions of all families share: no device is needed.
 
-Constants were chosen by measurement on an H200 (docs/cuda_kernels_h200.md). Where a function is `tuned`, they
-give the first of several shapes to choose from (`stages.lqcd.kernels.cuda.tuning`). Nothing here asks the
-device: the same shape adds in the same order on every GPU. Shared memory stays within the 163 KB of an A100.
+Constants were chosen by measurement on an H200 (docs/cuda_kernels_h200.md). Nothing here asks the device: the
+same shape adds in the same order on every GPU. Shared memory stays within the 163 KB of an A100.
 """
 
 from __future__ import annotations
@@ -55,8 +54,6 @@ class Launch:
     grid: tuple[int, ...]
     threads: int
     shared_bytes: int = 0
-    choice: str = ""
-    """Problem and shape where a measurement chose another shape than the model's first."""
     for_lattice: bool = False
     """Whether the lattice's extents are in the instance: another lattice needs another kernel."""
     work: Work | None = None

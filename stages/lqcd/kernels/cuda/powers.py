@@ -10,20 +10,21 @@ from typing import Any
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.cuda.columns import ColumnShape, row_groups, row_threads
+from stages.lqcd.kernels.cuda.columns import row_groups, row_threads
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import PerDevice, current_group, on_each_device
 from stages.lqcd.kernels.cuda.devices.own_rows import local
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork, PartialWork, RowWork
 from stages.lqcd.kernels.cuda.lane_blas import lane_update_launch
-from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
+from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance, narrowable
 from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
 
 WARPS = 8
 """Of a block that sums on tensor cores."""
 SUM_WARPS = 4
 """Of a block that sums by vector units: tiles of products of the same rows."""
+RUNS = 16
+"""Warps of a block that adds up shares: each sums a run of them."""
 TILE = 3
 """Vectors on either side of the products that a thread sums (`powers_exact_gram.cu`)."""
 
@@ -126,76 +127,51 @@ def _at_once(n: int, dtype: np.dtype, rows: int) -> Launch:
     return replace(kernel, work=replace(kernel.work, reads=True))
 
 
-@tuned
-def gram_launch(
-    steps: int, n: int, dtype: np.dtype, rows: int, magnitudes: bool = False
-) -> Options[ColumnShape]:
+@narrowable
+def gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, magnitudes: bool = False) -> Launch:
     """Products on tensor cores; grid (parts, groups of right-hand sides)."""
     check_rhs(n)
     columns = min(WARPS, 1 << (n - 1).bit_length())
     kernel = instance("powers_gram", dtype, n, steps, WARPS, columns, str(magnitudes).lower())
-
-    def launch(shape: ColumnShape) -> Launch:
-        parts, work = min(ceil(rows / (4 * shape.groups)), shape.blocks), RowWork(rows, reads=True)
-        return Launch("powers_gram.cu", kernel, (parts, ceil(n / columns)), 32 * WARPS, work=work)
-
-    blocks = [max(1, count * MULTIPROCESSORS * columns // n) for count in (4, 2, 8)]
-    return Options(tuple(ColumnShape(WARPS // columns, count) for count in blocks), launch)
+    parts = min(ceil(rows / (4 * (WARPS // columns))), max(1, 4 * MULTIPROCESSORS * columns // n))
+    grid, work = (parts, ceil(n / columns)), RowWork(rows, reads=True)
+    return Launch("powers_gram.cu", kernel, grid, 32 * WARPS, work=work)
 
 
-@tuned
-def exact_gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, precision: str) -> Options[ColumnShape]:
+@narrowable
+def exact_gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, precision: str) -> Launch:
     """Products by vector units; grid (parts, right-hand sides, groups of tiles)."""
     check_rhs(n)
     tiles = ceil((2 * steps + 1) / TILE)
     groups = ceil(tiles * (tiles + 1) / 2 / SUM_WARPS)
     sums = {WORKING: "Working", DOUBLED: "Ieee", CRAY: "Cray"}[precision]
     kernel = instance("powers_exact_gram", dtype, n, steps, SUM_WARPS, sums)
-
-    def launch(shape: ColumnShape) -> Launch:
-        parts, work = min(ceil(rows / shape.groups), shape.blocks), RowWork(rows, reads=True)
-        return Launch("powers_exact_gram.cu", kernel, (parts, n, groups), 32 * SUM_WARPS, work=work)
-
-    blocks = [max(1, count * MULTIPROCESSORS // (n * groups)) for count in (4, 2, 8)]
-    return Options(tuple(ColumnShape(32, count) for count in blocks), launch)
+    parts = min(ceil(rows / 32), max(1, 4 * MULTIPROCESSORS // (n * groups)))
+    grid, work = (parts, n, groups), RowWork(rows, reads=True)
+    return Launch("powers_exact_gram.cu", kernel, grid, 32 * SUM_WARPS, work=work)
 
 
-@tuned
-def gram_sum_launch(steps: int, n: int, doubled: bool) -> Options[ColumnShape]:
+@narrowable
+def gram_sum_launch(steps: int, n: int, doubled: bool) -> Launch:
     """The sum of shares; grid (groups of 32 pairs, right-hand sides)."""
     number = "DoubleDouble" if doubled else "double"
     pairs = ceil((2 * steps + 1) * (steps + 1) / 32)
-
-    def launch(shape: ColumnShape) -> Launch:
-        kernel = f"powers_gram_sum<{number}, {n}, {steps}, {shape.groups}>"
-        work = PartialWork(shape.blocks * n, 64)
-        return Launch("powers_gram_sum.cu", kernel, (shape.blocks, n), 32 * shape.groups, work=work)
-
-    return Options(tuple(ColumnShape(runs, pairs) for runs in (16, 8, 32)), launch)
+    kernel = f"powers_gram_sum<{number}, {n}, {steps}, {RUNS}>"
+    return Launch("powers_gram_sum.cu", kernel, (pairs, n), 32 * RUNS, work=PartialWork(pairs * n, 64))
 
 
-@tuned
-def coordinates_launch(steps: int, n: int, doubled: bool) -> Options[ColumnShape]:
+@narrowable
+def coordinates_launch(steps: int, n: int, doubled: bool) -> Launch:
     """A warp for each right-hand side."""
     kernel = f"coordinates<{'DoubleDouble' if doubled else 'double'}, {n}, {steps}>"
-
-    def launch(shape: ColumnShape) -> Launch:
-        return Launch("coordinates.cu", kernel, (shape.blocks,), 32, work=OwnWork())
-
-    return Options((ColumnShape(1, n),), launch)
+    return Launch("coordinates.cu", kernel, (n,), 32, work=OwnWork())
 
 
-@tuned
-def update_launch(steps: int, n: int, dtype: np.dtype, rows: int) -> Options[ColumnShape]:
+@narrowable
+def update_launch(steps: int, n: int, dtype: np.dtype, rows: int) -> Launch:
     """A thread for each vector of each row of y; coefficients lie in shared memory."""
     check_rhs(n)
-    shared = 5 * (2 * steps + 1) * n * dtype.itemsize // 2
-
-    def launch(shape: ColumnShape) -> Launch:
-        kernel = instance("powers_update", dtype, n, steps, shape.groups)
-        threads = row_threads(n, dtype) * shape.groups
-        work = RowWork(rows, shape.groups, clears=True)
-        return Launch("powers_update.cu", kernel, (shape.blocks,), threads, shared, work=work)
-
-    groups = row_groups(n, dtype, (128, 256, 64))
-    return Options(tuple(ColumnShape(rows_each, ceil(rows / rows_each)) for rows_each in groups), launch)
+    groups, shared = row_groups(n, dtype, 128), 5 * (2 * steps + 1) * n * dtype.itemsize // 2
+    kernel, work = instance("powers_update", dtype, n, steps, groups), RowWork(rows, groups, clears=True)
+    threads = row_threads(n, dtype) * groups
+    return Launch("powers_update.cu", kernel, (ceil(rows / groups),), threads, shared, work=work)

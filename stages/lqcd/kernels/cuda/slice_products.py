@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda import block_blas
-from stages.lqcd.kernels.cuda.columns import ColumnShape, column_shapes, row_threads
+from stages.lqcd.kernels.cuda.columns import column_shape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.own_rows import joined, on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
@@ -29,9 +29,9 @@ from stages.lqcd.kernels.cuda.launch import (
     divisors,
     extents_of,
     instance,
+    narrowable,
     power_of_two,
 )
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.expressions import laplacian_step as laplacian_step
 from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
@@ -276,16 +276,11 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, lattice: Lattice) -> cupy.ndarr
     return block_blas.slice_dots(x, y, lattice.time_extent).T
 
 
-@tuned
-def one_link_current_launch(lattice: Lattice, n: int, dtype: np.dtype) -> Options[ColumnShape]:
+@narrowable
+def one_link_current_launch(lattice: Lattice, n: int, dtype: np.dtype) -> Launch:
     """Partial currents, float64 ``[parts, t, mu, n]``; grid (parts, t)."""
-    slices = lattice.time_extent
-
-    def launch(shape: ColumnShape) -> Launch:
-        parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
-        kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
-        block = row_threads(n, dtype) * shape.groups
-        work = RowWork(lattice.sites_per_slice, slices=slices)
-        return Launch("one_link_current.cu", kernel, (parts, slices), block, for_lattice=True, work=work)
-
-    return Options(column_shapes(n, dtype, (256, 128, 64), (2048, 4096, 1024)), launch)
+    slices, shape = lattice.time_extent, column_shape(n, dtype, 256, 2048)
+    parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
+    kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
+    work = RowWork(lattice.sites_per_slice, slices=slices)
+    return Launch("one_link_current.cu", kernel, (parts, slices), shape.threads, for_lattice=True, work=work)

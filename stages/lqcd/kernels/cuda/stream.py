@@ -87,8 +87,8 @@ def recorded(step: Callable[[], None]) -> Callable[[], None]:
 class _Replayed:
     """A step as a CUDA graph from its second call on.
 
-    The first one runs it as it is, in the order of all other work, so that kernels are compiled, tuned and
-    loaded, and whatever is made when it is first wanted, workspaces or packed links, is there.
+    The first one runs it as it is, in the order of all other work, so that kernels are compiled and loaded,
+    and whatever is made when it is first wanted, workspaces or packed links, is there.
     """
 
     def __init__(self, step: Callable[[], None]) -> None:

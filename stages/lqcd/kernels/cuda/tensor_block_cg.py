@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product
 from math import ceil
 
 import cupy
@@ -17,14 +14,13 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import on_each_device
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork, RowWork
 from stages.lqcd.kernels.cuda.launch import (
-    BLOCK_SHARED,
     MULTIPROCESSOR_SHARED,
     MULTIPROCESSORS,
     REGISTERS,
     Launch,
     instance,
+    real_of,
 )
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 
 NARROWEST = 16
 """Below, bandwidth is the limit and tiles of 16 columns are half empty."""
@@ -32,33 +28,32 @@ NARROWEST = 16
 LANE_REGISTERS = {"complex128": 168, "complex64": 128}
 """Of a lane, by the type of numbers. Some shapes spill then; the threads that get room gain more."""
 
+GRAMS_CHUNK = 16
+"""Rows that `tensor_grams.cu` takes at a time."""
+
 TENSOR_STEP = "tensor_step.cu"
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 
 
-@dataclass(frozen=True)
-class TensorStepShape:
-    """Row tiles of 16 and column tiles of 8 of a warp, and blocks of threads that share a multiprocessor."""
-
-    row_tiles: int
-    column_tiles: int
-    resident: int
-
-
-@dataclass(frozen=True)
-class TensorGramsShape:
-    """Warps that share the rows of a chunk, rows of a chunk, resident blocks."""
-
-    warp_slices: int
-    chunk: int
-    resident: int
-
-
 def takes_step(x: cupy.ndarray, p: cupy.ndarray) -> bool:
     """True if `tensor_step` is for these X and P: X in double, beside P in double of its own width."""
     fitting = p.dtype == SINGLE or x.shape == p.shape
-    return x.dtype == DOUBLE and fitting and bool(tensor_step_candidates(p.shape[-1], p.dtype))
+    return x.dtype == DOUBLE and fitting and fills_tiles(p.shape[-1])
+
+
+def takes_grams(n: int, dtype: np.dtype) -> bool:
+    """True if `tensor_grams.cu` is for blocks of this width; elsewhere `iteration_grams.cu` is faster.
+
+    That is where a third of the tiles are half empty (N = 24), and in single precision as far as a thread's
+    tile of 8 columns takes it.
+    """
+    return fills_tiles(n) and n != 24 and (dtype == DOUBLE or n >= 64)
+
+
+def fills_tiles(n: int) -> bool:
+    """True if tensor cores take blocks of this width."""
+    return n % 8 == 0 and n >= NARROWEST
 
 
 def tensor_step(
@@ -92,73 +87,32 @@ def coefficient_tiles_launch(n: int, dtype: np.dtype, matrices: int) -> Launch:
     return Launch(TENSOR_STEP, kernel, grid, 256, work=OwnWork())
 
 
-@tuned
-def tensor_step_launch(n: int, dtype: np.dtype, rows: int) -> Options[TensorStepShape]:
-    """The pass over Q, P and A P, in double over X as well, for widths with `tensor_step_candidates`."""
-    shapes = tuple(tensor_step_candidates(n, dtype))
-    return Options(shapes, lambda shape: tensor_step_in_shape(n, dtype, rows, shape))
-
-
-@tuned
-def tensor_solution_launch(n: int, rows: int) -> Options[TensorStepShape]:
-    """X in double from P in single precision, for widths with `tensor_step_candidates`."""
-    shapes = tuple(tensor_solution_candidates(n))
-    return Options(shapes, lambda shape: tensor_solution_in_shape(n, rows, shape))
-
-
-@tuned
-def tensor_grams_launch(n: int, dtype: np.dtype, rows: int) -> Options[TensorGramsShape]:
-    """The sums of `tensor_grams.cu`, for widths with `tensor_grams_candidates`."""
-    shapes = tuple(tensor_grams_candidates(n, dtype))
-    return Options(shapes, lambda shape: tensor_grams_in_shape(n, dtype, rows, shape))
+@cache
+def tensor_step_launch(n: int, dtype: np.dtype, rows: int) -> Launch:
+    """The pass over Q, P and A P, in double over X as well, for widths that `fills_tiles`."""
+    single, double = (2, 2 if n % 16 == 0 else 1), (1, 2) if n == 64 else (2, 1)
+    tiles = single if dtype == SINGLE else double
+    return _sweep(f"tensor_step<{real_of(dtype)}, {n}", n, dtype, 3, tiles, rows)
 
 
 @cache
-def tensor_step_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorStepShape) -> Launch:
-    kernel = instance("tensor_step", dtype, n, shape.row_tiles, shape.column_tiles, shape.resident)
-    return _sweep(kernel, n, rows, shape, 3 * _tile_bytes(n, dtype, shape.row_tiles))
+def tensor_solution_launch(n: int, rows: int) -> Launch:
+    """X in double from P in single precision, for widths that `fills_tiles`."""
+    return _sweep(f"tensor_solution<{n}", n, SINGLE, 1, (1, 2 if n % 16 == 0 else 1), rows)
 
 
-@cache
-def tensor_solution_in_shape(n: int, rows: int, shape: TensorStepShape) -> Launch:
-    kernel = f"tensor_solution<{n}, {shape.row_tiles}, {shape.column_tiles}, {shape.resident}>"
-    return _sweep(kernel, n, rows, shape, _tile_bytes(n, SINGLE, shape.row_tiles))
+def _sweep(kernel: str, n: int, dtype: np.dtype, fields: int, tiles: tuple[int, int], rows: int) -> Launch:
+    """A kernel that keeps rows of so many fields, in as many blocks as the multiprocessors have room for.
 
-
-def _sweep(kernel: str, n: int, rows: int, shape: TensorStepShape, shared: int) -> Launch:
-    blocks = min(ceil(rows / (16 * shape.row_tiles)), shape.resident * MULTIPROCESSORS)
-    return Launch(TENSOR_STEP, kernel, (blocks,), 4 * n // shape.column_tiles, shared, work=RowWork(rows))
-
-
-@cache
-def tensor_step_candidates(n: int, dtype: np.dtype) -> list[TensorStepShape]:
-    """Shapes worth timing, the best guess first; none for widths that are no multiples of 8."""
-    if dtype == DOUBLE:
-        return sorted(
-            _candidates(n, dtype, 3, ((2, 1), (1, 2), (1, 1))), key=lambda shape: shape.resident == 1
-        )
-    return _candidates(n, dtype, 3, ((2, 2), (1, 2), (2, 1), (4, 1), (1, 1)))
-
-
-@cache
-def tensor_solution_candidates(n: int) -> list[TensorStepShape]:
-    """Shapes worth timing for X in double from P in single precision, the best guess first."""
-    return _candidates(n, SINGLE, 1, ((1, 2), (1, 1), (2, 1)))
-
-
-def _candidates(
-    n: int, dtype: np.dtype, fields: int, sizes: Sequence[tuple[int, int]]
-) -> list[TensorStepShape]:
-    """Shapes of these row and column tiles for a kernel that keeps rows of so many fields."""
-    if n % 8 or n < NARROWEST:
-        return []
-    shapes = []
-    for rows, columns in sizes:
-        threads, shared = 4 * n // columns, fields * _tile_bytes(n, dtype, rows)
-        resident = _resident(threads, shared, dtype)
-        if n // 8 % columns == 0 and resident and shared <= BLOCK_SHARED:
-            shapes.append(TensorStepShape(rows, columns, resident))
-    return shapes
+    kernel: lacks its last arguments: `tiles`, row tiles of 16 and column tiles of 8 of a warp, and how many
+    of these blocks share a multiprocessor.
+    """
+    row_tiles, column_tiles = tiles
+    threads, shared = 4 * n // column_tiles, fields * _tile_bytes(n, dtype, row_tiles)
+    resident = _resident(threads, shared, dtype)
+    blocks = min(ceil(rows / (16 * row_tiles)), resident * MULTIPROCESSORS)
+    name = f"{kernel}, {row_tiles}, {column_tiles}, {resident}>"
+    return Launch(TENSOR_STEP, name, (blocks,), threads, shared, work=RowWork(rows))
 
 
 def _resident(threads: int, shared: int, dtype: np.dtype) -> int:
@@ -174,36 +128,20 @@ def _tile_bytes(n: int, dtype: np.dtype, row_tiles: int) -> int:
 
 
 @cache
-def tensor_grams_in_shape(n: int, dtype: np.dtype, rows: int, shape: TensorGramsShape) -> Launch:
-    at_once = shape.resident * MULTIPROCESSORS
-    blocks = ceil(rows / (working_rows(n) * shape.warp_slices * at_once)) * at_once
+def tensor_grams_launch(n: int, dtype: np.dtype, rows: int) -> Launch:
+    """The sums of `tensor_grams.cu` where it `takes_grams`; every warp has all rows of a chunk."""
+    threads, shared = 32 * _warps(n), _grams_shared(n, dtype)
+    resident = _resident(threads, shared, dtype)
+    at_once = resident * MULTIPROCESSORS
+    blocks = ceil(rows / (working_rows(n) * at_once)) * at_once
     return Launch(
         "tensor_grams.cu",
-        instance("tensor_grams", dtype, n, shape.warp_slices, shape.chunk, shape.resident),
-        (min(ceil(rows / shape.chunk), blocks),),
-        _warps(n) * shape.warp_slices * 32,
-        _grams_shared(n, dtype, shape.warp_slices, shape.chunk),
+        instance("tensor_grams", dtype, n, 1, GRAMS_CHUNK, resident),
+        (min(ceil(rows / GRAMS_CHUNK), blocks),),
+        threads,
+        shared,
         work=RowWork(rows, reads=True, at_once=at_once),
     )
-
-
-@cache
-def tensor_grams_candidates(n: int, dtype: np.dtype) -> list[TensorGramsShape]:
-    """Shapes worth timing, the best guess first; none where `iteration_grams.cu` is faster.
-
-    That is where a third of the tiles are half empty (N = 24), and in single precision as far as a thread's
-    tile of 8 columns takes it.
-    """
-    if n % 8 or n < NARROWEST or n == 24 or (dtype == SINGLE and n < 64):
-        return []
-    shapes = []
-    for slices, steps in product((1, 2, 4), (2, 4, 1)):
-        chunk, threads = 8 * slices * steps, 32 * _warps(n) * slices
-        shared = _grams_shared(n, dtype, slices, chunk)
-        resident = _resident(threads, shared, dtype)
-        if shared <= BLOCK_SHARED and threads <= 768 and resident:
-            shapes.append(TensorGramsShape(slices, chunk, resident))
-    return shapes
 
 
 def working_rows(n: int) -> int:
@@ -219,7 +157,6 @@ def _warps(n: int) -> int:
     return 3 * ceil(n / 16)
 
 
-def _grams_shared(n: int, dtype: np.dtype, slices: int, chunk: int) -> int:
-    """A ring of three stages of three fields, room to read past it; later sums over slices."""
-    ring = 3 * 3 * chunk * (n * dtype.itemsize + 32) + 8 * dtype.itemsize
-    return max(ring, 8 * 8 * _warps(n) * 32 * slices // 2)
+def _grams_shared(n: int, dtype: np.dtype) -> int:
+    """A ring of three stages of three fields, and room to read past it."""
+    return 3 * 3 * GRAMS_CHUNK * (n * dtype.itemsize + 32) + 8 * dtype.itemsize

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
 from typing import Any
@@ -17,7 +17,6 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import (
-    BLOCK_SHARED,
     BLOCK_THREADS,
     MULTIPROCESSOR_SHARED,
     Launch,
@@ -26,11 +25,11 @@ from stages.lqcd.kernels.cuda.launch import (
     extents_of,
     instance,
     listed,
+    narrowable,
 )
 from stages.lqcd.kernels.cuda.link_fields import weighted_in_tiles
 from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.short_numbers import HalfField
@@ -208,7 +207,7 @@ def start(
     b: float = 1.0,
     clover: PackedClover | None = None,
 ) -> None:
-    """Start a dslash of `wilson_in_shape` unchecked, as `wilson_dslash` does after its checks."""
+    """Start a dslash of `wilson_dslash_launch` unchecked, as `wilson_dslash` does after its checks."""
     real = packed.links.real.dtype.type
     run(
         kernel,
@@ -267,34 +266,7 @@ def _shape(
     return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
 
 
-def candidates(
-    lattice: Lattice, dtype: np.dtype, n: int, clover: int, form: LinksForm, fields: Fields
-) -> tuple[DslashShape, ...]:
-    """Up to 12 shapes worth timing, the one measured best on an H200 first; all use the same packing."""
-    check_rhs(n)
-    best = wilson_shape(lattice, dtype, n, clover, form, fields)
-    shapes = [best]
-    for rhs in (1, 2) if dtype == np.complex64 and n % 2 == 0 else (1,):
-        for threads, resident in ((256, 768), (128, 640), (256, 512), (128, 384)):
-            if threads >= n // rhs:
-                shapes.append(_shape(lattice, dtype, n, fields, rhs, threads, resident))
-    y_tiles, z_tiles = lattice.extents[1] // best.tile[1], lattice.extents[2] // best.tile[2]
-    orders = (
-        (best.y_chunk, 2 * best.z_chunk),
-        (2 * best.y_chunk, best.z_chunk),
-        (best.y_chunk // 2, best.z_chunk),
-    )
-    chunks = [replace(best, y_chunk=y, z_chunk=z) for y, z in orders if y and y_tiles % y == z_tiles % z == 0]
-    fitting = [
-        s
-        for s in (best, *chunks, *shapes)
-        if shared_bytes_of(s, dtype, clover, form) <= BLOCK_SHARED
-        and s.sites_per_block * (n // s.rhs_per_thread) <= 1024
-    ]
-    return tuple(dict.fromkeys(fitting))[:12]
-
-
-@tuned
+@narrowable
 def wilson_dslash_launch(
     lattice: Lattice,
     dtype: np.dtype,
@@ -303,46 +275,30 @@ def wilson_dslash_launch(
     clover: int = NO_CLOVER,
     form: LinksForm = FULL,
     fields: Fields = WHOLE,
-) -> Options[DslashShape]:
+) -> Launch:
     """The dslash of `wilson_dslash.cu`."""
     check_rhs(n)
     check_index(lattice, n)
-    return Options(
-        candidates(lattice, dtype, n, clover, form, fields),
-        lambda shape: wilson_in_shape(lattice, dtype, n, shape, sign, clover, form, fields),
-    )
-
-
-def wilson_in_shape(
-    lattice: Lattice,
-    dtype: np.dtype,
-    n: int,
-    shape: DslashShape,
-    sign: int,
-    clover: int,
-    form: LinksForm,
-    fields: Fields = WHOLE,
-) -> Launch:
-    """The dslash in a given shape."""
     kinds = (fields.x, fields.out)
-    return in_shape("wilson_dslash", lattice, dtype, n, shape, clover, form, kinds, (sign, clover))
+    return gathering_launch("wilson_dslash", lattice, dtype, n, clover, form, kinds, (sign, clover))
 
 
-def in_shape(
+def gathering_launch(
     kernel: str,
     lattice: Lattice,
     dtype: np.dtype,
     n: int,
-    shape: DslashShape,
     clover: int,
     form: LinksForm,
     fields: tuple[str, ...],
     choices: tuple[int, ...],
 ) -> Launch:
-    """A kernel of the file of its name that gathers hops, in a given shape.
+    """A kernel of the file of its name that gathers hops, in the shape of the Wilson dslash.
 
-    fields, choices: its template arguments after the form of the links, and before the width.
+    fields, choices: its template arguments after the form of the links, x first and out last, and before the
+    width.
     """
+    shape = wilson_shape(lattice, dtype, n, clover, form, Fields(fields[0], fields[-1]))
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
     shared_bytes = shared_bytes_of(shape, dtype, clover, form)
     resident_blocks = min(

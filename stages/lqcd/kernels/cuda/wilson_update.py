@@ -7,20 +7,16 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.launch import Launch, check_rhs
+from stages.lqcd.kernels.cuda.launch import Launch, check_rhs, narrowable
 from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
-from stages.lqcd.kernels.cuda.tiles import DslashShape
-from stages.lqcd.kernels.cuda.tuning.choice import Options, tuned
 from stages.lqcd.kernels.cuda.wilson_dslash import (
     FULL,
     HOP_CLOVER,
     NO_CLOVER,
-    Fields,
     LinksForm,
     PackedLinks,
-    candidates,
     check_index,
-    in_shape,
+    gathering_launch,
 )
 from stages.lqcd.kernels.short_numbers import HalfField
 from stages.lqcd.lattice.geometry import Lattice
@@ -60,7 +56,7 @@ def wilson_update(
     return out
 
 
-@tuned
+@narrowable
 def wilson_update_launch(
     lattice: Lattice,
     dtype: np.dtype,
@@ -70,13 +66,8 @@ def wilson_update_launch(
     x: str = "Whole",
     own: str = "Whole",
     out: str = "Whole",
-) -> Options[DslashShape]:
+) -> Launch:
     """x, own, out: "Whole" or "Half", the kinds of these fields."""
     check_rhs(n)
     check_index(lattice, n)
-
-    def launch(shape: DslashShape) -> Launch:
-        kinds = (x, own, out)
-        return in_shape("wilson_update", lattice, dtype, n, shape, clover, form, kinds, (clover,))
-
-    return Options(candidates(lattice, dtype, n, clover, form, Fields(x, out)), launch)
+    return gathering_launch("wilson_update", lattice, dtype, n, clover, form, (x, own, out), (clover,))
