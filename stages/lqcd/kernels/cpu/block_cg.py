@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numba import prange, types
@@ -214,7 +213,7 @@ def _step_kernel(n: int, rhs: int, itemsize: int, x_itemsize: int) -> Callable[.
     return compiled(step, name, signature, lambda x, *others: ceil(len(x) / STEP_ROWS))
 
 
-def _step_types(real: str, real_x: str) -> Any:
+def _step_types(real: str, real_x: str) -> types.FunctionType:
     """Types of x, q, p, ap, of the matrices that X, Q and P are made with, and of zeros."""
     read, written = array_type(real, 2), array_type(real, 2, writable=True)
     x, for_x = array_type(real_x, 2, writable=True), array_type(real_x, 2)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import prange, types
@@ -19,10 +18,10 @@ from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_seri
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of, folded, real_rows
 from stages.lqcd.kernels.cpu.short_numbers import (
-    NarrowField,
     advance_through_single,
     residual_through_single,
 )
+from stages.lqcd.kernels.short_numbers import Numbers
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
@@ -30,8 +29,8 @@ STEP_ROWS = 64
 R2, PAP, TARGET2, GAMMA, ALPHA, BETA = range(len(ROWS))
 
 
-def cg_advance(x: NDArray, p: Any, r: Any, coefficients: CGCoefficients) -> None:
-    if isinstance(r, NarrowField):
+def cg_advance(x: NDArray, p: Numbers, r: Numbers, coefficients: CGCoefficients) -> None:
+    if not (isinstance(r, np.ndarray) and isinstance(p, np.ndarray)):
         advance_through_single(cg_advance, x, p, r, coefficients)
         return
     fold, itemsize = fold_of(r), r.itemsize // 2
@@ -42,8 +41,8 @@ def cg_advance(x: NDArray, p: Any, r: Any, coefficients: CGCoefficients) -> None
     _advance_kernel(columns, itemsize)(*rows, lanes)
 
 
-def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
-    if isinstance(r, NarrowField):
+def cg_residual(r: Numbers, ap: Numbers, coefficients: CGCoefficients) -> None:
+    if not (isinstance(r, np.ndarray) and isinstance(ap, np.ndarray)):
         residual_through_single(cg_residual, r, ap, coefficients)
         return
     fold, itemsize, rhs = fold_of(r), r.itemsize // 2, r.shape[-1]

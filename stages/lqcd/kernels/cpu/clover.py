@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import prange, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import compiled
 from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, clover_factors, clover_sums
-from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Emitter, literals
+from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Builder, Emitter, Value, emitted
 from stages.lqcd.kernels.expressions import inverse_triangles, triangles
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import Lattice
@@ -78,22 +76,15 @@ def _product_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     return compiled(multiply, f"clover_{rhs}_{8 * itemsize}", signature, lambda *arguments: arguments[-1])
 
 
-@intrinsic(prefer_literal=True)
-def _block_tile(typing: Any, matrix: Any, x: Any, out: Any, rhs: Any, itemsize: Any, lanes: Any) -> Any:
+@emitted
+def _block_tile(builder: Builder, c: Value, v: Value, w: Value, rhs: int, itemsize: int, lanes: int) -> None:
     """``out = C x`` for a chirality of a site and `lanes` reals of each component; addresses, literals."""
-    rhs_count, real_bytes, lane_count = literals(rhs, itemsize, lanes)
-    row_bytes = 2 * rhs_count * real_bytes
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        c, v, w = arguments[:3]
-        emit = Emitter(builder, real_bytes)
-        vectors = [emit.load(v, i * row_bytes, lane_count) for i in range(CHIRAL)]
-        factors = clover_factors(emit, c, lane_count)
-        for i, total in enumerate(clover_sums(emit, factors, vectors, [None] * CHIRAL)):
-            emit.store(total, w, i * row_bytes)
-        return context.get_dummy_value()
-
-    return types.void(matrix, x, out, rhs, itemsize, lanes), generate
+    row_bytes = 2 * rhs * itemsize
+    emit = Emitter(builder, itemsize)
+    vectors = [emit.load(v, i * row_bytes, lanes) for i in range(CHIRAL)]
+    factors = clover_factors(emit, c, lanes)
+    for i, total in enumerate(clover_sums(emit, factors, vectors, [None] * CHIRAL)):
+        emit.store(total, w, i * row_bytes)
 
 
 def field_strength(links: NDArray, lattice: Lattice, parity: int, mu: int, nu: int, out: NDArray) -> None:
@@ -112,7 +103,7 @@ def _clover_leaves(links: NDArray, lattice: Lattice, parity: int, mu: int, nu: i
 
     def link(direction: int, *steps: tuple[int, int]) -> NDArray:
         """U_direction at x moved by `steps` (direction, hops)."""
-        sites: Any = slice(None)
+        sites: slice | NDArray[np.int32] = slice(None)
         at = parity
         for step, hops in steps:
             # neighbours of the sites reached so far: those tables are on the parity where the walk stands

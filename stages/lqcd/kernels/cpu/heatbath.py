@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import prange, types
@@ -33,7 +32,7 @@ def over_relax(links: NDArray, lattice: Lattice) -> None:
     _sweep(links, lattice, True, 0.0, *(np.uint64(0),) * 3)
 
 
-def _sweep(links: NDArray, lattice: Lattice, *how: Any) -> None:
+def _sweep(links: NDArray, lattice: Lattice, *how: float | np.uint64) -> None:
     """Update the links of each direction and parity in turn; how: the last arguments of `_update`."""
     kernel, operands = _compiled_update(), _operands(links, lattice)
     for mu in range(4):

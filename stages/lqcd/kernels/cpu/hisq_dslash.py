@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import prange, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
@@ -24,10 +22,18 @@ from stages.lqcd.kernels.cpu.link_fields import doubled_links
 from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, last_cache_bytes, narrow_kernel
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.short_numbers import through_single
-from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
+from stages.lqcd.kernels.cpu.vector_ir import (
+    REGISTER_BYTES,
+    REGISTERS,
+    Builder,
+    ComplexSums,
+    Emitter,
+    Value,
+    emitted,
+)
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.short_numbers import ShortField
+from stages.lqcd.kernels.short_numbers import ShortField, Vectors
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1
@@ -102,16 +108,17 @@ def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, pa
 
 def hisq_dslash(
     packed: PackedLinks,
-    x: Any,
-    out: Any,
+    x: Vectors,
+    out: Vectors,
     *,
-    diagonal: Any = None,
+    diagonal: Vectors | None = None,
     a: float = 0.0,
     b: float = 1.0,
     dots: NDArray | None = None,
-) -> Any:
-    if isinstance(out, ShortField):
-        return through_single(hisq_dslash, packed, x, out, diagonal, a=a, b=b, dots=dots)
+) -> Vectors:
+    if isinstance(x, ShortField) or isinstance(out, ShortField) or isinstance(diagonal, ShortField):
+        through_single(hisq_dslash, packed, x, out, diagonal, a=a, b=b, dots=dots)
+        return out
     rhs, itemsize = x.shape[2], packed.dtype.itemsize // 2
     if diagonal is None:
         a, stride, added = 0.0, 0, _zeros(rhs, packed.dtype)
@@ -208,58 +215,36 @@ def _sum_kernel() -> Callable[..., None]:
     return compiled_serial(total, "hisq_dslash_dots", signature)
 
 
-@intrinsic(prefer_literal=True)
+@emitted
 def _site_tile(
-    typing: Any,
-    links: Any,
-    neighbours: Any,
-    x: Any,
-    diagonal: Any,
-    out: Any,
-    sums: Any,
-    a: Any,
-    b: Any,
-    rhs: Any,
-    itemsize: Any,
-    directions: Any,
-    lanes: Any,
-    summed: Any,
-) -> Any:
+    builder: Builder,
+    u: Value, n: Value, x: Value, diagonal: Value, out: Value, products: Value, a: Value, b: Value,
+    rhs: int, itemsize: int, directions: int, lanes: int, summed: int,
+) -> None:  # fmt: skip
     """``out = a diagonal + b sum_d links[d] x[neighbours[d]]`` for one site and `lanes` reals of each colour.
 
     Takes addresses, then a and b, then literal constants. If `summed` is 1, diagonal times out, lane by lane
     and over the colours, is added to the `lanes` float64 at `sums`.
     """
-    rhs_count, real_bytes, direction_count, lane_count, with_sums = literals(
-        rhs, itemsize, directions, lanes, summed
-    )
-    row_bytes = 2 * rhs_count * real_bytes
+    row_bytes = 2 * rhs * itemsize
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        u, n, x, diagonal, out, products, a, b = arguments[:8]
-        emit, double = Emitter(builder, real_bytes), Emitter(builder, 8)
-        sums = ComplexSums(emit, 3, lane_count)
-        for d in range(direction_count):
-            neighbour = emit.offset(x, emit.load_index(n, 4 * d), 3 * row_bytes)
-            colours = [sums.vectors(neighbour, j * row_bytes) for j in range(3)]
-            for i in range(3):
-                for j in range(3):
-                    sums.add_product(i, u, (d * 9 + j * 3 + i) * 2 * real_bytes, colours[j])
-        a, b = emit.rounded(a), emit.rounded(b)
+    emit, double = Emitter(builder, itemsize), Emitter(builder, 8)
+    sums = ComplexSums(emit, 3, lanes)
+    for d in range(directions):
+        neighbour = emit.offset(x, emit.load_index(n, 4 * d), 3 * row_bytes)
+        colours = [sums.vectors(neighbour, j * row_bytes) for j in range(3)]
         for i in range(3):
-            registers = zip(
-                sums.registers, sums.totals(i), sums.vectors(diagonal, i * row_bytes), strict=True
-            )
-            for (place, width), total, added in registers:
-                scaled = builder.fmul(emit.splat(a, width), added)
-                result = emit.fma(emit.splat(b, width), total, scaled)
-                emit.store(result, out, i * row_bytes + place)
-                if with_sums:
-                    at = place // real_bytes * 8
-                    before = double.load(products, at, width)
-                    after = double.fma(emit.doubled(added), emit.doubled(result), before)
-                    double.store(after, products, at)
-        return context.get_dummy_value()
-
-    taken = (links, neighbours, x, diagonal, out, sums, a, b, rhs, itemsize, directions, lanes, summed)
-    return types.void(*taken), generate
+            for j in range(3):
+                sums.add_product(i, u, (d * 9 + j * 3 + i) * 2 * itemsize, colours[j])
+    a, b = emit.rounded(a), emit.rounded(b)
+    for i in range(3):
+        registers = zip(sums.registers, sums.totals(i), sums.vectors(diagonal, i * row_bytes), strict=True)
+        for (place, width), total, added in registers:
+            scaled = builder.fmul(emit.splat(a, width), added)
+            result = emit.fma(emit.splat(b, width), total, scaled)
+            emit.store(result, out, i * row_bytes + place)
+            if summed:
+                at = place // itemsize * 8
+                before = double.load(products, at, width)
+                after = double.fma(emit.doubled(added), emit.doubled(result), before)
+                double.store(after, products, at)

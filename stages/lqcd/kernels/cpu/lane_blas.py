@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numba import prange, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of
-from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter, literals, split_lanes
+from stages.lqcd.kernels.cpu.vector_ir import (
+    REGISTER_BYTES,
+    REGISTERS,
+    Builder,
+    Emitter,
+    Value,
+    emitted,
+    split_lanes,
+)
 from stages.lqcd.kernels.expressions import lane_add as lane_add
 from stages.lqcd.kernels.expressions import lane_choose as lane_choose
 from stages.lqcd.kernels.expressions import lane_clear as lane_clear
@@ -156,40 +162,31 @@ def _polynomial_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
     return compiled(polynomial, name, signature, lambda y, *others: ceil(len(y) / step))
 
 
-@intrinsic(prefer_literal=True)
+@emitted
 def _add_scaled(
-    typing: Any, y: Any, x: Any, rows: Any, factors: Any, itemsize: Any, rhs: Any, fresh: Any
-) -> Any:
+    builder: Builder,
+    y: Value, x: Value, rows: Value, factors: Value,
+    itemsize: int, rhs: int, fresh: int,
+) -> None:  # fmt: skip
     """y[n] += a[n] x[n] in so many rows, or y[n] = a[n] x[n]; x may be y.
 
     Takes the addresses of y and x, the number of rows, and the address of two rows of `_factors`; then the
-    literals size of a real, number of right-hand sides and 1 to forget what y was.
+    literals size of a real, number of right-hand sides and 1 to fresh what y was.
     """
-    real_bytes, columns, forget = literals(itemsize, rhs, fresh)
-    row_bytes, tile = 2 * columns * real_bytes, REGISTERS // 4 * REGISTER_BYTES // real_bytes
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        y, x, rows, factors = arguments[:4]
-        emit = Emitter(builder, real_bytes)
-        for first in range(0, 2 * columns, tile):
-            start = first * real_bytes
-            registers = split_lanes(min(tile, 2 * columns - first), real_bytes)
-            straight = [emit.load(factors, start + place, width) for place, width in registers]
-            crossed = [emit.load(factors, row_bytes + start + place, width) for place, width in registers]
-            with cgutils.for_range(builder, rows) as loop:
-                shift = emit.offset(emit.index(start), loop.index, row_bytes)
-                to, source = builder.add(y, shift), builder.add(x, shift)
-                for (place, width), re, im in zip(registers, straight, crossed, strict=True):
-                    field = emit.load(source, place, width)
-                    total = (
-                        builder.fmul(re, field)
-                        if forget
-                        else emit.fma(re, field, emit.load(to, place, width))
-                    )
-                    emit.store(emit.fma(im, emit.swapped(field), total), to, place)
-        return context.get_dummy_value()
-
-    return types.void(y, x, rows, factors, itemsize, rhs, fresh), generate
+    row_bytes, tile = 2 * rhs * itemsize, REGISTERS // 4 * REGISTER_BYTES // itemsize
+    emit = Emitter(builder, itemsize)
+    for first in range(0, 2 * rhs, tile):
+        start = first * itemsize
+        registers = split_lanes(min(tile, 2 * rhs - first), itemsize)
+        straight = [emit.load(factors, start + place, width) for place, width in registers]
+        crossed = [emit.load(factors, row_bytes + start + place, width) for place, width in registers]
+        with cgutils.for_range(builder, rows) as loop:
+            shift = emit.offset(emit.index(start), loop.index, row_bytes)
+            to, source = builder.add(y, shift), builder.add(x, shift)
+            for (place, width), re, im in zip(registers, straight, crossed, strict=True):
+                field = emit.load(source, place, width)
+                total = builder.fmul(re, field) if fresh else emit.fma(re, field, emit.load(to, place, width))
+                emit.store(emit.fma(im, emit.swapped(field), total), to, place)
 
 
 GRAM_BYTES = 4096

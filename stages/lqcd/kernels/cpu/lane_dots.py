@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import prange, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.rows import block_count, real_rows
-from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Emitter, literals
+from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, Builder, Emitter, Value, emitted
 
 TILE_BYTES = REGISTERS // 4 * REGISTER_BYTES
 """Sums in double of one tile of columns: two such tiles stay in registers over the rows."""
@@ -63,33 +61,28 @@ def _tiles(reals: int) -> list[tuple[int, int]]:
     return tiles
 
 
-@intrinsic(prefer_literal=True)
-def add_lane_dots(typing: Any, x: Any, y: Any, rows: Any, sums: Any, itemsize: Any, rhs: Any) -> Any:
+@emitted
+def add_lane_dots(
+    builder: Builder, x: Value, y: Value, rows: Value, sums: Value, itemsize: int, rhs: int
+) -> None:
     """sums[n] += sum over rows of conj(x[n]) y[n], in double.
 
     Takes the addresses of x and y, the number of rows, and the address of `rhs` complex128 sums; then the
     literals size of a real and number of right-hand sides. Lane products x y hold Re Re, Im Im; those of x
     with swapped y hold Re Im, Im Re; neighbours are combined once, after the last row.
     """
-    real_bytes, columns = literals(itemsize, rhs)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        x, y, rows, sums = arguments[:4]
-        emit, double = Emitter(builder, real_bytes), Emitter(builder, 8)
-        for first, lanes in _tiles(2 * columns):
-            straight, crossed = double.zeros(lanes), double.zeros(lanes)
-            with cgutils.for_range(builder, rows) as loop:
-                place = emit.offset(emit.index(first * real_bytes), loop.index, 2 * columns * real_bytes)
-                left = emit.doubled(emit.load(builder.add(x, place), 0, lanes))
-                right = emit.doubled(emit.load(builder.add(y, place), 0, lanes))
-                builder.store(double.fma(left, right, builder.load(straight)), straight)
-                builder.store(double.fma(left, double.swapped(right), builder.load(crossed)), crossed)
-            squares, crosses = builder.load(straight), builder.load(crossed)
-            real = builder.fadd(squares, double.swapped(squares))
-            imaginary = builder.fsub(crosses, double.swapped(crosses))
-            previous = double.load(sums, 8 * first, lanes)
-            total = builder.fadd(previous, double.even_lanes(real, imaginary))
-            double.store(total, sums, 8 * first)
-        return context.get_dummy_value()
-
-    return types.void(x, y, rows, sums, itemsize, rhs), generate
+    emit, double = Emitter(builder, itemsize), Emitter(builder, 8)
+    for first, lanes in _tiles(2 * rhs):
+        straight, crossed = double.zeros(lanes), double.zeros(lanes)
+        with cgutils.for_range(builder, rows) as loop:
+            place = emit.offset(emit.index(first * itemsize), loop.index, 2 * rhs * itemsize)
+            left = emit.doubled(emit.load(builder.add(x, place), 0, lanes))
+            right = emit.doubled(emit.load(builder.add(y, place), 0, lanes))
+            builder.store(double.fma(left, right, builder.load(straight)), straight)
+            builder.store(double.fma(left, double.swapped(right), builder.load(crossed)), crossed)
+        squares, crosses = builder.load(straight), builder.load(crossed)
+        real = builder.fadd(squares, double.swapped(squares))
+        imaginary = builder.fsub(crosses, double.swapped(crosses))
+        previous = double.load(sums, 8 * first, lanes)
+        total = builder.fadd(previous, double.even_lanes(real, imaginary))
+        double.store(total, sums, 8 * first)

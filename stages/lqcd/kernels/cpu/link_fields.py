@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import prange, types
@@ -25,7 +24,7 @@ from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T, X, Y
 def doubled_links(fat: Array, long: Array | None, lattice: Lattice, parity: int, out: Array) -> None:
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
     for d, (mu, hops) in enumerate(displacements(directions)):
-        field: Any = fat if abs(hops) == 1 else long
+        field = fat if long is None or abs(hops) == 1 else long
         if hops > 0:
             out[:, d] = field[mu, parity]
         else:

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, REGISTERS, ComplexSums, Emitter, literals
+from stages.lqcd.kernels.cpu.vector_ir import (
+    REGISTER_BYTES,
+    REGISTERS,
+    Builder,
+    ComplexSums,
+    Emitter,
+    Value,
+    emitted,
+)
 
 TILE_SUMS = 12 if REGISTERS == 32 else 6
 """Complex sums of one register's width in a tile: each takes two registers, and the inputs need a few."""
 
 
-@intrinsic(prefer_literal=True)
+@emitted
 def matrix_product(
-    typing: Any,
-    left: Any,
-    right: Any,
-    added: Any,
-    added_stride: Any,
-    out: Any,
-    terms: Any,
-    itemsize: Any,
-    rows: Any,
-    columns: Any,
-    left_row: Any,
-    left_term: Any,
-    pitch: Any,
-    conjugate: Any,
-) -> Any:
+    builder: Builder,
+    left: Value, right: Value, added: Value, added_stride: Value, out: Value, terms: Value,
+    itemsize: int, rows: int, columns: int, left_row: int, left_term: int, pitch: int, conjugate: int,
+) -> None:  # fmt: skip
     """out[r] = added[r] + sum_{k < terms} left[r, k] right[k] for row vectors of `columns` complex numbers.
 
     Takes the addresses left, right, added, the stride of the rows of added, out, and the number of terms;
@@ -38,42 +31,30 @@ def matrix_product(
     and by term and of `right` and `out` by row, and 1 to conjugate `left`. out may be added, but neither left
     nor right.
     """
-    real_bytes, row_count, column_count, row_stride, term_stride, row_bytes, conjugated = literals(
-        itemsize, rows, columns, left_row, left_term, pitch, conjugate
-    )
-    tile_rows, tile_lanes = _tile_shape(column_count, real_bytes)
+    tile_rows, tile_lanes = _tile_shape(columns, itemsize)
+    emit = Emitter(builder, itemsize)
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right, added, added_stride, out, terms = arguments[:6]
-        emit = Emitter(builder, real_bytes)
-
-        def tile(row: Any, lane: Any, rows: int, lanes: int) -> None:
-            sums = ComplexSums(emit, rows, lanes)
-            with cgutils.for_range(builder, terms) as loop:
-                vectors = sums.vectors(
-                    emit.offset(emit.offset(right, loop.index, row_bytes), lane, real_bytes)
-                )
-                factors = emit.offset(emit.offset(left, row, row_stride), loop.index, term_stride)
-                for r in range(rows):
-                    sums.add_product(r, factors, r * row_stride, vectors)
-            start = emit.offset(builder.add(added, builder.mul(added_stride, row)), lane, real_bytes)
-            result = emit.offset(emit.offset(out, row, row_bytes), lane, real_bytes)
+    def tile(row: Value, lane: Value, rows: int, lanes: int) -> None:
+        sums = ComplexSums(emit, rows, lanes)
+        with cgutils.for_range(builder, terms) as loop:
+            vectors = sums.vectors(emit.offset(emit.offset(right, loop.index, pitch), lane, itemsize))
+            factors = emit.offset(emit.offset(left, row, left_row), loop.index, left_term)
             for r in range(rows):
-                firsts, totals = sums.vectors(start), sums.totals(r, bool(conjugated))
-                for (place, _), first, total in zip(sums.registers, firsts, totals, strict=True):
-                    emit.store(builder.fadd(first, total), result, r * row_bytes + place)
-                start = builder.add(start, added_stride)
+                sums.add_product(r, factors, r * left_row, vectors)
+        start = emit.offset(builder.add(added, builder.mul(added_stride, row)), lane, itemsize)
+        result = emit.offset(emit.offset(out, row, pitch), lane, itemsize)
+        for r in range(rows):
+            firsts, totals = sums.vectors(start), sums.totals(r, bool(conjugate))
+            for (place, _), first, total in zip(sums.registers, firsts, totals, strict=True):
+                emit.store(builder.fadd(first, total), result, r * pitch + place)
+            start = builder.add(start, added_stride)
 
-        for first_row, row_tiles, height in _tiles(row_count, tile_rows):
-            for first_lane, lane_tiles, width in _tiles(2 * column_count, tile_lanes):
-                with cgutils.for_range(builder, emit.index(row_tiles)) as i:
-                    row = emit.offset(emit.index(first_row), i.index, height)
-                    with cgutils.for_range(builder, emit.index(lane_tiles)) as j:
-                        tile(row, emit.offset(emit.index(first_lane), j.index, width), height, width)
-        return context.get_dummy_value()
-
-    constants = (itemsize, rows, columns, left_row, left_term, pitch, conjugate)
-    return types.void(left, right, added, added_stride, out, terms, *constants), generate
+    for first_row, row_tiles, height in _tiles(rows, tile_rows):
+        for first_lane, lane_tiles, width in _tiles(2 * columns, tile_lanes):
+            with cgutils.for_range(builder, emit.index(row_tiles)) as i:
+                row = emit.offset(emit.index(first_row), i.index, height)
+                with cgutils.for_range(builder, emit.index(lane_tiles)) as j:
+                    tile(row, emit.offset(emit.index(first_lane), j.index, width), height, width)
 
 
 def _tile_shape(columns: int, itemsize: int) -> tuple[int, int]:

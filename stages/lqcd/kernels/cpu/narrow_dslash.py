@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from numba import prange, types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.rows import block_count
-from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
+from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Builder, Emitter, Value, emitted
+
+Pair: TypeAlias = tuple[Value, Value]
 
 BLOCK_SITES = 64
 """Sites that one thread takes at a time; their sums form one partial sum."""
@@ -108,61 +109,43 @@ def narrow_kernel(itemsize: int, directions: int, dots: bool, passes: bool) -> C
     return compiled(dslash, name, signature, lambda *given: block_count(len(given[4]), BLOCK_SITES))
 
 
-@intrinsic(prefer_literal=True)
+@emitted
 def _sites(
-    typing: Any,
-    links: Any,
-    neighbours: Any,
-    x: Any,
-    diagonal: Any,
-    out: Any,
-    sums: Any,
-    a: Any,
-    b: Any,
-    itemsize: Any,
-    directions: Any,
-    summed: Any,
-    passes: Any,
-) -> Any:
+    builder: Builder,
+    u: Value, n: Value, x: Value, diagonal: Value, out: Value, products: Value, a: Value, b: Value,
+    itemsize: int, directions: int, summed: int, passes: int,
+) -> None:  # fmt: skip
     """``out = a diagonal + b sum_d links[d] x[neighbours[d]]`` for `sites_at_once` and one right-hand side.
 
     Takes addresses, then a and b, then literal constants: size of a real, number of directions, 1 if diagonal
     times out, real by real, is to be added to the two float64 at `sums`, and 1 if links pass by.
     """
-    real_bytes, direction_count, with_sums, passing = literals(itemsize, directions, summed, passes)
-    sites, registers = sites_at_once(real_bytes, bool(passing)), column_registers(real_bytes)
-    vector_bytes, link_bytes = REALS * real_bytes, 3 * REALS * real_bytes
-    step_bytes = sites * direction_count * link_bytes
-    ahead = AHEAD if passing else step_bytes
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        u, n, x, diagonal, out, products, a, b = arguments[:8]
-        emit = Emitter(builder, real_bytes)
-        totals = [[[emit.zeros(lanes) for _, lanes in registers] for _ in range(2)] for _ in range(sites)]
-        for d in range(direction_count):
-            numbers = [emit.load_index(n, 4 * (site * direction_count + d)) for site in range(sites)]
-            places = [emit.offset(x, number, vector_bytes) for number in numbers]
-            soon, share = emit.in_order(u), step_bytes // direction_count
-            for line in range(d * share // CACHE_LINE, (d + 1) * share // CACHE_LINE):
-                emit.prefetch(soon, ahead + line * CACHE_LINE, once=bool(passing))
-            for j in range(3):
-                for site, sums in enumerate(totals):
-                    column = ((site * direction_count + d) * 3 + j) * vector_bytes
-                    for part, parts in enumerate(sums):
-                        scalar = emit.load_real(places[site], (2 * j + part) * real_bytes)
-                        _add_column(emit, u, column, scalar, parts)
-        a, b = emit.rounded(a), emit.rounded(b)
-        for site, sums in enumerate(totals):
-            results = _write(emit, sums, (diagonal, out), site * vector_bytes, (a, b))
-            if with_sums:
-                _add_products(emit, products, results)
-        return context.get_dummy_value()
-
-    taken = (links, neighbours, x, diagonal, out, sums, a, b, itemsize, directions, summed, passes)
-    return types.void(*taken), generate
+    sites, registers = sites_at_once(itemsize, bool(passes)), column_registers(itemsize)
+    vector_bytes, link_bytes = REALS * itemsize, 3 * REALS * itemsize
+    step_bytes = sites * directions * link_bytes
+    ahead = AHEAD if passes else step_bytes
+    emit = Emitter(builder, itemsize)
+    totals = [[[emit.zeros(lanes) for _, lanes in registers] for _ in range(2)] for _ in range(sites)]
+    for d in range(directions):
+        numbers = [emit.load_index(n, 4 * (site * directions + d)) for site in range(sites)]
+        places = [emit.offset(x, number, vector_bytes) for number in numbers]
+        soon, share = emit.in_order(u), step_bytes // directions
+        for line in range(d * share // CACHE_LINE, (d + 1) * share // CACHE_LINE):
+            emit.prefetch(soon, ahead + line * CACHE_LINE, once=bool(passes))
+        for j in range(3):
+            for site, sums in enumerate(totals):
+                column = ((site * directions + d) * 3 + j) * vector_bytes
+                for part, parts in enumerate(sums):
+                    scalar = emit.load_real(places[site], (2 * j + part) * itemsize)
+                    _add_column(emit, u, column, scalar, parts)
+    a, b = emit.rounded(a), emit.rounded(b)
+    for site, sums in enumerate(totals):
+        results = _write(emit, sums, (diagonal, out), site * vector_bytes, (a, b))
+        if summed:
+            _add_products(emit, products, results)
 
 
-def _add_column(emit: Emitter, links: Any, column: int, scalar: Any, sums: list[Any]) -> None:
+def _add_column(emit: Emitter, links: Value, column: int, scalar: Value, sums: list[Value]) -> None:
     """Add a column of a link times one real to the sums of its registers."""
     for (place, lanes), total in zip(column_registers(emit.itemsize), sums, strict=True):
         vector = emit.load(links, column + place, lanes)
@@ -171,8 +154,12 @@ def _add_column(emit: Emitter, links: Any, column: int, scalar: Any, sums: list[
 
 
 def _write(
-    emit: Emitter, sums: list[list[Any]], fields: tuple[Any, Any], site: int, factors: tuple[Any, Any]
-) -> list[tuple[Any, Any]]:
+    emit: Emitter,
+    sums: list[list[Value]],
+    fields: Pair,
+    site: int,
+    factors: Pair,
+) -> list[Pair]:
     """``out = a diagonal + b sum`` of the site at these bytes; diagonal and result of each register."""
     (diagonal, out), (a, b), results = fields, factors, []
     for (place, lanes), real, imaginary in zip(column_registers(emit.itemsize), *sums, strict=True):
@@ -186,7 +173,7 @@ def _write(
     return results
 
 
-def _add_products(emit: Emitter, products: Any, registers: list[tuple[Any, Any]]) -> None:
+def _add_products(emit: Emitter, products: Value, registers: list[Pair]) -> None:
     """Add the products of the two reals, colour after colour."""
     double = Emitter(emit.builder, 8)
     total = double.load(products, 0, 2)

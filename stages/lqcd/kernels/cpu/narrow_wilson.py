@@ -9,11 +9,8 @@ are the bits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from stages.lqcd.kernels.cpu.spinor_ir import (
     CHIRAL,
@@ -24,7 +21,7 @@ from stages.lqcd.kernels.cpu.spinor_ir import (
     clover_sums,
     phases,
 )
-from stages.lqcd.kernels.cpu.vector_ir import Emitter, literals
+from stages.lqcd.kernels.cpu.vector_ir import Builder, Emitter, Value, emitted
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS
 
 LANES = 4
@@ -37,11 +34,11 @@ class SpinPairHopSums(HopSums):
     The lower spins are kept in the order in which the last hop has added to them.
     """
 
-    def __init__(self, emit: Emitter, sign: Any) -> None:
+    def __init__(self, emit: Emitter, sign: Value) -> None:
         super().__init__(emit, 2 * emit.itemsize, LANES, sign)
         self._columns: dict[bool, list[int]] = {}
 
-    def add(self, direction: int, links: Any, neighbour: Any) -> None:
+    def add(self, direction: int, links: Value, neighbour: Value) -> None:
         mu, backward = divmod(direction, 2)
         columns, factors = zip(*phases(mu), strict=True)
         imaginary = bool(factors[0].imag)
@@ -53,14 +50,14 @@ class SpinPairHopSums(HopSums):
             self._upper[colour] = self._sum(self._upper[colour], hop, 1)
             lower[colour] = self.emit.added_product(hop, signs, lower[colour])
 
-    def totals(self) -> list[Any]:
+    def totals(self) -> list[Value]:
         """Three colours of the upper spins, then of the lower ones."""
         for imaginary in list(self._columns):
             self._in_order(imaginary, [0, 1])
         totals = super().totals()
         return totals[:COLOURS] + totals[CHIRAL : CHIRAL + COLOURS]
 
-    def _in_order(self, imaginary: bool, columns: list[int]) -> list[Any]:
+    def _in_order(self, imaginary: bool, columns: list[int]) -> list[Value]:
         """Lower sums whose lanes are those of the columns."""
         lower = self._lower[imaginary]
         if self._columns.setdefault(imaginary, columns) != columns:
@@ -68,7 +65,7 @@ class SpinPairHopSums(HopSums):
             self._columns[imaginary] = columns
         return lower
 
-    def _halves(self, mu: int, backward: bool, neighbour: Any, colour: int) -> list[Any]:
+    def _halves(self, mu: int, backward: bool, neighbour: Value, colour: int) -> list[Value]:
         emit, builder = self.emit, self.emit.builder
         columns, factors = zip(*phases(mu), strict=True)
         upper = self._spins(neighbour, [colour, COLOURS + colour])
@@ -80,25 +77,25 @@ class SpinPairHopSums(HopSums):
             factor = builder.fmul(self.sign, factor)
         return [emit.fma(factor, lower, builder.fneg(upper) if backward else upper)]
 
-    def _spins(self, spinor: Any, components: list[int]) -> Any:
+    def _spins(self, spinor: Value, components: list[int]) -> Value:
         return load_pair(self.emit, spinor, *components)
 
-    def _by_spin(self, numbers: list[float]) -> Any:
+    def _by_spin(self, numbers: list[float]) -> Value:
         return ir.Constant(self.sign.type, [numbers[2 * lane // LANES] for lane in range(LANES)])
 
 
-def load_pair(emit: Emitter, spinor: Any, first: int, second: int) -> Any:
+def load_pair(emit: Emitter, spinor: Value, first: int, second: int) -> Value:
     """Two components of a spinor of one right-hand side in a register."""
     return emit.joined(*(emit.load(spinor, at * 2 * emit.itemsize, LANES // 2) for at in (first, second)))
 
 
-def store_pair(emit: Emitter, vector: Any, spinor: Any, first: int, second: int) -> None:
+def store_pair(emit: Emitter, vector: Value, spinor: Value, first: int, second: int) -> None:
     for half, at in enumerate((first, second)):
         lanes = emit.lanes_of(vector, half * LANES // 2, LANES // 2)
         emit.store(lanes, spinor, at * 2 * emit.itemsize)
 
 
-def factors_by_chirality(emit: Emitter, matrices: Any) -> Iterator[Any]:
+def factors_by_chirality(emit: Emitter, matrices: Value) -> Iterator[Value]:
     """The numbers of two clover matrices at an address, that of the first and that of the second."""
     for first in range(0, CLOVER_REALS, LANES):
         one, other = (
@@ -109,52 +106,34 @@ def factors_by_chirality(emit: Emitter, matrices: Any) -> Iterator[Any]:
             yield emit.twice(one, other, lane)
 
 
-@intrinsic(prefer_literal=True)
+@emitted
 def narrow_site(
-    typing: Any,
-    links: Any,
-    neighbours: Any,
-    matrices: Any,
-    x: Any,
-    diagonal: Any,
-    out: Any,
-    sign: Any,
-    a: Any,
-    b: Any,
-    itemsize: Any,
-    first: Any,
-    stop: Any,
-    place: Any,
-) -> Any:
+    builder: Builder,
+    u: Value, n: Value, matrices: Value, x: Value, diagonal: Value, out: Value, sign: Value, a: Value,
+    b: Value,
+    itemsize: int, first: int, stop: int, place: int,
+) -> None:  # fmt: skip
     """``out = a C' diagonal + b C sum_d hop_d`` for one site and one right-hand side.
 
     Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices` multiply.
     """
-    real_bytes, first_hop, stop_hop, clover = literals(itemsize, first, stop, place)
-    spinor_bytes = 2 * COMPONENTS * real_bytes
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        u, n, matrices, x, diagonal, out, sign, a, b = arguments[:9]
-        emit = Emitter(builder, real_bytes)
-        sums = SpinPairHopSums(emit, sign)
-        for d in range(first_hop, stop_hop):
-            sums.add(d, u, emit.offset(x, emit.load_index(n, 4 * d), spinor_bytes))
-        a, b = (emit.splat(emit.rounded(factor), LANES) for factor in (a, b))
-        totals = [builder.fmul(b, total) for total in sums.totals()]
-        hops = [
-            emit.pair(totals[colour], totals[COLOURS + colour], spin)
-            for spin in range(2)
-            for colour in range(COLOURS)
-        ]
-        added = [builder.fmul(a, load_pair(emit, diagonal, i, CHIRAL + i)) for i in range(CHIRAL)]
-        if clover == NO_CLOVER:
-            results = [builder.fadd(*pair) for pair in zip(hops, added, strict=True)]
-        else:
-            operands = (hops, added) if clover == ON_HOP else (added, hops)
-            results = clover_sums(emit, factors_by_chirality(emit, matrices), *operands)
-        for i, result in enumerate(results):
-            store_pair(emit, result, out, i, CHIRAL + i)
-        return context.get_dummy_value()
-
-    taken = (links, neighbours, matrices, x, diagonal, out, sign, a, b)
-    return types.void(*taken, itemsize, first, stop, place), generate
+    spinor_bytes = 2 * COMPONENTS * itemsize
+    emit = Emitter(builder, itemsize)
+    sums = SpinPairHopSums(emit, sign)
+    for d in range(first, stop):
+        sums.add(d, u, emit.offset(x, emit.load_index(n, 4 * d), spinor_bytes))
+    a, b = (emit.splat(emit.rounded(factor), LANES) for factor in (a, b))
+    totals = [builder.fmul(b, total) for total in sums.totals()]
+    hops = [
+        emit.pair(totals[colour], totals[COLOURS + colour], spin)
+        for spin in range(2)
+        for colour in range(COLOURS)
+    ]
+    added = [builder.fmul(a, load_pair(emit, diagonal, i, CHIRAL + i)) for i in range(CHIRAL)]
+    if place == NO_CLOVER:
+        results = [builder.fadd(*pair) for pair in zip(hops, added, strict=True)]
+    else:
+        operands = (hops, added) if place == ON_HOP else (added, hops)
+        results = clover_sums(emit, factors_by_chirality(emit, matrices), *operands)
+    for i, result in enumerate(results):
+        store_pair(emit, result, out, i, CHIRAL + i)

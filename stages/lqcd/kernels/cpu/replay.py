@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from math import inf
-from typing import Any
 
 import numpy as np
 from numba import types
@@ -95,7 +94,7 @@ def _burst() -> Callable[..., int]:
                 return done + 1
         return len(reports)
 
-    arrays: list[Any] = [array_type(*kind, writable=True) for kind in (("f8", 2), ("f8", 1))]
+    arrays = [array_type("f8", dimensions, writable=True) for dimensions in (2, 1)]
     signature = types.intp(
         types.intp, array_type("i8", 2), *arrays, types.float64, array_type("f8", 3, writable=True)
     )

@@ -101,24 +101,23 @@ def put_columns(field: NarrowField, values: NDArray, columns: NDArray[np.bool_])
 
 
 def through_single(
-    dslash: Callable[..., NDArray],
+    dslash: Callable[..., object],
     packed: object,
     x: Numbers,
     out: Numbers,
     diagonal: Numbers | None = None,
     **terms: object,
-) -> Numbers:
+) -> None:
     """`dslash`, a kernel of complex64 fields, applied to fields in few bits as a GPU does it."""
-    values = single(x)
-    added = None if diagonal is None else single(diagonal)
-    if isinstance(out, np.ndarray):
-        return dslash(packed, values, out, diagonal=added, **terms)
-    put(out, dslash(packed, values, np.empty_like(values), diagonal=added, **terms))
-    return out
+    values, added = single(x), None if diagonal is None else single(diagonal)
+    result = out if isinstance(out, np.ndarray) else np.empty_like(values)
+    dslash(packed, values, result, diagonal=added, **terms)
+    if not isinstance(out, np.ndarray):
+        put(out, result)
 
 
 def advance_through_single(
-    advance: Callable[..., None], x: NDArray, p: Numbers, r: NarrowField, coefficients: CGCoefficients
+    advance: Callable[..., None], x: NDArray, p: Numbers, r: Numbers, coefficients: CGCoefficients
 ) -> None:
     """`cg_advance` of complex64 fields applied to a narrow residual as a GPU does it."""
     direction = single(p)
@@ -128,9 +127,10 @@ def advance_through_single(
 
 
 def residual_through_single(
-    step: Callable[..., None], r: NarrowField, ap: NarrowField, coefficients: CGCoefficients
+    step: Callable[..., None], r: Numbers, ap: Numbers, coefficients: CGCoefficients
 ) -> None:
     """`cg_residual` of complex64 fields applied to narrow ones as a GPU does it."""
     residual = single(r)
     step(residual, single(ap), coefficients)
-    put_columns(r, residual, coefficients.alpha != 0)
+    if not isinstance(r, np.ndarray):
+        put_columns(r, residual, coefficients.alpha != 0)

@@ -9,11 +9,10 @@ by the link.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from llvmlite import ir
 
-from stages.lqcd.kernels.cpu.vector_ir import Emitter
+from stages.lqcd.kernels.cpu.vector_ir import Emitter, Value
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, GAMMA
 
 CHIRAL = COMPONENTS // 2
@@ -33,16 +32,16 @@ class HopSums:
     still lack: times 1 and times i.
     """
 
-    def __init__(self, emit: Emitter, row_bytes: int, lanes: int, sign: Any) -> None:
+    def __init__(self, emit: Emitter, row_bytes: int, lanes: int, sign: Value) -> None:
         self.emit = emit
         self.row_bytes = row_bytes
         self.lanes = lanes
         self.sign = emit.splat(emit.rounded(sign), lanes)
         self.sign_i = emit.builder.fmul(self.sign, emit.times_i_signs(lanes))
-        self._upper: list[Any] = [None] * CHIRAL
-        self._lower: dict[bool, list[Any]] = {False: [None] * CHIRAL, True: [None] * CHIRAL}
+        self._upper: list[Value] = [None] * CHIRAL
+        self._lower: dict[bool, list[Value]] = {False: [None] * CHIRAL, True: [None] * CHIRAL}
 
-    def add(self, direction: int, links: Any, neighbour: Any) -> None:
+    def add(self, direction: int, links: Value, neighbour: Value) -> None:
         """Adds one hop: addresses of the site's links ``[8, 3, 3]`` and of the neighbour's spinor."""
         mu, backward = divmod(direction, 2)
         carried = self._carried(mu, bool(backward), direction, links, neighbour)
@@ -55,7 +54,7 @@ class HopSums:
                 self._upper[at] = self._sum(self._upper[at], hop, 1)
                 lower[to] = self._sum(lower[to], hop, opposite.real + opposite.imag)
 
-    def totals(self) -> list[Any]:
+    def totals(self) -> list[Value]:
         """The twelve finished components."""
         zero = ir.Constant(self.sign.type, [0.0] * self.lanes)
         lower = []
@@ -66,10 +65,12 @@ class HopSums:
             lower.append(total)
         return self._upper + lower
 
-    def _carried(self, mu: int, backward: bool, direction: int, links: Any, neighbour: Any) -> list[Any]:
+    def _carried(
+        self, mu: int, backward: bool, direction: int, links: Value, neighbour: Value
+    ) -> list[Value]:
         """Link times half spinor. Backward links hold -U^dag, their half spinors get the sign back."""
         emit, itemsize = self.emit, self.emit.itemsize
-        carried: list[Any] = [None] * CHIRAL
+        carried: list[Value] = [None] * CHIRAL
         for j in range(COLOURS):
             halves = self._halves(mu, backward, neighbour, j)
             rotated = [emit.times_i(half) for half in halves]
@@ -82,7 +83,7 @@ class HopSums:
                         carried[at] = emit.added_product(factor, vector, carried[at])
         return carried
 
-    def _halves(self, mu: int, backward: bool, neighbour: Any, colour: int) -> list[Any]:
+    def _halves(self, mu: int, backward: bool, neighbour: Value, colour: int) -> list[Value]:
         """v_upper - s B v_lower of each spin and one colour; backward -(v_upper + s B v_lower)."""
         emit, negative = self.emit, self.emit.builder.fneg
         halves = []
@@ -97,7 +98,7 @@ class HopSums:
             halves.append(emit.fma(factor, lower, negative(upper) if backward else upper))
         return halves
 
-    def _sum(self, total: Any, hop: Any, sign: float) -> Any:
+    def _sum(self, total: Value, hop: Value, sign: float) -> Value:
         builder = self.emit.builder
         if total is None:
             return hop if sign > 0 else builder.fneg(hop)
@@ -110,15 +111,15 @@ def phases(mu: int) -> list[tuple[int, complex]]:
     return [(int(abs(row).argmax()), complex(row[abs(row).argmax()])) for row in block]
 
 
-def clover_factors(emit: Emitter, matrix: Any, lanes: int) -> Iterator[Any]:
+def clover_factors(emit: Emitter, matrix: Value, lanes: int) -> Iterator[Value]:
     """The `CLOVER_REALS` numbers of a matrix at an address, each in all lanes."""
     for number in range(CLOVER_REALS):
         yield emit.splat(emit.load_real(matrix, number * emit.itemsize), lanes)
 
 
 def clover_sums(
-    emit: Emitter, factors: Iterator[Any], vectors: Sequence[Any], sums: Sequence[Any]
-) -> list[Any]:
+    emit: Emitter, factors: Iterator[Value], vectors: Sequence[Value], sums: Sequence[Value]
+) -> list[Value]:
     """Sums + C vectors of one chirality; factors: the numbers of C in vectors."""
     totals, rotated = list(sums), [emit.times_i(vector) for vector in vectors]
     for i in range(CHIRAL):

@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import prange, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.clover import PackedClover
@@ -34,10 +32,10 @@ from stages.lqcd.kernels.cpu.spinor_ir import (
     clover_factors,
     clover_sums,
 )
-from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Emitter, literals
+from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Builder, Emitter, Value, emitted
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.gamma import COMPONENTS
-from stages.lqcd.kernels.short_numbers import HalfField
+from stages.lqcd.kernels.short_numbers import HalfField, Spinors
 from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -84,19 +82,20 @@ def in_fields(links: NDArray, weights: Weights, lattice: Lattice, parity: int) -
 
 def wilson_dslash(
     packed: PackedLinks,
-    x: NDArray | HalfField,
-    out: Any,
+    x: Spinors,
+    out: Spinors,
     *,
     sign: int = 1,
-    diagonal: NDArray | None = None,
+    diagonal: Spinors | None = None,
     a: float = 0.0,
     b: float = 1.0,
     hop_clover: PackedClover | None = None,
     diagonal_clover: PackedClover | None = None,
-) -> Any:
-    if isinstance(x, HalfField):
+) -> Spinors:
+    if isinstance(x, HalfField) or isinstance(out, HalfField) or isinstance(diagonal, HalfField):
         terms = {"sign": sign, "hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
-        return through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
+        through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
+        return out
     clover = hop_clover or diagonal_clover
     place = NO_CLOVER if clover is None else ON_DIAGONAL if hop_clover is None else ON_HOP
     matrices = packed.links if clover is None else clover.reals
@@ -185,89 +184,54 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
     return compiled(dslash, name, signature, lambda *arguments: arguments[-1])
 
 
-@intrinsic(prefer_literal=True)
-def _fetch_neighbours(typing: Any, x: Any, neighbours: Any, site_bytes: Any) -> Any:
+@emitted
+def _fetch_neighbours(builder: Builder, x: Value, neighbours: Value, site_bytes: int) -> None:
     """Asks for the spinors of `site_bytes` at x that a row of neighbours names."""
-    (spinor_bytes,) = literals(site_bytes)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        x, n = arguments[:2]
-        emit = Emitter(builder, 4)
-        for d in range(NAIVE_DIRECTIONS):
-            spinor = emit.offset(x, emit.load_index(n, 4 * d), spinor_bytes)
-            with cgutils.for_range(builder, emit.index(-(-spinor_bytes // CACHE_LINE))) as line:
-                emit.prefetch(emit.offset(spinor, line.index, CACHE_LINE), 0)
-        return context.get_dummy_value()
-
-    return types.void(x, neighbours, site_bytes), generate
+    emit = Emitter(builder, 4)
+    for d in range(NAIVE_DIRECTIONS):
+        spinor = emit.offset(x, emit.load_index(neighbours, 4 * d), site_bytes)
+        with cgutils.for_range(builder, emit.index(-(-site_bytes // CACHE_LINE))) as line:
+            emit.prefetch(emit.offset(spinor, line.index, CACHE_LINE), 0)
 
 
-@intrinsic(prefer_literal=True)
-def _fetch_next(typing: Any, address: Any, size: Any) -> Any:
+@emitted
+def _fetch_next(builder: Builder, address: Value, size: int) -> None:
     """Asks for the `size` bytes after as many at an address: with one right-hand side links take the time."""
-    (count,) = literals(size)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        emit = Emitter(builder, 4)
-        for place in range(count, 2 * count, CACHE_LINE):
-            emit.prefetch(arguments[0], place)
-        return context.get_dummy_value()
-
-    return types.void(address, size), generate
+    emit = Emitter(builder, 4)
+    for place in range(size, 2 * size, CACHE_LINE):
+        emit.prefetch(address, place)
 
 
-@intrinsic(prefer_literal=True)
+@emitted
 def _site_tile(
-    typing: Any,
-    links: Any,
-    neighbours: Any,
-    matrices: Any,
-    x: Any,
-    diagonal: Any,
-    out: Any,
-    sign: Any,
-    a: Any,
-    b: Any,
-    rhs: Any,
-    itemsize: Any,
-    lanes: Any,
-    first: Any,
-    stop: Any,
-    place: Any,
-) -> Any:
+    builder: Builder,
+    u: Value, n: Value, matrices: Value, x: Value, diagonal: Value, out: Value, sign: Value, a: Value,
+    b: Value,
+    rhs: int, itemsize: int, lanes: int, first: int, stop: int, place: int,
+) -> None:  # fmt: skip
     """``out = a C' diagonal + b C sum_d hop_d`` for one site and `lanes` reals of each component.
 
     Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices` multiply.
     """
-    rhs_count, real_bytes, lane_count, first_hop, stop_hop, clover = literals(
-        rhs, itemsize, lanes, first, stop, place
-    )
-    row_bytes = 2 * rhs_count * real_bytes
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        u, n, matrices, x, diagonal, out, sign, a, b = arguments[:9]
-        emit = Emitter(builder, real_bytes)
-        sums = HopSums(emit, row_bytes, lane_count, sign)
-        for d in range(first_hop, stop_hop):
-            neighbour = emit.offset(x, emit.load_index(n, 4 * d), COMPONENTS * row_bytes)
-            sums.add(d, u, neighbour)
-        a, b = (emit.splat(emit.rounded(factor), lane_count) for factor in (a, b))
-        hops = [builder.fmul(b, total) for total in sums.totals()]
-        added = [emit.load(diagonal, i * row_bytes, lane_count) for i in range(COMPONENTS)]
-        added = [builder.fmul(a, vector) for vector in added]
-        for chirality in range(2):
-            half = slice(CHIRAL * chirality, CHIRAL * (chirality + 1))
-            matrix = builder.add(matrices, emit.index(chirality * CLOVER_REALS * real_bytes))
-            factors = clover_factors(emit, matrix, lane_count)
-            if clover == NO_CLOVER:
-                results = [builder.fadd(v, w) for v, w in zip(hops[half], added[half], strict=True)]
-            elif clover == ON_HOP:
-                results = clover_sums(emit, factors, hops[half], added[half])
-            else:
-                results = clover_sums(emit, factors, added[half], hops[half])
-            for i, result in enumerate(results):
-                emit.store(result, out, (CHIRAL * chirality + i) * row_bytes)
-        return context.get_dummy_value()
-
-    taken = (links, neighbours, matrices, x, diagonal, out, sign, a, b)
-    return types.void(*taken, rhs, itemsize, lanes, first, stop, place), generate
+    row_bytes = 2 * rhs * itemsize
+    emit = Emitter(builder, itemsize)
+    sums = HopSums(emit, row_bytes, lanes, sign)
+    for d in range(first, stop):
+        neighbour = emit.offset(x, emit.load_index(n, 4 * d), COMPONENTS * row_bytes)
+        sums.add(d, u, neighbour)
+    a, b = (emit.splat(emit.rounded(factor), lanes) for factor in (a, b))
+    hops = [builder.fmul(b, total) for total in sums.totals()]
+    added = [emit.load(diagonal, i * row_bytes, lanes) for i in range(COMPONENTS)]
+    added = [builder.fmul(a, vector) for vector in added]
+    for chirality in range(2):
+        half = slice(CHIRAL * chirality, CHIRAL * (chirality + 1))
+        matrix = builder.add(matrices, emit.index(chirality * CLOVER_REALS * itemsize))
+        factors = clover_factors(emit, matrix, lanes)
+        if place == NO_CLOVER:
+            results = [builder.fadd(v, w) for v, w in zip(hops[half], added[half], strict=True)]
+        elif place == ON_HOP:
+            results = clover_sums(emit, factors, hops[half], added[half])
+        else:
+            results = clover_sums(emit, factors, added[half], hops[half])
+        for i, result in enumerate(results):
+            emit.store(result, out, (CHIRAL * chirality + i) * row_bytes)

@@ -22,9 +22,9 @@ def wilson_update(
     c: complex,
     hop_clover: PackedClover | None,
 ) -> Spinors:
-    before, added = single(own), 0 if source is None else c * single(source)
-    hop = wilson_dslash(packed, single(x), np.empty_like(before), hop_clover=hop_clover)
-    result = (a * before + b * hop + added).astype(packed.dtype)
+    before, hop = single(own), np.empty(out.shape, packed.dtype)
+    wilson_dslash(packed, single(x), hop, hop_clover=hop_clover)
+    result = (a * before + b * hop + (0 if source is None else c * single(source))).astype(packed.dtype)
     if isinstance(out, HalfField):
         put(out, result)
     else:
