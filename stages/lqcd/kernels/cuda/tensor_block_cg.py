@@ -90,7 +90,8 @@ def coefficient_tiles_launch(n: int, dtype: np.dtype, matrices: int) -> Launch:
 @cache
 def tensor_step_launch(n: int, dtype: np.dtype, rows: int) -> Launch:
     """The pass over Q, P and A P, in double over X as well, for widths that `fills_tiles`."""
-    single, double = (2, 2 if n % 16 == 0 else 1), (1, 2) if n == 64 else (2, 1)
+    single = (1, 2) if n == 16 else (2, 2) if n % 16 == 0 else (2, 1)
+    double = (1, 2) if n == 64 else (2, 1)
     tiles = single if dtype == SINGLE else double
     return _sweep(f"tensor_step<{real_of(dtype)}, {n}", n, dtype, 3, tiles, rows)
 
