@@ -108,7 +108,7 @@ class _Run(Run[BatchedSubspace]):
         self.space.start()
 
     @property
-    def done(self) -> int:
+    def converged(self) -> int:
         """Wanted pairs below the tolerance."""
         return int((self.residuals <= self.limit).sum())
 

@@ -21,6 +21,7 @@ Where V would span the whole space, step 7 alone is done, on unit vectors.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -116,11 +117,8 @@ class BlockLanczos(Lanczos):
 
     def fitting(self, A: LinearOperator, available: int) -> int:
         """The largest number of vectors that a run can find in so many bytes."""
-        few, many = 0, int(np.prod(A.shape)) + 1
-        while many - few > 1:
-            middle = (few + many) // 2
-            few, many = (middle, many) if self._memory(A, middle) <= available else (few, middle)
-        return few
+        counts = range(1, int(np.prod(A.shape)) + 1)
+        return bisect_right(counts, available, key=lambda vectors: self._memory(A, vectors))
 
     def _memory(self, A: LinearOperator, vectors: int) -> int:
         dimension = int(np.prod(A.shape))
@@ -156,7 +154,7 @@ class _Run(Run[Subspace]):
     """One run, in the numbering of steps above.
 
     moves: windows moved. fresh, fresh_steps, confirming, confirmed: of the search for missed eigenvalues.
-    earlier: seconds of runs before this one, from whose checkpoint it goes on.
+    seconds_before: of runs from whose checkpoint it goes on.
     """
 
     def __init__(
@@ -171,7 +169,7 @@ class _Run(Run[Subspace]):
         self.choice = WindowChoice(method.window, method.degree, self.restart_columns, self.space.block)
         self.moves = self.fresh = self.fresh_steps = 0
         self.confirming = self.confirmed = False
-        self.earlier = 0.0
+        self.seconds_before = 0.0
         saved = self.checkpoint.load() if self.checkpoint else None
         if saved is not None:
             self._restore(saved)
@@ -188,10 +186,10 @@ class _Run(Run[Subspace]):
     @property
     def seconds(self) -> float:
         """Wall time so far, that before a resume included."""
-        return self.earlier + super().seconds
+        return self.seconds_before + super().seconds
 
     @property
-    def done(self) -> int:
+    def converged(self) -> int:
         """Wanted pairs that are locked."""
         return min(self.space.locked, self.wanted)
 
@@ -203,7 +201,7 @@ class _Run(Run[Subspace]):
             return EigenStatus.CONVERGED
         if self.restarts >= self.method.max_restarts:
             return EigenStatus.RESTART_LIMIT
-        return resting(self.history, self.A.dtype, self.scale) if self.done < self.wanted else None
+        return resting(self.history, self.A.dtype, self.scale) if self.converged < self.wanted else None
 
     def _finished(self) -> bool:
         """Step 6."""
@@ -233,7 +231,8 @@ class _Run(Run[Subspace]):
             return
         values, vectors = space.ritz(space.locked)
         space.restart(space.locked, values, vectors, min(self.restart_columns - space.locked, len(values)))
-        self._move_window(values[self._lock() :])
+        gained = self._lock()
+        self._move_window(values[gained:])
 
     def _diagonalise(self) -> None:
         """Eigenvectors of A among the unit vectors of the whole space, with a dense matrix on the host."""
@@ -365,7 +364,7 @@ class _Run(Run[Subspace]):
         self.space.restore(arrays, counts[7:])
         low, high, degree = arrays["filter"]
         self.filter = ChebyshevFilter(float(low), float(high), int(degree))
-        self.scale, self.earlier = (float(number) for number in arrays["numbers"])
+        self.scale, self.seconds_before = (float(number) for number in arrays["numbers"])
         self.fingerprint = before
         self.values, self.residuals = arrays["values"].copy(), arrays["residuals"].copy()
         self.history = [(int(r), int(c), float(x)) for r, c, x in arrays["history"]]

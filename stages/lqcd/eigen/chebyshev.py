@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, Repeatable, affine
+from stages.lqcd.dirac.operator import LinearOperator, application
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.leja import leja_order
@@ -90,16 +90,14 @@ class RepeatedFilter:
 
     def _step(self, filter_: ChebyshevFilter, x: Array, spare: Array) -> Callable[[], None]:
         source, out = (block.reshape(*self.A.shape, -1) for block in (x, spare))
-        calls: list[Callable[[], object]] = []
+        calls = []
         for a, b in filter_.factors:
-            if isinstance(self.A, Repeatable):
-                calls.append(self.A.application(source, out, None, a, b))
-            else:
-                calls.append(partial(affine, self.A, a, b, source, out))
+            call, repeatable = application(self.A, source, out, None, a, b)
+            calls.append(call)
             source, out = out, source
 
         def step() -> None:
             for call in calls:
                 call()
 
-        return stream.recorded(step, self.A.xp) if isinstance(self.A, Repeatable) else step
+        return stream.recorded(step, self.A.xp) if repeatable else step

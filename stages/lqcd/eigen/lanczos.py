@@ -114,7 +114,7 @@ class Run(Generic[Basis]):
         return self.method.tolerance * self.scale
 
     @property
-    def done(self) -> int:
+    def converged(self) -> int:
         """Wanted pairs that are converged."""
         raise NotImplementedError
 
@@ -137,7 +137,7 @@ class Run(Generic[Basis]):
         """All cycles."""
         while (status := self.status()) is None:
             self.cycle()
-            report = self.restarts, self.done, float(self.residuals.max())
+            report = self.restarts, self.converged, float(self.residuals.max())
             self.history.append(report)
             if progress is not None:
                 progress(*report[:2], self.values.size, report[2])
