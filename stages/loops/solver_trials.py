@@ -21,7 +21,7 @@ from stages.lqcd.lattice.geometry import PARITIES
 from stages.lqcd.noise import Dilution, Noise, dilute, noise_vectors
 from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import StaggeredSpace
-from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
+from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.solution import column_blocks
 from stages.lqcd.solvers.trial import Candidate, Trials, TrialSystem, check_low_modes, positive_solver
 from stages.shared.solver_trials import SolverTrials, measured

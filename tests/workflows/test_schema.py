@@ -9,8 +9,8 @@ import pytest
 from stages.base.errors import InputError
 from stages.loops.solver_trials import TrialSolves
 from stages.lqcd.solvers.defect_correction import DefectCorrection
+from stages.lqcd.solvers.frame import ReliableUpdates
 from stages.lqcd.solvers.named import Solve
-from stages.lqcd.solvers.reliable_solver import ReliableUpdates
 from workflows.g2_disconnected.schema import G2Parameters, SolvesSection
 from workflows.hisq_mesons.schema import StaggeredSolves
 from workflows.parameter_file import read_parameter_file

@@ -12,8 +12,8 @@ from pydantic import Field, field_validator
 from stages.ensemble.staggered_operator import ACTIONS
 from stages.loops.current_loops import Masses
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.named import POSITIVE
-from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows import (
     NAIK_EPSILON,
     STAGGERED_MASS,

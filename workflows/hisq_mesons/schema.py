@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 
 from stages.base.errors import suggestion
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.named import POSITIVE
-from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 from workflows import (
     NAIK_EPSILON,

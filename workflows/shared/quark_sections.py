@@ -15,8 +15,8 @@ from stages.lqcd.dirac.wilson import WilsonOperator, kappa_of_mass, mass_of_kapp
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels
+from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR
-from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.sections import TOLERANCE, Extents, Seed, Usual, WorkflowParameters
 from workflows.shared.solves_section import SolverSection

@@ -193,13 +193,6 @@ def applied_through(A: LinearOperator, like: Array) -> tuple[Callable[[Array, Ar
     return apply, True
 
 
-class Solver(Protocol):
-    """A solver of the layer above, as far as an operator knows it: `stages.lqcd.solvers`."""
-
-    def solve(self, A: LinearOperator, b: Array, x0: Array | None = None, *args: Any, **options: Any) -> Any:
-        """A `stages.lqcd.solvers.solution.Solution` of A x = b."""
-
-
 @dataclass(frozen=True)
 class Product:
     """left right: `right` acts first. Hermitian and positive definite if left is the adjoint of right."""

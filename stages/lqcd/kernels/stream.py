@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array, kernel
-
-if TYPE_CHECKING:
-    from stages.lqcd.kernels.cg_update import CGCoefficients
 
 
 class Reports(Protocol):
@@ -31,28 +28,6 @@ class Reports(Protocol):
 
     def discard(self) -> None:
         """Forget what is on the way."""
-
-
-@runtime_checkable
-class Bursts(Protocol):
-    """A recorded step of conjugate gradients on the host, many of which are done while nobody looks."""
-
-    def __call__(self) -> None: ...
-
-    def burst(
-        self,
-        coefficients: CGCoefficients,
-        ceiling2: NDArray[np.float64],
-        delta: float,
-        reports: NDArray[np.float64],
-    ) -> int:
-        """Repeat the step up to ``len(reports)`` times; how often it was done, at least once.
-
-        reports: float64 ``[step, 2, N]``, |r|^2 and p^H A p after each step. ceiling2: the largest |r|^2 of
-        each column so far, kept up to date. The last step is the first after which another number of columns
-        than before has |r|^2 > target2, one of these has |r|^2 below delta^2 ceiling2, or a number is not
-        what goes on: |r|^2 not finite, p^H A p not positive.
-        """
 
 
 def reports(like: Array) -> Reports:

@@ -29,9 +29,8 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.bicgstab_fields import HalfFields, WholeFields
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
-from stages.lqcd.solvers.solution import SolveStatus
-from stages.lqcd.solvers.workspace import Workspace
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 STUCK_STEPS = 3
 """So many steps in a row that change no residual are the end; the second has a new shadow residual."""
@@ -44,7 +43,6 @@ class BiCGstab(KrylovSolver):
     Two applications of A in an iteration. Where A has eigenvalues with negative real part it may diverge.
     """
 
-    workspace: ClassVar[Workspace] = Workspace(host=12, double=11.2, mixed=7.9)
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.01
 

@@ -46,8 +46,8 @@ from stages.lqcd.kernels.fields import assign, contiguous, converted, copied, fi
 from stages.lqcd.kernels.host_lapack import Matrix, cholesky
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, next_width
-from stages.lqcd.solvers.solution import SolveStatus
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, next_width
+from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 REMAINS = 0.03
 """What may be left of a combination of right-hand sides, by the diagonals of S, before the residuals are

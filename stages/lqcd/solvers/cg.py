@@ -28,14 +28,11 @@ from stages.lqcd.kernels import cg_update, lane_blas, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, CGField, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign
-from stages.lqcd.kernels.stream import Bursts, Reports
+from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.cg_fields import HalfFields, ShortFields, WholeFields
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
-from stages.lqcd.solvers.solution import SolveStatus
-
-BURST, NUMBERS = 32, 1 << 23
-"""Iterations at once on the host at most, and numbers of a field in all: half a second on two cores."""
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,6 @@ class _BatchedRecurrence:
     r2: Vector
     target2: Vector
     replaced: bool
-    broken: SolveStatus | None = None
 
     def __init__(self, fields: WholeFields, target: Vector, directions: _Directions | None) -> None:
         self.fields, xp = fields, fields.A.xp
@@ -98,7 +94,6 @@ class _BatchedRecurrence:
         self.apply, repeatable = fields.product(self.coefficients.pap)
         step = partial(_step, self.apply, fields.y, fields.p, fields.r, fields.ap, self.coefficients)
         self.step = fields.recorded(step) if repeatable else step
-        self.longest = max(1, min(BURST, NUMBERS // self.y.size))
         self._begin(target, replaced=directions is not None)
 
     def replace(self, residual: Array, target: Vector) -> None:
@@ -147,26 +142,6 @@ class _BatchedRecurrence:
             raise BreakdownError(status)
         return np.sqrt(self.r2)
 
-    @property
-    def unattended(self) -> bool:
-        return not self.lag and isinstance(self.step, Bursts)
-
-    def run(self, most: int, delta: float) -> NDArray[np.float64]:
-        if self.broken is not None:
-            raise BreakdownError(self.broken)
-        if self.replaced or not isinstance(self.step, Bursts):
-            self.start()
-            return self.estimate()[np.newaxis]
-        reports = np.empty((min(most, self.longest), 2, self.y.shape[-1]))
-        reports = reports[: self.step.burst(self.coefficients, self.ceiling2, delta, reports)]
-        before, self.r2 = [self.r2, *reports[:, 0]][-2:]
-        self.broken = self._breakdown(before, reports[-1])
-        if self.broken is None:
-            return np.sqrt(reports[:, 0])
-        if len(reports) == 1:
-            raise BreakdownError(self.broken)
-        return np.sqrt(reports[:-1, 0])
-
     def _breakdown(self, before: Vector, report: NDArray[np.float64]) -> SolveStatus | None:
         """Why the iteration that began with these |r|^2 is the last, if it is; report: |r|^2 and p^H A p."""
         r2, pap = report
@@ -186,7 +161,7 @@ class _BatchedRecurrence:
         c.r2[...] = c.gamma[...] = self.fields.norms2()
         c.target2[...] = to_device_like(target**2, self.y)
         self.r2 = as_numpy(c.r2).copy()
-        self.ceiling2, self.target2 = self.r2.copy(), target**2
+        self.target2 = target**2
         self.replaced = replaced
         if replaced:
             c.beta[...] = self._conjugation()

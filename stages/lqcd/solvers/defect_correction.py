@@ -14,15 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import converted
+from stages.lqcd.solvers.frame import MAX_ITERATIONS, ReliableUpdates, column_norms
 from stages.lqcd.solvers.krylov import iterated
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector, column_norms
-from stages.lqcd.solvers.reliable_solver import MAX_ITERATIONS, ReliableUpdates
-from stages.lqcd.solvers.reliable_updates import Progress
-from stages.lqcd.solvers.solution import Solution, SolveStatus
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.solution import Progress, Solution, Solver, SolveStatus, Vector
 
 GOES_ON = (SolveStatus.CONVERGED, SolveStatus.ITERATION_LIMIT, SolveStatus.STAGNATED)
 """Ends of a correction after which another one may help."""

@@ -24,8 +24,7 @@ from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.transfer import sent_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.reliable_updates import Progress
-from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.solution import Progress, Solution
 from stages.lqcd.solvers.space import Correction, Space, ritz_pairs
 
 ZERO_MODE = 1e-12

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import assign, contiguous, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
-from stages.lqcd.solvers.reliable_updates import Progress as Iterations
-from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatistics, column_blocks
+from stages.lqcd.solvers.solution import NotConverged, Solution, Solver, SolveStatistics, column_blocks
+from stages.lqcd.solvers.solution import Progress as Iterations
 
 Progress = Callable[[int, int], None]
 """Called with (blocks of right-hand sides done, blocks in all)."""

@@ -28,9 +28,8 @@ from stages.lqcd.kernels.fields import converted, copied, field_like, zeros_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.solvers.gcr_directions import HalfDirections, WholeDirections
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, Vector
-from stages.lqcd.solvers.solution import SolveStatus
-from stages.lqcd.solvers.workspace import Workspace
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 Directions: TypeAlias = type[WholeDirections] | type[HalfDirections]
 
@@ -55,26 +54,6 @@ RESTART = 10
 CYCLE_RESTART = 7
 """With a cycle of multigrid, whose residuals fall by `GCR.update_at` in as many iterations or fewer."""
 
-CYCLE = 2.1
-"""Blocks of right-hand sides in double that a replayed cycle keeps: what goes in and comes out, three fields
-in 16 bits and what is left of that of its defect; counted from the arrays.
-"""
-
-
-HALF_DIRECTION = 2 * 52 / 192
-"""Blocks in double of z and w of one direction in 16 bits with a scale."""
-
-
-def _workspace(restart: int, blocks: float = 0.0) -> Workspace:
-    """Blocks of GCR(restart), two fields each direction, and of its preconditioner."""
-    rest = 5.7 + blocks
-    return Workspace(
-        host=8 + restart,
-        double=6.2 + 2 * restart + blocks,
-        mixed=rest + restart,
-        half=rest + HALF_DIRECTION * restart,
-    )
-
 
 @dataclass(frozen=True)
 class GCR(KrylovSolver):
@@ -83,8 +62,6 @@ class GCR(KrylovSolver):
     restart: directions that are kept; then the true residual is taken again in the precision of b.
     preconditioner: applied to blocks of residuals of norm about one, in its own dtype.
     """
-
-    workspace: ClassVar[Workspace] = _workspace(RESTART)
 
     restart: int = RESTART
     preconditioner: Preconditioner | None = None
@@ -122,8 +99,6 @@ class GCR(KrylovSolver):
 @dataclass(frozen=True)
 class MultigridGCR(GCR):
     """GCR preconditioned by a cycle of multigrid."""
-
-    workspace: ClassVar[Workspace] = _workspace(CYCLE_RESTART, CYCLE)
 
     restart: int = CYCLE_RESTART
 

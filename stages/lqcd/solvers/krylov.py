@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import pairwise
+from math import ceil
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,23 +16,16 @@ from stages.base.errors import InputError, NoRoomError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import copied
-from stages.lqcd.solvers.parts import solved_in_parts
-from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence, Vector
-from stages.lqcd.solvers.reliable_solver import ReliableUpdates
-from stages.lqcd.solvers.reliable_updates import Progress, ReliableIteration
-from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus, without
+from stages.lqcd.kernels.fields import assign, contiguous, copied, field_like
+from stages.lqcd.solvers.frame import ReliableIteration, ReliableUpdates
+from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence
+from stages.lqcd.solvers.solution import NotConverged, Progress, Solution, SolveStatus, Vector, without
 from stages.lqcd.solvers.space import Correction
-from stages.lqcd.solvers.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class KrylovSolver(ReliableUpdates):
     """Frozen configuration of a solver: of conjugate gradients, unless it says which operators it takes."""
-
-    workspace: ClassVar[Workspace] = Workspace(host=10, double=9.2, mixed=7.6)
-    """Of conjugate gradients, batched or as one block; on a GPU measured at 24^4, N = 16 and 32: 8.6 to 8.8
-    and 7.4 to 8.6."""
 
     def check_operator(self, A: LinearOperator) -> None:
         """Raises InputError for an operator that the method is not made for."""
@@ -63,7 +59,7 @@ class KrylovSolver(ReliableUpdates):
         each right-hand side that of the least true residual, or zero where that is above |b|. deflate: an
         approximate y of A y = r for low modes, of the true residual r at the start and after each replacement
         (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent;
-        more than a GPU takes at once, 64, are solved in equal parts (`stages.lqcd.solvers.parts`). One whose
+        more than a GPU takes at once, 64, are solved in equal parts (`solved_in_parts`). One whose
         norm, or that of its first residual, is not finite is left out, the others are solved: NOT_FINITE.
         Raises InputError if the method cannot take A, or if b or x0 does not fit it; NoRoomError where memory
         is short.
@@ -121,3 +117,65 @@ def _cleared(field: Array, columns: NDArray[np.intp]) -> Array:
     copy = copied(field)
     lane_blas.lane_clear(copy, columns)
     return copy
+
+
+SolvePart = Callable[[Array, Array | None, Progress | None], Solution]
+"""The solution of a part, whatever its status, of (b, x0, progress)."""
+
+
+def equal_parts(columns: int, widest: int) -> list[slice]:
+    """The columns in as few runs of at most `widest` as there can be, the widths as equal as can be."""
+    bounds = np.linspace(0, columns, ceil(columns / widest) + 1).astype(int).tolist()
+    return [slice(start, stop) for start, stop in pairwise(bounds)]
+
+
+def solved_in_parts(
+    solve: SolvePart, b: Array, x0: Array | None, progress: Progress | None, widest: int
+) -> Solution:
+    """One Solution of all columns of b ``[*shape, N]``, as if each part waited for those before.
+
+    iterations, matvecs, seconds and the numbers in extras are sums over the parts; history and `progress` go
+    on from one part to the next, with 1 for what is not begun and the last estimate of what is over. status
+    is the first that is not CONVERGED: every part is solved whatever becomes of the others.
+    """
+    if b.shape[-1] <= widest:
+        return solve(b, x0, progress)
+    x, parts, now = field_like(b), equal_parts(b.shape[-1], widest), np.ones(b.shape[-1])
+    solutions: list[Solution] = []
+    histories: list[NDArray[np.float64]] = []
+    before = 0
+    for part in parts:
+        columns = (..., part)
+        first = None if x0 is None else contiguous(x0[columns])
+        solution = solve(contiguous(b[columns]), first, _continued(progress, before, now, part))
+        assign(x[columns], solution.x)
+        whole = np.tile(now, (len(solution.history), 1))
+        whole[:, part] = solution.history
+        histories.append(whole if not histories else whole[1:])
+        now[part] = solution.history[-1]
+        before += solution.iterations
+        solutions.append(solution)
+    missed = [solution.status for solution in solutions if solution.status is not SolveStatus.CONVERGED]
+    return Solution(
+        x,
+        missed[0] if missed else SolveStatus.CONVERGED,
+        before,
+        np.concatenate([solution.residual for solution in solutions]),
+        np.concatenate(histories),
+        sum(solution.matvecs for solution in solutions),
+        sum(solution.seconds for solution in solutions),
+        {name: sum(solution.extras[name] for solution in solutions) for name in solutions[0].extras},
+    )
+
+
+def _continued(progress: Progress | None, before: int, now: Vector, part: slice) -> Progress | None:
+    """`progress` for all columns, in a part that so many iterations went before."""
+    if progress is None:
+        return None
+
+    def report(iteration: int, residuals: Vector) -> None:
+        whole = now.copy()
+        whole[part] = residuals
+        progress(before + iteration, whole)
+
+    return report

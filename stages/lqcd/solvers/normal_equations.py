@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,10 @@ from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import Halved, LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted
+from stages.lqcd.solvers.frame import column_norms
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
-from stages.lqcd.solvers.recurrence import Recurrence, Vector, column_norms
-from stages.lqcd.solvers.reliable_updates import Progress
-from stages.lqcd.solvers.solution import Solution
-from stages.lqcd.solvers.workspace import Workspace
+from stages.lqcd.solvers.recurrence import Recurrence
+from stages.lqcd.solvers.solution import Progress, Solution, Vector
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,6 @@ class NormalEquations:
     solver: batched CG or block CGrQ, whose tolerance is on |b - A x| / |b|. An iteration takes two products,
     with A and its adjoint.
     """
-
-    workspace: ClassVar[Workspace] = Workspace(host=12, double=10.2, mixed=8.6)
 
     solver: KrylovSolver
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
+
+Vector = NDArray[np.float64]
+"""A number of each right-hand side, ``[N]``."""
+
+Progress = Callable[[int, Vector], None]
+"""Called after each iteration with its number and the estimated relative residuals ``[N]``."""
 
 
 class SolveStatus(Enum):
@@ -65,6 +72,15 @@ class Solution:
     matvecs: int
     seconds: float
     extras: dict[str, Any] = field(default_factory=dict)
+
+
+class Solver(Protocol):
+    """A solver of linear systems."""
+
+    def solve(
+        self, A: Any, b: Array, x0: Array | None = None, on_failure: str = "raise", *args: Any, **options: Any
+    ) -> Solution:
+        """The solution of A x = b, as `stages.lqcd.solvers.krylov.KrylovSolver.solve`."""
 
 
 class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is

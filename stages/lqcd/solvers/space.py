@@ -40,7 +40,7 @@ from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import converted, zeros_like
 from stages.lqcd.kernels.host_lapack import Matrix
-from stages.lqcd.solvers.recurrence import Vector
+from stages.lqcd.solvers.solution import Vector
 
 WIDTH = 16
 """Vectors that B is applied to at a time."""

@@ -10,7 +10,7 @@ from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import as_numpy, to_device_like
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.parts import equal_parts
+from stages.lqcd.solvers.krylov import equal_parts
 from stages.lqcd.solvers.recurrence import WIDTHS
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 

@@ -9,9 +9,9 @@ from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
+from stages.lqcd.solvers.recurrence import Stagnation
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
-from stages.lqcd.solvers.stagnation import Stagnation
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

@@ -10,7 +10,7 @@ A block of steps is
 (A. T. Chronopoulos and C. W. Gear, J. Comput. Appl. Math. 25 (1989) 153, with two-term recurrences.) G in
 twice the precision of the fields keeps the rate of convergence, and replaced residuals the accuracy
 (I. Yamazaki, E. Carson and B. Kelley, IPDPS 2022): the solve around it adds y to x group by group
-(`stages.lqcd.solvers.reliable_updates`), in the middle of a block where `stages.lqcd.solvers.sstep.deviation`
+(`stages.lqcd.solvers.frame`), in the middle of a block where `stages.lqcd.solvers.sstep.deviation`
 asks for it. Where that is not asked, a device is given a whole block, as one graph, while the host reads the
 numbers of the block before; solves then go on to the end of the block that is under way.
 """
@@ -29,8 +29,9 @@ from stages.lqcd.kernels import block_blas, lane_blas, powers, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, copied
-from stages.lqcd.solvers.recurrence import BreakdownError, Vector, column_norms
-from stages.lqcd.solvers.solution import SolveStatus
+from stages.lqcd.solvers.frame import column_norms
+from stages.lqcd.solvers.recurrence import BreakdownError
+from stages.lqcd.solvers.solution import SolveStatus, Vector
 from stages.lqcd.solvers.sstep.block import Block, Fields, Ingredients
 from stages.lqcd.solvers.sstep.deviation import Deviation
 

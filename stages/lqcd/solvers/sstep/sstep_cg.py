@@ -12,14 +12,12 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import powers
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
-from stages.lqcd.solvers.reliable_updates import Progress
-from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.solution import Progress, Solution
 from stages.lqcd.solvers.space import Correction
 from stages.lqcd.solvers.sstep.block import Ingredients
 from stages.lqcd.solvers.sstep.polynomials import BASES, CHEBYSHEV, polynomials
 from stages.lqcd.solvers.sstep.recurrence import Log, ingredients_of
 from stages.lqcd.solvers.sstep.spectrum import known_ritz_values
-from stages.lqcd.solvers.workspace import Workspace
 
 ABOVE = 1.05
 """|A| is at most this times the largest Ritz value."""
@@ -44,8 +42,6 @@ class SStepCG(KrylovSolver):
     guard: bool = True
     ritz: tuple[float, ...] | None = None
 
-    workspace: ClassVar[Workspace] = Workspace(host=40, double=40, mixed=24)
-    """With s = 16."""
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.1
 

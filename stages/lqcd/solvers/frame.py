@@ -10,13 +10,9 @@ The recurrence (CG, BiCGstab, GCR, ...) works on A y = r, possibly in lower prec
 ("reliable updates"; Sleijpen and van der Vorst, Computing 56 (1996) 141.) In one precision step 3 ends when
 the recurrence believes to have converged; with a single-precision recurrence, and in a deflated solve, also
 when the residual of any right-hand side has fallen by the method's `update_at` since the last time. True
-residuals alone finish a solve.
-
-Where the estimates rest for long (`Rest`), which conjugate gradients may do without rounding, step 4 shows
-whether they are true. A gain that they have shown and that is none, for rounding has added to the residual,
-counts: some of these end a solve (`Stagnation`). In one precision the residual is then also replaced as
-often as in mixed precision, and what raises it is taken back. A solve that misses the tolerance gives the x
-of the least residuals (`LeastResidual`).
+residuals alone finish a solve (`stages.lqcd.solvers.recurrence` has the rules). Where rounding has been seen
+to hold up a solve in one precision, the residual is replaced as often as in mixed precision, and what raises
+it is taken back. A solve that misses the tolerance gives the x of the least residuals.
 
 A deflated solve corrects x by what a subspace says of the true residual, at the start and at replacements:
 x += V (V^H A V)^-1 V^H (b - A x). Low modes that rounding or inexact vectors have let grow are gone again,
@@ -27,7 +23,8 @@ also in double precision, where vectors stored in single would otherwise help on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,37 +32,91 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
-from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import copied, zeros_like
 from stages.lqcd.solvers.recurrence import (
+    DIVERGED_AT,
+    SAFETY,
     Begin,
     BreakdownError,
+    Cycle,
+    End,
     Indirect,
+    LeastResidual,
+    Plateau,
     Recurrence,
-    Unattended,
-    Vector,
-    column_norms,
+    StopRules,
     next_width,
 )
-from stages.lqcd.solvers.reliable_solver import ReliableUpdates
-from stages.lqcd.solvers.solution import Solution, SolveStatus
+from stages.lqcd.solvers.solution import Progress, Solution, SolveStatus, Vector
 from stages.lqcd.solvers.space import Correction, CorrectionSchedule
-from stages.lqcd.solvers.stagnation import LeastResidual, Rest, Stagnation
 
-SAFETY = 0.999
-"""The recurrence aims at this part of the tolerance, so that rounding alone does not cost another cycle."""
-
-FINAL = (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED)
-"""Breakdowns whose correction is of no use."""
-
-DIVERGED_AT = 1e6
-"""Growth of an estimated residual over that at the start and that of x = 0 which ends a solve."""
+MAX_ITERATIONS = 200_000
+"""Limit of a solve unless another is given. Conjugate gradients on HISQ links, |D| < 4.8, take at most
+1.2 / m log(5 / (m tolerance)) iterations: 66,000 at m = 0.0005 to 1e-8, 200,000 at m = 0.0002 to 1e-10.
+"""
 
 TINY = 1e-150
 """Norms below are sums of squares that have underflowed, if they are not zero."""
 
-Progress = Callable[[int, Vector], None]
-"""Called after each iteration with its number and the estimated relative residuals ``[N]``."""
+
+@dataclass(frozen=True)
+class ReliableUpdates:
+    """Frozen configuration of a solve: when it ends, and in what precision it iterates.
+
+    tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
+    inner: 'single' iterates in complex64 with reliable updates in the precision of b, 'half' with fields in
+    about 16 bits, which batched CG can on staggered operators and on the normal equations of even-odd Wilson
+    ones, and BiCGstab and GCR on the latter; None iterates in that of b.
+    delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
+    mixed precision; None: the method's own.
+    """
+
+    tolerance: float = 1e-10
+    max_iterations: int = MAX_ITERATIONS
+    inner: str | None = None
+    delta: float | None = None
+
+    narrows: ClassVar[bool] = False
+    """Whether converged columns are to be taken out as soon as a narrower block holds the others."""
+
+    update_at: ClassVar[float] = 0.0
+    """Fall of a residual that asks for its next replacement in single precision and in deflated solves."""
+
+    forgets: ClassVar[bool] = False
+    """Whether every replacement ends a method's search directions, so that it falls at an even rate."""
+
+    halves: ClassVar[bool] = False
+    """Whether the method can iterate in half precision."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tolerance < 1:
+            raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
+        if self.max_iterations < 1:
+            raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        if self.inner not in (None, "single", "half"):
+            raise InputError(
+                f"inner must be 'single', 'half', or None for the precision of b; got {self.inner!r}"
+            )
+        if self.inner == "half" and not self.halves:
+            raise InputError(
+                f"inner='half' is for BatchedCG, BiCGstab and GCR: give {type(self).__name__} 'single'"
+            )
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InputError(f"delta must lie between 0 and 1, got {self.delta}")
+
+    @property
+    def fall(self) -> float:
+        """Fall of a residual that asks for its next replacement: `delta`, or the method's own."""
+        return self.delta or self.update_at
+
+    def endures(self, relative: float, reduction: float, share: float, first: bool) -> bool:
+        """True if a correction in a deflation space (`space.CorrectionSchedule`) saves more than it costs."""
+        return relative <= 1
+
+    def in_half(self, A: LinearOperator) -> LinearOperator:
+        """A as a method that iterates in half precision applies it. Raises InputError."""
+        raise NotImplementedError
 
 
 class ReliableIteration:
@@ -85,35 +136,34 @@ class ReliableIteration:
     ) -> None:
         self.solver, self.A, self.b, self.progress = solver, A, b, progress
         self.source = column_norms(b)
-        self._refuse_underflow()
+        _refuse_underflow(b, self.source)
         self.scale = np.where(self.source > 0, self.source, 1)
         self.target = solver.tolerance * self.source
         self.unit = np.ones_like(self.source)
         self.norms = self.source.copy()
         self.corrections = CorrectionSchedule(deflate, solver.endures, self.source.size)
         self.iterations = self.matvecs = self.replacements = 0
-        self.suspected = False
         self.columns = np.arange(b.shape[-1])
-        self._start(x0)
+        if x0 is None:
+            self.x, self.residual = zeros_like(b), copied(b)
+        else:
+            self.x = copied(x0)
+            lane_blas.lane_clear(self.x, np.flatnonzero(self.source == 0))
+            self._measure()
         self.least = LeastResidual(self.norms)
         self._deflate()
         self.largest = np.maximum(self.norms, self.source)
-        self.history = [self.relative(self.norms)]
+        self.history = [self._relative(self.norms)]
+        unknowns = math.prod(A.shape)
+        self.rules = StopRules(self.norms, self.target, solver.max_iterations, unknowns, solver.forgets)
 
     def run(self, begin: Begin) -> SolveStatus:
         """Iterate to the end; x, norms, history and counts are then final."""
         A = self._inner_operator()
         mixed = A is not self.A or self.solver.inner == "half"  # which A in single precision takes, too
         recurrence: Recurrence | None = None
-        limit = self.solver.max_iterations if self.solver.forgets else None
-        stagnation, narrowed = Stagnation(self.norms, math.prod(self.A.shape), limit), self._narrow()
-        while np.isfinite(self.norms).all():
-            if not self.open.any():
-                return SolveStatus.CONVERGED
-            if self.iterations >= self.solver.max_iterations:
-                return SolveStatus.ITERATION_LIMIT
-            if stagnation.over(self.iterations, self.suspected):
-                return SolveStatus.STAGNATED
+        narrowed = self._narrow()
+        while (status := self.rules.status(self.norms, self.iterations)) is None:
             before, fresh = self.norms.copy(), recurrence is None
             try:
                 if recurrence is None:
@@ -125,31 +175,30 @@ class ReliableIteration:
                     recurrence = None  # its fields are free before there are others
                     recurrence = begin(A, *self._scaled(), directions)
                     del directions
-                estimate = self._cycle(recurrence, self._delta(mixed), self._rest(mixed, A.dtype))
+                estimate = self._cycle(recurrence, self._cycle_rules(mixed, A.dtype))
             except BreakdownError as breakdown:
-                if fresh or recurrence is None or breakdown.status in FINAL:
-                    return self._break_off(recurrence, breakdown.status)
-                self._absorb(recurrence.correction)  # the residual may lie in the span of old directions
+                useful = recurrence is not None and not breakdown.useless
+                if recurrence is not None and useful:
+                    self._absorb(recurrence.correction)  # the residual may lie in the span of old directions
+                if fresh or not useful:
+                    return breakdown.status if self.open.any() else SolveStatus.CONVERGED
                 recurrence, narrowed = None, self._narrow()
                 continue
             self._absorb(recurrence.correction)
             shown = before.copy()
             shown[self.columns] = self._in_norm_of_residual(recurrence, estimate)
-            rounded = stagnation.enter(before, shown, self.norms, self.target, self.iterations)
-            self.suspected |= rounded and not mixed
-            if self.suspected:
+            self.rules.replaced(before, shown, self.norms, self.iterations, mixed)
+            if self.rules.rounding_seen:
                 self._restore()
             self._deflate(estimate)
             narrowed = self._narrow()
-        return SolveStatus.NOT_FINITE
+        return status
 
     def _inner_operator(self) -> LinearOperator:
         """The operator in the precision of the recurrence."""
         if self.solver.inner == "single":
             return self.A.astype(np.complex64)
-        if self.solver.inner is None:
-            return self.A
-        return self.solver.in_half(self.A)
+        return self.A if self.solver.inner is None else self.solver.in_half(self.A)
 
     def solution(self, status: SolveStatus, seconds: float) -> Solution:
         """Solution with its residuals, this status and duration; zero where what there is is worse."""
@@ -158,18 +207,11 @@ class ReliableIteration:
         if worse.any():
             lane_blas.lane_clear(self.x, np.flatnonzero(worse))
             self.norms = np.where(worse, self.source, self.norms)
-        return Solution(
-            self.x,
-            status,
-            self.iterations,
-            self.relative(self.norms),
-            np.stack(self.history),
-            self.matvecs,
-            seconds,
-            {"replacements": self.replacements, "deflations": self.corrections.made},
-        )
+        history, residual = np.stack(self.history), self._relative(self.norms)
+        counts = {"replacements": self.replacements, "deflations": self.corrections.made}
+        return Solution(self.x, status, self.iterations, residual, history, self.matvecs, seconds, counts)
 
-    def relative(self, norms: Vector) -> Vector:
+    def _relative(self, norms: Vector) -> Vector:
         """Norms ``[N]`` relative to those of b; where b is zero as they are."""
         with np.errstate(invalid="ignore"):  # infinite right-hand sides: reported as NOT_FINITE
             return norms / self.scale
@@ -178,27 +220,6 @@ class ReliableIteration:
     def open(self) -> NDArray[np.bool_]:
         """Right-hand sides whose true residual misses the tolerance, bool ``[N]``."""
         return ~(self.norms <= self.target)
-
-    def _start(self, x0: Array | None) -> None:
-        if x0 is None:
-            self.x = zeros_like(self.b)
-            self.residual = copied(self.b)
-            return
-        self.x = copied(x0)
-        lane_blas.lane_clear(self.x, np.flatnonzero(self.source == 0))
-        self._measure()
-
-    def _refuse_underflow(self) -> None:
-        """Raise InputError for right-hand sides that are not zero, of whose norms little is left."""
-        small = np.flatnonzero(self.source < TINY)
-        if small.size and self.b.dtype == np.complex128:
-            columns = lane_blas.lane_take(self.b, small)
-            block_blas.scale(columns, 1 / TINY, columns)
-            for number in small[column_norms(columns) > 0]:
-                raise InputError(
-                    f"right-hand side {number} is so small that its squares underflow: scale it, and the "
-                    "solution back"
-                )
 
     def _measure(self) -> None:
         """Step 1: the true residual b - A x of the block's columns, and its norms."""
@@ -224,58 +245,51 @@ class ReliableIteration:
         lane_blas.lane_scale(residual, to_device_like(1 / self.unit, residual), residual)
         return residual, SAFETY * self.target[self.columns] / self.unit
 
-    def _cycle(self, recurrence: Recurrence, delta: float, rest: Rest) -> Vector:
+    def _cycle_rules(self, mixed: bool, dtype: np.dtype) -> Cycle:
+        """The rules of the next cycle, of a recurrence in this precision."""
+        solver, columns, rounding = self.solver, self.columns, self.rules.rounding_seen
+        deflated, least = self.corrections.go_on, self.least.norms[self.columns]
+        if rounding:
+            delta = solver.update_at
+        elif mixed:
+            delta = solver.fall
+        else:
+            delta = max(solver.fall, self.corrections.replaced_at) if deflated else 0.0
+        if mixed or deflated or self.replacements:
+            plateau = Plateau(least, np.inf if solver.fall else 0.0)  # other corrections have no middle
+        else:
+            plateau = Plateau.at_rounding(least, dtype)
+        return Cycle(
+            SAFETY * self.target[columns],
+            self.norms[columns],
+            DIVERGED_AT * self.largest[columns],
+            delta,
+            rounding,
+            solver.narrows,
+            solver.max_iterations,
+            plateau,
+        )
+
+    def _cycle(self, recurrence: Recurrence, rules: Cycle) -> Vector:
         """Step 3: iterate until the residual wants replacing; the estimated norms of the block's columns.
 
         Iterations that are under way then count like any other, unless every column has converged: they
         change nothing any more.
         """
-        ceiling = self.norms[self.columns]
-        target = SAFETY * self.target[self.columns]
-        diverged, scale = DIVERGED_AT * self.largest[self.columns], self.scale[self.columns]
-        burst = recurrence if isinstance(recurrence, Unattended) and recurrence.unattended else None
-        under_way, ending = 0, False
-        while under_way or not ending:
-            left = self.solver.max_iterations - self.iterations
-            if burst is None:
-                limit = min(1 + recurrence.lag, left)
-                while under_way < limit and not ending:
-                    self.matvecs += recurrence.start()
-                    under_way += 1
-                estimate = least = greatest = recurrence.estimate() * self.unit
-                under_way -= 1
-                self._record(estimate / scale)
-            else:
-                estimates = burst.run(left if self.progress is None else 1, delta) * self.unit
-                estimate, least, greatest = estimates[-1], estimates.min(axis=0), estimates.max(axis=0)
-                self.matvecs += estimates.size
-                for relative in estimates / scale:
-                    self._record(relative)
-            if np.count_nonzero(greatest > diverged):
-                raise BreakdownError(SolveStatus.DIVERGED)
-            still_open = estimate > target
-            count = int(np.count_nonzero(still_open))
-            if count == 0:
+        under_way, ends, scale = 0, False, self.scale[self.columns]
+        while under_way or not ends:
+            limit = min(1 + recurrence.lag, self.solver.max_iterations - self.iterations)
+            while under_way < limit and not ends:
+                self.matvecs += recurrence.start()
+                under_way += 1
+            estimate = recurrence.estimate() * self.unit
+            under_way -= 1
+            self._record(estimate / scale)
+            end = rules.end(self.iterations, estimate, recurrence.full)
+            if end is End.CONVERGED:
                 break
-            if delta > 0:
-                ceiling = ceiling if self.suspected else np.maximum(ceiling, greatest)
-                ending |= bool(np.count_nonzero(still_open & (estimate < delta * ceiling)))
-            ending |= (
-                self.iterations >= self.solver.max_iterations
-                or rest.after(self.iterations, least, still_open)
-                or recurrence.full
-                or (self.solver.narrows and next_width(count, target.size) < target.size)
-            )
+            ends = ends or end is End.REPLACE
         return estimate
-
-    def _delta(self, mixed: bool) -> float:
-        """Fall of a residual that asks for its next replacement; 0 for one at the end alone."""
-        if self.suspected:
-            return self.solver.update_at
-        delta = self.solver.fall
-        if mixed:
-            return delta
-        return max(delta, self.corrections.replaced_at) if self.corrections.go_on else 0.0
 
     def _record(self, relative: Vector) -> None:
         self.iterations += 1
@@ -303,13 +317,6 @@ class ReliableIteration:
             self._measure()
             self.least.enter(self.norms, self.norms < 0, self.x)
 
-    def _rest(self, mixed: bool, dtype: np.dtype) -> Rest:
-        """A watch over the next cycle."""
-        norms = self.least.norms[self.columns]
-        if mixed or self.corrections.go_on or self.replacements:
-            return Rest(norms, np.inf if self.solver.fall else 0.0)  # corrections have no middle
-        return Rest.at_rounding(norms, dtype)
-
     def _in_norm_of_residual(self, recurrence: Recurrence, estimate: Vector) -> Vector:
         """An estimate of now as a norm of the residual, if it is another field's."""
         if not isinstance(recurrence, Indirect):
@@ -318,11 +325,6 @@ class ReliableIteration:
         lane_blas.lane_scale(residual, to_device_like(1 / unit, residual), residual)
         believed = unit * recurrence.believed(residual)
         return estimate * self.norms[self.columns] / np.where(believed > 0, believed, 1)
-
-    def _break_off(self, recurrence: Recurrence | None, status: SolveStatus) -> SolveStatus:
-        if recurrence is not None and status not in FINAL:
-            self._absorb(recurrence.correction)
-        return status if self.open.any() else SolveStatus.CONVERGED
 
     def _deflate(self, estimate: Vector | None = None) -> None:
         """Correct the block in the subspace where a column is due; then the true residual again.
@@ -376,3 +378,21 @@ class ReliableIteration:
             lane_blas.lane_add(self.x, correction, factor)
         else:
             lane_blas.lane_put_add(self.x, correction, self.columns, factor)
+
+
+def column_norms(field: Array) -> Vector:
+    """|field| of each right-hand side, float64 ``[N]`` on the host."""
+    return np.sqrt(as_numpy(block_blas.norms2(field)))
+
+
+def _refuse_underflow(b: Array, norms: Vector) -> None:
+    """Raise InputError for right-hand sides that are not zero, of whose norms little is left."""
+    small = np.flatnonzero(norms < TINY)
+    if small.size and b.dtype == np.complex128:
+        columns = lane_blas.lane_take(b, small)
+        block_blas.scale(columns, 1 / TINY, columns)
+        for number in small[column_norms(columns) > 0]:
+            raise InputError(
+                f"right-hand side {number} is so small that its squares underflow: scale it, and the "
+                "solution back"
+            )
