@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stages.lqcd.dirac.operator import LinearOperator, Solver
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.normal_equations import NormalEquations
-from stages.lqcd.solvers.solution import Solution, SolveStatus
+from stages.lqcd.solvers.solution import Solution, Solver, SolveStatus
 
 DELTAS = (0.1, 0.01, 0.001)
 BEYOND = 1e-6
@@ -29,6 +29,9 @@ def normal_cg(tolerance: float, limit: int, inner: str | None = None, delta: flo
 
 METHODS: dict[str, Any] = {"BiCGstab": BiCGstab, "CG": normal_cg}
 """Makers of solvers from tolerance, limit, inner precision and delta."""
+
+NAMES = {"BiCGstab": "bicgstab", "CG": "cgnr"}
+"""What parameter files call them."""
 
 
 def columns(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, Solver]]:

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from mixed_iterations import METHODS, columns, counted, iterations
+from mixed_iterations import METHODS, NAMES, columns, counted, iterations
 from script import SMALL, PrintedTable, arguments_of, quenched, wilson
 from stages.lqcd.dirac.wilson import DSLASH_FLOPS, operator_bytes
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
@@ -37,7 +37,7 @@ from stages.lqcd.kernels import short_numbers
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, Lattice
-from stages.lqcd.solvers.named import PRECISIONS
+from stages.lqcd.solvers.named import PRECISIONS, REGULAR
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 from workflows.benchmarks.machine import Machine, Work, random_field
 from workflows.benchmarks.speed import DTYPES
@@ -156,7 +156,7 @@ def memory(study: Study) -> None:
     on_gpu = study.machine.backend == "cuda"
     packing = A.M.dslash.packing if on_gpu else None
     for method, precision in SOLVES:
-        space = METHODS[method](study.arguments.tolerance, 1).workspace
+        space = REGULAR[NAMES[method]].workspace
         blocks = space.on_device(precision) if on_gpu else space.on_host(precision)
         links = operator_bytes(study.lattice, precision, packing, A.M.links.csw is not None)
         table.add(method, precision, links / study.lattice.volume, blocks * whole / study.rhs)

@@ -50,6 +50,17 @@ class LinearOperator(Protocol):
         """This operator in another precision; the conversion is made once and kept."""
 
 
+class HasAdjoint(LinearOperator, Protocol):
+    """An operator that knows its Hermitian conjugate, as normal equations need."""
+
+    @property
+    def adjoint(self) -> HasAdjoint:
+        """The Hermitian conjugate."""
+
+    def astype(self, dtype: Any) -> HasAdjoint:
+        """This operator in another precision."""
+
+
 @runtime_checkable
 class Shifted(Protocol):
     """A = B + shift, of an operator B that has the same eigenvectors at every shift."""
@@ -197,8 +208,8 @@ def applied_through(A: LinearOperator, like: Array) -> tuple[Callable[[Array, Ar
 class Product:
     """left right: `right` acts first. Hermitian and positive definite if left is the adjoint of right."""
 
-    left: LinearOperator
-    right: LinearOperator
+    left: HasAdjoint
+    right: HasAdjoint
 
     def __post_init__(self) -> None:
         _require_same_fields(self.left, self.right)

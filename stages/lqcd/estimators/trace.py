@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import DisagreementError, InputError
-from stages.lqcd.dirac.operator import Solver
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import block_blas, slice_products
@@ -34,7 +33,7 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.even_odd import relative_norms
-from stages.lqcd.solvers.solution import SolveStatistics
+from stages.lqcd.solvers.solution import Solver, SolveStatistics
 
 CURRENT_LINKS = ("thin", "smeared", "fat")
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import Halved, LinearOperator, Product
+from stages.lqcd.dirac.operator import Halved, HasAdjoint, LinearOperator, Product
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.frame import column_norms
@@ -37,7 +37,7 @@ class NormalEquations:
 
     def solve(
         self,
-        A: LinearOperator,
+        A: HasAdjoint,
         b: Array,
         x0: Array | None = None,
         on_failure: str = "raise",
@@ -55,7 +55,7 @@ class NormalEquations:
             )
         return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
 
-    def _begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any) -> Recurrence:
+    def _begin(self, A: Any, residual: Array, target: Vector, directions: Any) -> Recurrence:
         adjoint, normal = A.adjoint, self._normal(A)
 
         def begin(residual: Array, target: Vector) -> Recurrence:
