@@ -115,7 +115,7 @@ Begin = Callable[[LinearOperator, Array, Vector, Any], Recurrence]
 
 
 class End(Enum):
-    """Why a cycle ends."""
+    """Reasons for the end of a cycle."""
 
     CONVERGED = auto()
     REPLACE = auto()
@@ -170,7 +170,7 @@ class Cycle:
     plateau: Plateau
 
     def end(self, iterations: int, estimate: Vector, full: bool) -> End | None:
-        """Why the cycle ends after so many iterations of the solve, if it does; full: the recurrence is.
+        """The reason to end it after so many iterations of the solve, if any; full: the recurrence is.
 
         Raises BreakdownError where estimates grow without limit.
         """
