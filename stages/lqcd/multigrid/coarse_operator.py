@@ -40,6 +40,7 @@ class LevelOperator(EvenOddSystem, Protocol):
     """The operator A of a level; that of the finest one is all that multigrid knows of a kind of quarks.
 
     Fields are ``[site, 2 n, N]`` on its grid, chirality + in the first n components, on which gamma5 is +1.
+    Staggered quarks have epsilon(x) instead: there an even and an odd site together are a site of the grid.
     `operator` is S, what cycles iterate in place of A: the Schur complement of the even sites, or A itself on
     a grid without parities. `prepare` and `reconstruct` lead from A x = b to S and back.
     """

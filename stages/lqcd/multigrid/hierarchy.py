@@ -25,11 +25,7 @@ from stages.lqcd.kernels.coarse_dslash import PackedCoarseLinks
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, empty_rows, field_like, zeros_like
 from stages.lqcd.multigrid.aggregates import Aggregates, Prolongation, Transfer, random_fields
-from stages.lqcd.multigrid.coarse_operator import (
-    CoarseOperator,
-    LevelOperator,
-    coarse_operator,
-)
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, LevelOperator, coarse_operator
 from stages.lqcd.multigrid.smoothers import Smoother, fitted
 from stages.lqcd.solvers.even_odd import through
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, MultigridGCR, gcr_correction
@@ -50,9 +46,8 @@ FINGERPRINT_TOLERANCE = 1e-10
 class Level:
     """A grid that has another one below: its operator A, with S, the transfer P to that grid, and a smoother.
 
-    steps, tolerance: of GCR on the grid below in every
-    cycle. prolongation: P with its vectors, which a loaded level has no longer. moments: of what is left to
-    the smoother (`stages.lqcd.multigrid.smoothers`), or None.
+    steps, tolerance: of GCR on the grid below in every cycle. prolongation: P with its vectors, which a
+    loaded level has no longer. moments: of what is left to the smoother (`Recorder.moments`), or None.
     """
 
     A: LevelOperator

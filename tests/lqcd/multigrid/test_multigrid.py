@@ -190,6 +190,28 @@ def test_columns_of_a_galerkin_product_come_in_parts(wilson: Any, monkeypatch: A
         assert abs(a - b).max() <= 1e-13 * abs(a).max()
 
 
+def test_another_operator_than_wilsons_on_the_finest_grid(wilson: Any, draw: Any) -> None:
+    """One of eight components, a coarse operator, in double: set up, solved with, and stored."""
+    wide = FineWilson(wilson((4, 4, 4, 8), 0.02))
+    P, _ = prolongation(aggregates(wide.grid, (1, 1, 1, 2)), draw(wide.grid.sites, 12, 4))
+    A = wide.galerkin(P)
+    assert A.dtype == np.complex128 and A.components == 8
+    multigrid = Multigrid((LevelParameters((2, 2, 2, 2), 6, refinements=1),), fine=lambda A: A)
+    hierarchy, b = multigrid.setup(A), draw(*A.shape, 2)
+    rhs, source = A.prepare(b.copy())
+    solution = hierarchy.solver().solve(hierarchy.system, rhs)
+    left = b - A.apply(A.reconstruct(solution.x, source))
+    assert np.linalg.norm(left) < 1e-9 * np.linalg.norm(b)
+    plain = GCR(tolerance=1e-10, restart=20).solve(A.operator, A.prepare(b.copy())[0])
+    assert solution.iterations < 0.4 * plain.iterations
+    loaded = multigrid.load(hierarchy.arrays(), hierarchy.metadata(), A)
+    rough = rhs.astype(np.complex64)
+    assert np.array_equal(loaded.apply(rough), hierarchy.apply(rough))
+    with pytest.raises(InputError, match="another operator or gauge field"):
+        heavier = FineWilson(wilson((4, 4, 4, 8), 0.03)).galerkin(P)
+        multigrid.load(hierarchy.arrays(), hierarchy.metadata(), heavier)
+
+
 def test_stored_setup_of_another_operator_is_refused(gauge: Any) -> None:
     M = operator(gauge(4), -0.4)
     hierarchy = SMALL.setup(M)
