@@ -77,8 +77,8 @@ def product(S: WilsonSchur, n: int) -> float:
 
     def many() -> None:
         for _ in range(CALLS):
-            M.dslash.apply_to(ODD, x, between, hop_clover=odd)
-            M.dslash.apply_to(EVEN, between, out, diagonal=x, a=1.0, b=-0.25, hop_clover=even)
+            M.dslash.apply_to(ODD, x, between, clover=("hop", odd))
+            M.dslash.apply_to(EVEN, between, out, diagonal=x, a=1.0, b=-0.25, clover=("hop", even))
 
     return seconds(stream.recorded(many, cupy)) / CALLS
 

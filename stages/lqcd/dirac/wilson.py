@@ -118,7 +118,7 @@ class WilsonDslash:
     ) -> SpinorField:
         """``out = a C' diagonal + b C D x`` on `parity`, x on the other; D^dag for sign = -1.
 
-        terms: diagonal, a, b, hop_clover, diagonal_clover of `stages.lqcd.kernels.wilson_dslash`.
+        terms: diagonal, a, b, clover of `stages.lqcd.kernels.wilson_dslash`.
         """
         out = numbers_like(x) if out is None else out
         return wilson_dslash.wilson_dslash(self.packed[parity], x, out, sign=sign, **terms)
@@ -204,7 +204,7 @@ class WilsonOperator:
         """The terms of the dslash that add A times the diagonal."""
         if self.links.csw is None:
             return {"a": self.constant}
-        return {"a": 1.0, "diagonal_clover": self.clover(parity)}
+        return {"a": 1.0, "clover": ("diagonal", self.clover(parity))}
 
     def clover(self, parity: int) -> Any:
         """A on the sites of `parity`, packed; only with a clover term. Raises InputError."""

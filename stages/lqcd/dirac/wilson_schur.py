@@ -127,10 +127,10 @@ class WilsonSchur:
             raise InputError("updates are for the symmetric Schur complement itself: apply this one")
         (a, b, c), parity, opposite = factors, self.parity, 1 - self.parity
         self.M.dslash.apply_to(opposite, x, between, **self._inverted(opposite, 1.0))
-        hop = self._inverted(parity, 1.0)
-        hop["b"] *= -0.25 * b
-        packed = self.M.dslash.packed[parity]
-        return wilson_update(packed, between, out, own=x, source=source, a=a + b, c=c, **hop)
+        hop, packed = self._inverted(parity, 1.0), self.M.dslash.packed[parity]
+        terms = a + b, hop["b"] * (-0.25 * b), c
+        _, inverse = hop.get("clover", ("hop", None))
+        return wilson_update(packed, between, out, own=x, source=source, factors=terms, clover=inverse)
 
     def prepare(self, b: Array) -> tuple[Array, Array]:
         """The right-hand side on `parity` for M x = b, b ``[parity, site, 12, N]``, and b."""
@@ -180,7 +180,7 @@ class WilsonSchur:
         """The terms of the dslash that give factor A^-1 D x on `parity`."""
         if self.M.links.csw is None:
             return {"b": factor * self._constant}
-        return {"b": factor, "hop_clover": self.M.clover_inverse(parity)}
+        return {"b": factor, "clover": ("hop", self.M.clover_inverse(parity))}
 
     def _inverse(self, parity: int, x: Any, out: Any = None) -> Array:
         """A^-1 x on `parity`, in `out` or a new field."""

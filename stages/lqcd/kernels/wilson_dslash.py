@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -17,6 +17,9 @@ from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, Spinors, c
 from stages.lqcd.lattice.geometry import Lattice
 
 Weights: TypeAlias = tuple[float, float, float, float]
+
+CloverTerm: TypeAlias = tuple[Literal["hop", "diagonal"], PackedClover]
+"""What the clover matrices of a product multiply, the sum over hops or the diagonal, and these."""
 
 
 class PackedLinks(Protocol):
@@ -92,15 +95,14 @@ def wilson_dslash(
     diagonal: Spinors | None = None,
     a: float = 0.0,
     b: float = 1.0,
-    hop_clover: PackedClover | None = None,
-    diagonal_clover: PackedClover | None = None,
+    clover: CloverTerm | None = None,
 ) -> SpinorField:
     """``out = a C' diagonal + b C D x``; returns `out`.
 
         D x(s) = sum_mu [ (1 - sign gamma_mu) U_mu(s) x(s+mu) + (1 + sign gamma_mu) U_mu(s-mu)^dag x(s-mu) ]
 
-    sign: 1, or -1 for the adjoint. C: `hop_clover`, C': `diagonal_clover`, or one; at most one of them is
-    given. x ``[site, 12, N]``, N up to 64 on a GPU, lives on the opposite parity, out and diagonal on
+    sign: 1, or -1 for the adjoint. clover: C for "hop" or C' for "diagonal"; what is not given is one. x
+    ``[site, 12, N]``, N up to 64 on a GPU, lives on the opposite parity, out and diagonal on
     ``packed.parity``; all of one dtype. `out` may be `diagonal`, never `x`; otherwise what it held is not
     read. Raises InputError.
 
@@ -110,10 +112,9 @@ def wilson_dslash(
         _check_half_fields(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)
-    check_terms(packed, diagonal, sign, hop_clover, diagonal_clover)
+    check_terms(packed, diagonal, sign, clover)
     start = kernel("wilson_dslash.wilson_dslash", type(packed))
-    clovers = {"hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
-    return start(packed, x, out, sign=sign, diagonal=diagonal, a=a, b=b, **clovers)
+    return start(packed, x, out, sign=sign, diagonal=diagonal, a=a, b=b, clover=clover)
 
 
 def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sign: int = 1) -> Array:
@@ -121,7 +122,7 @@ def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sig
 
     Links are packed. Raises InputError.
     """
-    check_terms(packed, None, sign, None, None)
+    check_terms(packed, None, sign, None)
     _check_fields(packed, x, out, None)
     return kernel("wilson_dslash.wilson_hop", type(packed))(packed, direction, x, out, sign=sign)
 
@@ -154,24 +155,18 @@ def _check_half_fields(packed: PackedLinks, x: HalfField, out: Any, diagonal: An
         raise InputError("out of the dslash must not be its input x: give another field")
 
 
-def check_terms(
-    packed: PackedLinks,
-    diagonal: Spinors | None,
-    sign: int,
-    hop_clover: PackedClover | None,
-    diagonal_clover: PackedClover | None,
-) -> None:
-    """Raise InputError unless one clover matrix at most is given, that of the diagonal with a diagonal."""
+def check_terms(packed: PackedLinks, diagonal: Spinors | None, sign: int, clover: CloverTerm | None) -> None:
+    """Raise InputError unless clover matrices fit the links, and those of the diagonal have one."""
     if sign not in (1, -1):
         raise InputError(f"sign must be 1, or -1 for the adjoint, got {sign}")
-    if hop_clover is not None and diagonal_clover is not None:
-        raise InputError("give hop_clover or diagonal_clover, not both")
-    if diagonal_clover is not None and diagonal is None:
-        raise InputError("diagonal_clover multiplies the diagonal: give one")
-    for clover in (hop_clover, diagonal_clover):
-        sites = packed.lattice.half_volume
-        if clover is not None and (clover.sites, clover.dtype) != (sites, packed.dtype):
-            raise InputError(
-                f"clover matrices must be {packed.dtype} on {sites} sites, "
-                f"got {clover.dtype} on {clover.sites}"
-            )
+    if clover is None:
+        return
+    place, matrices = clover
+    if place == "diagonal" and diagonal is None:
+        raise InputError("clover matrices of the diagonal multiply it: give one")
+    sites = packed.lattice.half_volume
+    if (matrices.sites, matrices.dtype) != (sites, packed.dtype):
+        raise InputError(
+            f"clover matrices must be {packed.dtype} on {sites} sites, "
+            f"got {matrices.dtype} on {matrices.sites}"
+        )

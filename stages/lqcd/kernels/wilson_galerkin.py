@@ -7,10 +7,21 @@ products to 11 significant bits, and adds in single precision.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.lattice.geometry import Lattice
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """Sites in aggregates of these extents, int32 ``[aggregate, site]``, and their `places`."""
+
+    sites: Array
+    places: Array
+    lattice: Lattice
+    extents: tuple[int, ...]
 
 
 def takes(vectors: Array, per_aggregate: int) -> bool:
@@ -25,24 +36,20 @@ def places(sites: Array) -> Array:
 
 def put_hop(
     vectors: Array,
-    sites: Array,
-    places: Array,
+    where: Aggregated,
     links: Array,
-    lattice: Lattice,
     mu: int,
-    cut: int,
     factor: float,
     inside: Array,
     coarse_links: Array,
 ) -> None:
     """Write factor P^H (1 - gamma_mu) U_mu P of the hops that stay in their aggregate, and of the others.
 
-    links: complex128 ``[mu, parity, site, 3, 3]``; cut: extent of aggregates in mu. inside ``[aggregate, 2 k,
-    2 k]``; the others go to direction 2 mu of coarse_links ``[aggregate, 8, 2 k, 2 k]``.
+    links: complex128 ``[mu, parity, site, 3, 3]``. inside ``[aggregate, 2 k, 2 k]``; the others go to
+    direction 2 mu of coarse_links ``[aggregate, 8, 2 k, 2 k]``.
     """
-    kernel("wilson_galerkin.put_hop", type(vectors))(
-        vectors, sites, places, links, lattice, mu, cut, factor, inside, coarse_links
-    )
+    start = kernel("wilson_galerkin.put_hop", type(vectors))
+    start(vectors, where, links, mu, factor, inside, coarse_links)
 
 
 def put_local(vectors: Array, sites: Array, clover: Any, lattice: Lattice, diagonal: Array) -> None:

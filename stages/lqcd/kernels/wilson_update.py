@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, Spinors, check_half_field
 from stages.lqcd.kernels.wilson_dslash import PackedLinks, check_terms
 
+Factors: TypeAlias = tuple[complex, complex, complex]
+
 
 def wilson_update(
     packed: PackedLinks,
@@ -22,14 +24,12 @@ def wilson_update(
     *,
     own: Spinors,
     source: Spinors | None = None,
-    a: complex = 1.0,
-    b: complex = 1.0,
-    c: complex = 0.0,
-    hop_clover: PackedClover | None = None,
+    factors: Factors = (1.0, 1.0, 0.0),
+    clover: PackedClover | None = None,
 ) -> SpinorField:
-    """``out = a own + b C D x + c source``; returns `out`.
+    """``out = a own + b C D x + c source`` with factors (a, b, c); returns `out`.
 
-    D and C as of `stages.lqcd.kernels.wilson_dslash.wilson_dslash`, C one where no `hop_clover` is given. x
+    D and C as of `stages.lqcd.kernels.wilson_dslash.wilson_dslash`, C one where no `clover` is given. x
     ``[site, 12, N]`` lives on the opposite parity, the others on ``packed.parity``; all are of the links'
     dtype, or HalfFields with complex64 links, each of x and out for itself, own and source alike. `out` may
     be `own` or `source`, never `x`. Raises InputError.
@@ -47,9 +47,9 @@ def wilson_update(
         raise InputError("own and source must both be HalfFields, or neither")
     if type(out) is type(x) and array_module(_numbers(x)).may_share_memory(_numbers(out), _numbers(x)):
         raise InputError("out of the update must not be its input x: give another array")
-    check_terms(packed, None, 1, hop_clover, None)
+    check_terms(packed, None, 1, None if clover is None else ("hop", clover))
     start: Any = kernel("wilson_update.wilson_update", type(packed))
-    return start(packed, x, out, own=own, source=source, a=a, b=b, c=c, hop_clover=hop_clover)
+    return start(packed, x, out, own=own, source=source, factors=factors, clover=clover)
 
 
 def _numbers(field: Spinors) -> Array:

@@ -89,10 +89,10 @@ class FineWilson:
         """Write products as `put_products` of fields does, from near-null vectors and links alone."""
         self._put_local(P, diagonal)
         M, places = self.M, wilson_galerkin.places(P.sites)
+        where = wilson_galerkin.Aggregated(P.sites, places, M.lattice, P.aggregates.extents)
         for mu in range(4):
-            factor, cut = self.hop_factor * M.links.anisotropy.weights[mu], P.aggregates.extents[mu]
-            hop = M.links.links, M.lattice, mu, cut, factor
-            wilson_galerkin.put_hop(P.vectors, P.sites, places, *hop, inside[mu], links)
+            factor = self.hop_factor * M.links.anisotropy.weights[mu]
+            wilson_galerkin.put_hop(P.vectors, where, M.links.links, mu, factor, inside[mu], links)
 
     def _put_local(self, P: Prolongation, diagonal: Array) -> None:
         M = self.M

@@ -148,8 +148,8 @@ def test_products(
         D = M.dslash
         results = {
             "D": D.apply_to(EVEN, x),
-            "A^-1 D": D.apply_to(ODD, x, hop_clover=M.clover_inverse(ODD), b=0.5),
-            "M": D.apply_to(EVEN, x, diagonal=y, a=1.0, b=-0.5, diagonal_clover=M.clover(EVEN)),
+            "A^-1 D": D.apply_to(ODD, x, clover=("hop", M.clover_inverse(ODD)), b=0.5),
+            "M": D.apply_to(EVEN, x, diagonal=y, a=1.0, b=-0.5, clover=("diagonal", M.clover(EVEN))),
             "D^dag": D.apply_to(ODD, x, sign=-1),
             "A": clover.multiply(M.clover(EVEN), x, empty_field(x.shape, dtype, cupy)),
             "S": WilsonSchur(M).apply(x),
@@ -176,7 +176,7 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
         wilson_dslash.wilson_dslash(packed, x, out, diagonal=y, a=0.3)
         single = wilson_dslash.wilson_dslash(packed, x, empty_field(x.shape, np.complex64, cupy))
         updated = short_numbers.HalfField.empty(*x.shape[::2], cupy)
-        wilson_update(packed, x, updated, own=y, source=out, a=0.3j, b=-1.1, c=0.7)
+        wilson_update(packed, x, updated, own=y, source=out, factors=(0.3j, -1.1, 0.7))
         half_update.half_update(y, [x, out], cupy.full((2, n), 0.1 + 0.2j), cupy.full(n, 0.7j))
         taken = short_numbers.take(x, np.arange(n // 2))
         return {

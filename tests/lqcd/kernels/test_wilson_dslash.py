@@ -22,7 +22,7 @@ GAMMAS = np.array(
     ]
 )
 LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), (4, 4, 6, 2)]
-MATRICES = ("none", "hop_clover", "diagonal_clover")
+MATRICES = ("none", "hop", "diagonal")
 
 
 def by_definition(links, x, lattice, parity, sign, directions=range(8)):
@@ -77,7 +77,7 @@ def test_single_hops(backend, random, tolerance, direction, sign):
 @pytest.mark.parametrize(
     ("n", "matrices"),
     widths(
-        [*((3, place) for place in MATRICES), (17, "diagonal_clover")],
+        [*((3, place) for place in MATRICES), (17, "diagonal")],
         [
             *((17, place) for place in MATRICES[:2]),
             *((n, place) for n in (1, 2, 8, 16, 32) for place in MATRICES),
@@ -97,8 +97,8 @@ def test_adds_the_diagonal_and_multiplies_by_clover_matrices(backend, random, to
     names = {"diagonal": backend.array(y), "a": 0.37, "b": -1.9, "sign": -1}
     expected_names = {"diagonal": y.astype(complex), "a": 0.37, "b": -1.9, "sign": -1}
     if matrices != "none":
-        names[matrices] = backend.kernels.clover.pack(backend.array(blocks))
-        expected_names[matrices] = reference_clover.pack(blocks.astype(complex))
+        names["clover"] = matrices, backend.kernels.clover.pack(backend.array(blocks))
+        expected_names["clover"] = matrices, reference_clover.pack(blocks.astype(complex))
     double = reference.pack(links.astype(complex), lattice, ODD)
     expected = reference.wilson_dslash(
         double, x.astype(complex), np.empty(y.shape, complex), **expected_names
@@ -124,7 +124,7 @@ def test_one_right_hand_side_has_the_bits_that_it_has_among_others(sign, matrice
     packed = wilson_dslash.pack(normal(sites, 8, 3, 3), lattice, ODD)
     x, y, names = normal(sites, 12, 3), normal(sites, 12, 3), {"a": 0.37, "b": -1.9, "sign": sign}
     if matrices != "none":
-        names[matrices] = clover.pack(hermitian(normal, sites))
+        names["clover"] = matrices, clover.pack(hermitian(normal, sites))
     together = wilson_dslash.wilson_dslash(packed, x, np.empty_like(x), diagonal=y, **names)
     hops = [wilson_dslash.wilson_hop(packed, d, x, np.empty_like(x), sign=sign) for d in range(8)]
     for n in range(3):
@@ -143,7 +143,7 @@ def test_clover_matrices_without_a_diagonal(backend, random, tolerance):
     packed = backend.kernels.wilson_dslash.pack(backend.array(links), lattice, EVEN)
     clover = backend.kernels.clover.pack(backend.array(blocks))
     out = backend.array(np.full_like(x, np.nan))
-    backend.kernels.wilson_dslash.wilson_dslash(packed, backend.array(x), out, b=0.7, hop_clover=clover)
+    backend.kernels.wilson_dslash.wilson_dslash(packed, backend.array(x), out, b=0.7, clover=("hop", clover))
     hops = by_definition(links, x, lattice, EVEN, 1).reshape(-1, 2, 6, 3)
     assert close(backend.host(out), 0.7 * (blocks @ hops).reshape(x.shape), tolerance)
 
@@ -211,8 +211,7 @@ MISUSE = {
     "order": (lambda x, c: {"diagonal": x[:, ::-1]}, "diagonal must be a C-contiguous"),
     "out": (lambda x, c: {"out": x[:]}, "must not be its input"),
     "sign": (lambda x, c: {"sign": 2}, "sign must be 1, or -1"),
-    "two matrices": (lambda x, c: {"diagonal": x.copy(), "hop_clover": c, "diagonal_clover": c}, "not both"),
-    "nothing to multiply": (lambda x, c: {"diagonal_clover": c}, "multiplies the diagonal"),
+    "nothing to multiply": (lambda x, c: {"clover": ("diagonal", c)}, "of the diagonal multiply it"),
 }
 
 
@@ -232,7 +231,7 @@ def test_refuses_clover_matrices_of_other_sites_or_precision(backend, operands, 
     for other in (blocks, np.concatenate([blocks, blocks]).astype(complex)):
         clover = backend.kernels.clover.pack(backend.array(other))
         with pytest.raises(InputError, match="clover matrices must be complex64 on 128 sites"):
-            backend.kernels.wilson_dslash.wilson_dslash(packed, x, out, hop_clover=clover)
+            backend.kernels.wilson_dslash.wilson_dslash(packed, x, out, clover=("hop", clover))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
 LATTICE = Lattice((4, 6, 2, 4))
 SITES = LATTICE.half_volume
-FACTORS = {"a": 0.4 - 0.7j, "b": 1.1 + 0.2j}
+A, B = 0.4 - 0.7j, 1.1 + 0.2j
 
 
 class Problem:
@@ -33,13 +33,13 @@ class Problem:
         self.clover = self.exact_clover = None
         if clover:
             self.clover = backend.kernels.clover.pack(backend.array(blocks))
-            self.exact_clover = reference_clover.pack(blocks.astype(complex))
+            self.exact_clover = "hop", reference_clover.pack(blocks.astype(complex))
 
     def expected(self, x, own, source, c):
         hop = reference.wilson_dslash(
-            self.exactly, x.astype(complex), np.empty(x.shape, complex), hop_clover=self.exact_clover
+            self.exactly, x.astype(complex), np.empty(x.shape, complex), clover=self.exact_clover
         )
-        return FACTORS["a"] * own + FACTORS["b"] * hop + (0 if source is None else c * source)
+        return A * own + B * hop + (0 if source is None else c * source)
 
 
 def error(values, exact):
@@ -54,7 +54,7 @@ def test_sum_of_its_terms(backend, random, n, clover):
     for added, factor in ((source, c), (None, 0)):
         expected = problem.expected(problem.x, problem.own, None if added is None else problem.source, c)
         out = backend.array(np.full_like(problem.x, np.nan))
-        terms = {"source": added, "c": factor, "hop_clover": problem.clover, **FACTORS}
+        terms = {"source": added, "factors": (A, B, factor), "clover": problem.clover}
         wilson_update(problem.packed, x, out, own=own, **terms)
         assert error(backend.host(out), expected) < 1e-6
         inside = own.copy()
@@ -69,7 +69,7 @@ def test_fields_in_16_bits(backend, random, n):
     x, own, source = (to_half(backend.array(f)) for f in (problem.x, problem.own, problem.source))
     held = [from_half(to_half(f)) for f in (problem.x, problem.own, problem.source)]
     expected = problem.expected(*held, c)
-    terms = {"source": source, "c": c, "hop_clover": problem.clover, **FACTORS}
+    terms = {"source": source, "factors": (A, B, c), "clover": problem.clover}
     out = wilson_update(problem.packed, x, HalfField.empty(SITES, n, backend.xp), own=own, **terms)
     assert error(backend.host(from_half(out)), expected) < 5e-5
     whole = wilson_update(problem.packed, x, backend.array(np.full_like(problem.x, np.nan)), own=own, **terms)

@@ -39,6 +39,8 @@ from stages.lqcd.kernels.short_numbers import HalfField, Spinors
 from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
 
+PLACES = {"hop": ON_HOP, "diagonal": ON_DIAGONAL}
+
 CACHED_BYTES = 2 << 20
 """Fields of this size stay in a core's own cache; of larger ones the next site's neighbours are fetched.
 
@@ -89,16 +91,14 @@ def wilson_dslash(
     diagonal: Spinors | None = None,
     a: float = 0.0,
     b: float = 1.0,
-    hop_clover: PackedClover | None = None,
-    diagonal_clover: PackedClover | None = None,
+    clover: tuple[str, PackedClover] | None = None,
 ) -> Spinors:
     if isinstance(x, HalfField) or isinstance(out, HalfField) or isinstance(diagonal, HalfField):
-        terms = {"sign": sign, "hop_clover": hop_clover, "diagonal_clover": diagonal_clover}
-        through_single(wilson_dslash, packed, x, out, diagonal=diagonal, a=a, b=b, **terms)
+        through_single(wilson_dslash, packed, x, out, diagonal, sign=sign, a=a, b=b, clover=clover)
         return out
-    clover = hop_clover or diagonal_clover
-    place = NO_CLOVER if clover is None else ON_DIAGONAL if hop_clover is None else ON_HOP
-    matrices = packed.links if clover is None else clover.reals
+    place, matrices = NO_CLOVER, packed.links
+    if clover is not None:
+        place, matrices = PLACES[clover[0]], clover[1].reals
     return _apply(packed, x, out, (0, NAIVE_DIRECTIONS), place, matrices, diagonal, (sign, a, b))
 
 

@@ -17,13 +17,11 @@ def wilson_update(
     *,
     own: Spinors,
     source: Spinors | None,
-    a: complex,
-    b: complex,
-    c: complex,
-    hop_clover: PackedClover | None,
+    factors: tuple[complex, complex, complex],
+    clover: PackedClover | None,
 ) -> Spinors:
-    before, hop = single(own), np.empty(out.shape, packed.dtype)
-    wilson_dslash(packed, single(x), hop, hop_clover=hop_clover)
+    (a, b, c), before, hop = factors, single(own), np.empty(out.shape, packed.dtype)
+    wilson_dslash(packed, single(x), hop, clover=None if clover is None else ("hop", clover))
     result = (a * before + b * hop + (0 if source is None else c * single(source))).astype(packed.dtype)
     if isinstance(out, HalfField):
         put(out, result)

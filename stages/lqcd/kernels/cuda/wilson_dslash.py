@@ -164,13 +164,13 @@ def wilson_dslash(
     diagonal: cupy.ndarray | HalfField | None = None,
     a: float = 0.0,
     b: float = 1.0,
-    hop_clover: PackedClover | None = None,
-    diagonal_clover: PackedClover | None = None,
+    clover: tuple[str, PackedClover] | None = None,
 ) -> cupy.ndarray | HalfField:
     n, form, fields = x.shape[2], packed.form, _fields(x, out)
-    where = HOP_CLOVER if hop_clover else DIAGONAL_CLOVER if diagonal_clover else NO_CLOVER
+    place, matrices = clover or ("", None)
+    where = {"hop": HOP_CLOVER, "diagonal": DIAGONAL_CLOVER}.get(place, NO_CLOVER)
     kernel = wilson_dslash_launch(packed.lattice, packed.dtype, n, sign, where, form, fields)
-    start(kernel, packed, x, out, diagonal, a, b, hop_clover or diagonal_clover)
+    start(kernel, packed, x, out, diagonal, a, b, matrices)
     return out
 
 

@@ -13,6 +13,7 @@ from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.grid_rows import site_work
 from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch
+from stages.lqcd.kernels.wilson_galerkin import Aggregated
 from stages.lqcd.lattice.geometry import Lattice
 
 SITES, PARTS, WARP = 16, 2, 32
@@ -39,19 +40,17 @@ def places(sites: cupy.ndarray) -> cupy.ndarray:
 
 def put_hop(
     vectors: cupy.ndarray,
-    sites: cupy.ndarray,
-    places: cupy.ndarray,
+    where: Aggregated,
     links: cupy.ndarray,
-    lattice: Lattice,
     mu: int,
-    cut: int,
     factor: float,
     inside: cupy.ndarray,
     coarse_links: cupy.ndarray,
 ) -> None:
+    sites = where.sites
     kernel = wilson_galerkin_launch(vectors.shape[3], mu, *sites.shape, site_work(vectors))
-    arrays = vectors, sites, places, links[mu], _NULL, _NULL, inside, coarse_links
-    run(kernel, *arrays, *_numbers(factor, sites.shape[1], cut, lattice))
+    arrays = vectors, sites, where.places, links[mu], _NULL, _NULL, inside, coarse_links
+    run(kernel, *arrays, *_numbers(factor, sites.shape[1], where.extents[mu], where.lattice))
 
 
 def put_local(

@@ -33,24 +33,22 @@ def wilson_update(
     *,
     own: cupy.ndarray | HalfField,
     source: cupy.ndarray | HalfField | None,
-    a: complex,
-    b: complex,
-    c: complex,
-    hop_clover: PackedClover | None,
+    factors: tuple[complex, complex, complex],
+    clover: PackedClover | None,
 ) -> cupy.ndarray | HalfField:
     kinds = tuple(KINDS[isinstance(field, HalfField)] for field in (x, own, out))
-    clover = HOP_CLOVER if hop_clover else NO_CLOVER
+    place = HOP_CLOVER if clover else NO_CLOVER
     real = packed.links.real.dtype.type
     run(
-        wilson_update_launch(packed.lattice, packed.dtype, x.shape[2], clover, packed.form, *kinds),
+        wilson_update_launch(packed.lattice, packed.dtype, x.shape[2], place, packed.form, *kinds),
         packed.links,
         _NULL if packed.factors is None else packed.factors,
         *codes_and_scales(x),
-        hop_clover.matrices if hop_clover else _NULL,
+        clover.matrices if clover else _NULL,
         *codes_and_scales(own),
         *codes_and_scales(source),
         *codes_and_scales(out),
-        *(real(part) for factor in (a, b, c) for part in (complex(factor).real, complex(factor).imag)),
+        *(real(part) for factor in factors for part in (complex(factor).real, complex(factor).imag)),
         np.int32(packed.parity),
     )
     return out

@@ -59,16 +59,15 @@ def wilson_dslash(
     diagonal: Spinors | None = None,
     a: float = 0.0,
     b: float = 1.0,
-    hop_clover: PackedClover | None = None,
-    diagonal_clover: PackedClover | None = None,
+    clover: tuple[str, PackedClover] | None = None,
 ) -> Spinors:
-    field = whole(x)
+    field, (place, matrices) = whole(x), clover or ("", None)
     hops = (_hop(packed, d, field, sign) for d in range(NAIVE_DIRECTIONS))
     total = sum(hops, np.zeros_like(field))
-    result = b * (total if hop_clover is None else product(hop_clover, total))
+    result = b * (product(matrices, total) if matrices and place == "hop" else total)
     if diagonal is not None:
         added = whole(diagonal)
-        result = result + a * (added if diagonal_clover is None else product(diagonal_clover, added))
+        result = result + a * (product(matrices, added) if matrices and place == "diagonal" else added)
     put(out, result)
     return out
 

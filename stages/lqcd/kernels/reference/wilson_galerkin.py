@@ -9,6 +9,7 @@ import numpy as np
 from stages.lqcd.kernels import clover as clover_kernels
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, GAMMA, SPINS
+from stages.lqcd.kernels.wilson_galerkin import Aggregated
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -24,23 +25,21 @@ def places(sites: Array) -> Array:
 
 def put_hop(
     vectors: Array,
-    sites: Array,
-    places: Array,
+    where: Aggregated,
     links: Array,
-    lattice: Lattice,
     mu: int,
-    cut: int,
     factor: float,
     inside: Array,
     coarse_links: Array,
 ) -> None:
+    sites, lattice, cut = where.sites, where.lattice, where.extents[mu]
     per_aggregate, half = sites.shape[1], lattice.half_volume
     columns = _columns(vectors, per_aggregate)
     coordinates = np.concatenate([lattice.coordinates(parity) for parity in (EVEN, ODD)])
     beyond = np.concatenate([lattice.neighbour(EVEN, mu, 1) + half, lattice.neighbour(ODD, mu, 1)])
     projector = np.eye(SPINS) - GAMMA[mu]
     for aggregate, own in enumerate(sites):
-        there = columns[places[beyond[own]]].reshape(per_aggregate, SPINS, COLOURS, -1)
+        there = columns[where.places[beyond[own]]].reshape(per_aggregate, SPINS, COLOURS, -1)
         hopped = np.einsum("ab,scd,sbdk->sack", projector, links[mu].reshape(-1, 3, 3)[own], there)
         rows = columns[aggregate * per_aggregate + np.arange(per_aggregate)].conj()
         leaves = coordinates[own, mu] % cut == cut - 1

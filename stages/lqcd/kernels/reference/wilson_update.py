@@ -17,13 +17,11 @@ def wilson_update(
     *,
     own: Spinors,
     source: Spinors | None,
-    a: complex,
-    b: complex,
-    c: complex,
-    hop_clover: PackedClover | None,
+    factors: tuple[complex, complex, complex],
+    clover: PackedClover | None,
 ) -> Spinors:
-    before, hop = whole(own), np.empty_like(whole(own))
-    wilson_dslash(packed, whole(x), hop, hop_clover=hop_clover)
+    (a, b, c), before, hop = factors, whole(own), np.empty_like(whole(own))
+    wilson_dslash(packed, whole(x), hop, clover=None if clover is None else ("hop", clover))
     result = a * before + b * hop + (0 if source is None else c * whole(source))
     put(out, result.astype(packed.dtype))
     return out
