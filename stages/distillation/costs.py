@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from pipeline import Cost, Node, Pass
-from stages.lqcd.dirac.wilson import operator_bytes
+from stages.ensemble.wilson_operator import operator_bytes
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.laph_dilution import LaphDilution

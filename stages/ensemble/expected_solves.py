@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
-from stages.lqcd.dirac.wilson import WilsonOperator, WilsonPacking
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.dirac.wilson import WilsonOperator
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.solvers.trial import Candidate
 
 
@@ -29,13 +30,8 @@ class ExpectedSolves:
 
     @property
     def packing(self) -> Packing:
-        """Forms of the operator's links: in double alone where that is what solves apply again and again."""
-        return Packing(self.precision == "double", self.block)
-
-    @property
-    def wilson_packing(self) -> WilsonPacking:
-        """`packing` of an operator of Wilson type."""
-        return WilsonPacking(self.precision == "double", self.block)
+        """What is asked of the operator's links on a GPU."""
+        return Packing.of(self.block, self.precision)
 
     @property
     def dtypes(self) -> tuple[type[np.complexfloating], ...]:
@@ -64,15 +60,13 @@ class Layouts(Generic[Operator]):
     """An operator with links laid out for one candidate after the other, as those of a campaign are."""
 
     operator: Operator
-    _last: tuple[Packing | WilsonPacking, Operator] | None = None
+    _last: tuple[Packing, Operator] | None = None
 
     def of(self, candidate: Candidate) -> Operator:
         """The operator for a candidate, that of the one before given up; on a CPU the operator itself."""
         if self.operator.xp is np:
             return self.operator
-        solves = ExpectedSolves(candidate.solver, candidate.precision, candidate.block)
-        wilson = isinstance(self.operator, WilsonOperator)
-        packing: Any = solves.wilson_packing if wilson else solves.packing
+        packing = Packing.of(candidate.block, candidate.precision)
         if self._last is None or self._last[0] != packing:
             self._last = packing, self.operator.laid_out(packing)
         return self._last[1]

@@ -11,17 +11,12 @@ import numpy as np
 from pipeline import At, Cost, Keyed, Node, stage
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
-from stages.lqcd.dirac.staggered import (
-    Packing,
-    StaggeredDslash,
-    making_bytes,
-    operator_bytes,
-    operator_terms,
-    packed_bytes,
-)
+from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge import hisq
-from stages.lqcd.gauge.hisq import StaggeredLinks
+from stages.lqcd.gauge.hisq import SMEARING_FIELDS, StaggeredLinks
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.gamma import COLOURS
+from stages.lqcd.kernels.link_forms import WIDE, Packing, StaggeredForm, staggered_bytes
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.shared.costs import PROCESS, of_lattice
@@ -43,16 +38,41 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
     return Cost(device_memory=sum(terms.values()), work=work, terms=terms)
 
 
+def operator_terms(lattice: Lattice, directions: int, precision: str, packing: Packing) -> dict[str, int]:
+    """Bytes that stay on a GPU per configuration, by what they hold: link fields, and packed links.
+
+    directions: neighbours of a site, 16 with three hops or 8. precision: of solves, a name of
+    `stages.lqcd.solvers.named.PRECISIONS`.
+    """
+    fields = directions // 8 * links_bytes(lattice)
+    return {"links: fields": fields, **packed_terms(lattice, directions, precision, packing)}
+
+
+def packed_terms(lattice: Lattice, directions: int, precision: str, packing: Packing) -> dict[str, int]:
+    """Those of packed links of both parities."""
+    forms = {each: packing.staggered(each, directions) for each in ("double", "single", "half")}
+    inner = "half" if precision == "double-half" and forms["half"] is StaggeredForm.SHORT else "single"
+    double, mixed = (staggered_bytes(lattice, directions, each, forms[each]) for each in ("double", inner))
+    return {"links: double": double, f"links: {inner}": mixed * (precision != "double")}
+
+
 def staggered_layout_terms(operator: Node, lattice: Lattice, precisions: Sequence[str]) -> dict[str, int]:
     """Bytes of links that trials in these precisions lay out beside an operator on a GPU, at most."""
-    form = lattice, directions_of(operator)
-    return {"links: of a trial": max(packed_bytes(*form, each, Packing()) for each in precisions)}
+    packed = (packed_terms(lattice, directions_of(operator), each, WIDE) for each in precisions)
+    return {"links: of a trial": max(sum(each.values()) for each in packed)}
 
 
 def making_terms(lattice: Lattice, directions: int, solves: ExpectedSolves) -> dict[str, int]:
-    """Bytes on a GPU beside an operator while its links are made."""
-    form = lattice, directions, solves.precision, solves.packing
-    return {"links: making": making_bytes(*form) - operator_bytes(*form)}
+    """Bytes on a GPU beside an operator while its links are smeared, then packed."""
+    fields = SMEARING_FIELDS if directions == HISQ_DIRECTIONS else 2
+    smearing, matrices = int(fields * links_bytes(lattice)), StaggeredForm.MATRICES
+    kept = operator_terms(lattice, directions, solves.precision, solves.packing)
+    tiles = sum(
+        staggered_bytes(lattice, directions, each, matrices) // 2
+        for each in solves.precision.split("-")
+        if 0 < solves.packing.staggered(each, directions).value < matrices.value
+    )  # of a parity, from which shorter ones are made
+    return {"links: making": max(smearing - sum(kept.values()), tiles)}
 
 
 def host_bytes(lattice: Lattice, blocks: float) -> int:

@@ -10,21 +10,20 @@ from pipeline import At, Cost, Keyed, Node, stage
 from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
-from stages.lqcd.dirac.wilson import (
-    CLOVER_BYTES,
-    WilsonDslash,
-    WilsonOperator,
-    mass_of_kappa,
-    operator_terms,
-)
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.link_forms import Packing, WilsonForm, wilson_bytes
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.sizes import COMPLEX, links_bytes
 from stages.shared.costs import of_lattice
 from stages.shared.work import links_work
+
+CLOVER_BYTES = 36 * COMPLEX
+"""Of A or its inverse on a site in double: two Hermitian 6 x 6 matrices."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,36 @@ class Hops:
     stout: Mapping[str, Any] | None = None
 
 
+def operator_bytes(lattice: Lattice, precision: str, packing: Packing | None, clover: bool = True) -> int:
+    """Bytes of an operator as it stays: link fields, packed links of SU(3), A and its inverse.
+
+    precision: of the solves, 'double', or another one, in whose inner ones only A^-1 is read. packing: on a
+    GPU; None on the host, where there is one form. clover: whether there is a clover term.
+    """
+    return sum(operator_terms(lattice, precision, packing, clover).values())
+
+
+def operator_terms(
+    lattice: Lattice, precision: str, packing: Packing | None, clover: bool = True
+) -> dict[str, int]:
+    """`operator_bytes` by what they hold."""
+    double, single = (
+        wilson_bytes(lattice, each, WilsonForm.MATRICES if packing is None else packing.wilson(each))
+        for each in ("double", "single")
+    )
+    in_single = precision != "double"
+    return {
+        "links: fields": links_bytes(lattice),
+        "links: double": double,
+        "links: single": single * in_single,
+        "clover term": clover * CLOVER_BYTES * lattice.volume * (5 if in_single else 4) // 2,
+    }
+
+
 def kept_terms(operator: Node, lattice: Lattice) -> dict[str, int]:
     """Bytes of an operator on a GPU by what they hold, by its node."""
     solves = operator.parameters["solves"]
-    return operator_terms(lattice, solves.precision, solves.wilson_packing, has_clover(operator))
+    return operator_terms(lattice, solves.precision, solves.packing, has_clover(operator))
 
 
 def in_single_terms(operator: Node, lattice: Lattice, parities: int) -> dict[str, int]:
@@ -53,7 +78,7 @@ def in_single_terms(operator: Node, lattice: Lattice, parities: int) -> dict[str
     """
     solves, clover = operator.parameters["solves"], has_clover(operator)
     packed = [
-        sum(operator_terms(lattice, precision, solves.wilson_packing, clover).values())
+        sum(operator_terms(lattice, precision, solves.packing, clover).values())
         for precision in (solves.precision, "double-single")
     ]
     matrices = clover * CLOVER_BYTES // 2 * lattice.half_volume * parities
@@ -110,7 +135,7 @@ def wilson_operator(
         backend=at.backend,
     )
     at.record(reunitarisation_deviation=fields.deviation)
-    operator = WilsonOperator(WilsonDslash(fields, packing=solves.wilson_packing), mass_of(kappa, mass))
+    operator = WilsonOperator(WilsonDslash(fields, packing=solves.packing), mass_of(kappa, mass))
     for dtype in solves.wilson_dtypes:
         operator.astype(dtype).pack()  # so that checksums of all that stays are taken at once
     return operator

@@ -8,12 +8,12 @@ from math import ceil
 from pipeline import Cost, Node, Pass
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import directions_of, host_bytes, making_terms, staggered_layout_terms
-from stages.lqcd.dirac.staggered import packed_bytes
 from stages.lqcd.eigen.memory import needed_bytes, needed_terms
 from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.estimators.low_modes import SLAB, SLAB_FIELDS
 from stages.lqcd.gauge.hisq import SMEARING_FIELDS
+from stages.lqcd.kernels.link_forms import staggered_bytes
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, half_field_bytes, links_bytes
 from stages.lqcd.noise.dilution import Dilution
@@ -175,12 +175,11 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
     matrices = 2 * vectors * (COMPLEX * vectors + 8)
     operator = node.inputs[0]
     solves, directions = operator.parameters["solves"], directions_of(operator)
-    packing = replace(solves.packing, double=True)  # for the length of the search
-    packed = packed_bytes(lattice, directions, "double", packing) * (not solves.packing.double)
     modes = 3 * lattice.half_volume
     terms = needed_terms(modes, COMPLEX, vectors, block, subspace_size(vectors, block, modes))
-    if packed:
-        terms["links: double"] = packed
+    if not solves.packing.double:  # they are packed for the length of the search
+        form = replace(solves.packing, double=True).staggered("double", directions)
+        terms["links: double"] = staggered_bytes(lattice, directions, "double", form)
     return Cost(
         eigensolve_bytes(lattice, vectors, block, on_device=False),
         sum(terms.values()),

@@ -9,9 +9,9 @@ from typing import Any
 from pipeline import Cost, Node
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import directions_of, host_bytes, making_terms, staggered_layout_terms
-from stages.ensemble.wilson_operator import has_clover, in_single_terms
-from stages.lqcd.dirac.wilson import WilsonPacking, operator_bytes, operator_terms
+from stages.ensemble.wilson_operator import has_clover, in_single_terms, operator_bytes, operator_terms
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.kernels.link_forms import WIDE
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
 from stages.lqcd.multigrid.levels import hierarchy_terms, loaded_terms, setup_bytes
@@ -90,7 +90,7 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
     made, loaded = _setup_terms(operator, lattice, levels), loaded_terms(lattice, levels)
     loaded["near-null vectors"] += made["near-null vectors"]  # those of the setup, and what cycles read
     single = {"operator of multigrid": made["operator of multigrid"]}
-    packed = operator_terms(lattice, "double-single", WilsonPacking(), has_clover(operator))
+    packed = operator_terms(lattice, "double-single", WIDE, has_clover(operator))
     layout = {"links: of a trial": packed["links: double"] + packed["links: single"]}
     terms = {**largest_of(made, {**solving, **layout, **loaded, **single}), **sources.cost.terms}
     device = sum(terms.values()) + sources.cost.device_memory - sum(sources.cost.terms.values())

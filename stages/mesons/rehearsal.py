@@ -64,7 +64,7 @@ def solve_steps(
     quark = node.inputs[0].parameters
     csw = quark["csw"] if isinstance(quark["csw"], (int, float)) else tuple(quark["csw"])
     links = wilson_links(unit_links(lattice, xp), lattice, boundary=quark["boundary"], csw=csw)
-    M = WilsonOperator(WilsonDslash(links, packing=quark["solves"].wilson_packing), MASS)
+    M = WilsonOperator(WilsonDslash(links, packing=quark["solves"].packing), MASS)
     solves = brief_solves(node.parameters["solve"], tuple(REGULAR), max(block for block, _ in blocks))
     hierarchy = None
     if MULTIGRID in {solve.solver for solve in solves}:

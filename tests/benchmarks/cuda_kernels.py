@@ -18,7 +18,9 @@ import numpy as np
 from script import LARGE, PrintedTable, arguments_of, host_seconds
 from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.kernels import hisq_dslash, slice_products, smearing
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks import block_blas as blas_family
 from workflows.benchmarks.machine import Device, Work, random_field
@@ -63,7 +65,8 @@ def dslash_table(bench: Bench) -> None:
         fields = random_links(bench.machine, bench.lattice)
         links = doubled_links(*fields, lattice, 0, dtype)
         for rhs in bench.widths:
-            packed = hisq_dslash.pack_fields(*fields, lattice, 0, dtype, rhs)
+            form = Packing(block=rhs).staggered(precision, HISQ_DIRECTIONS)
+            packed = hisq_dslash.pack_fields(*fields, lattice, 0, dtype, form)
             x = random_field(device, (lattice.half_volume, 3, rhs), dtype)
             out, unit = cupy.full_like(x, np.nan), 1e12 / (lattice.half_volume * rhs)
             work = partial(hisq_dslash.hisq_dslash, packed, x, out)

@@ -23,10 +23,11 @@ from typing import Any
 
 from mixed_iterations import normal_cg
 from script import SMALL, PrintedTable, arguments_of, quenched, wilson
-from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.bicgstab import BiCGstab

@@ -37,10 +37,11 @@ from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import compile_all
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.cuda.hisq_dslash import dslash_launch, sum_rows_launch
-from stages.lqcd.kernels.cuda.hisq_packing import FULL, NINE, Form, PackedLinks, dslash_tile, form_of_links
+from stages.lqcd.kernels.cuda.hisq_packing import FORMS, FULL, Links18, PackedLinks, dslash_tile
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, empty_field
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
@@ -103,7 +104,7 @@ class Problem:
         c.target2[...] = target2
 
 
-def problem(lattice: Lattice, n: int, form: Form) -> Problem:
+def problem(lattice: Lattice, n: int, form: Links18) -> Problem:
     sites = prod(dslash_tile(lattice))
     tiles = lattice.half_volume // sites
     packed = []
@@ -111,8 +112,7 @@ def problem(lattice: Lattice, n: int, form: Form) -> Problem:
         if form == FULL:
             links = empty_field((tiles, DIRECTIONS, sites, 3, 3), SINGLE, cupy)
         else:
-            reals = 27 if form == NINE else 31
-            links = empty_field((tiles, 4, 2 * sites * reals), np.float32, cupy)
+            links = empty_field((tiles, 4, 2 * sites * 27), np.float32, cupy)
         fill(links, 11 + parity)
         packed.append(PackedLinks(lattice, parity, DIRECTIONS, SINGLE, links, form))
     fields = [empty_field((lattice.half_volume, 3, n), SINGLE, cupy) for _ in range(5)]
@@ -129,7 +129,7 @@ def fill(array: Array, seed: int) -> None:
     random_numbers.fill_random(array.reshape(-1).view(SINGLE), seed, 0)
 
 
-def kernels(lattice: Lattice, n: int, form: Form) -> list[Launch]:
+def kernels(lattice: Lattice, n: int, form: Links18) -> list[Launch]:
     """All that a problem starts."""
     rows = 3 * lattice.half_volume
     products = [dslash_launch(lattice, DIRECTIONS, SINGLE, n, dots, form) for dots in (False, True)]
@@ -168,8 +168,8 @@ def seconds(work: Callable[[], None], calls: int = 3) -> float:
     return min(times)
 
 
-def form_of(n: int) -> Form:
-    return form_of_links(DIRECTIONS, SINGLE, n)
+def form_of(n: int) -> Links18:
+    return FORMS[Packing(block=n).staggered("single", DIRECTIONS)]
 
 
 class Spread(Device):

@@ -31,7 +31,8 @@ import numpy as np
 
 from mixed_iterations import METHODS, NAMES, columns, counted, iterations
 from script import SMALL, PrintedTable, arguments_of, quenched, wilson
-from stages.lqcd.dirac.wilson import DSLASH_FLOPS, operator_bytes
+from stages.ensemble.wilson_operator import operator_bytes
+from stages.lqcd.dirac.wilson import DSLASH_FLOPS
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import short_numbers
 from stages.lqcd.kernels.dispatch import Array

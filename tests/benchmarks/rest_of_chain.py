@@ -105,7 +105,7 @@ def source_steps(steps: Steps, links: StaggeredLinks) -> None:
     x, y = dilute(noise, partition, range(BLOCK)), dilute(noise, partition, range(BLOCK))
     contraction = partial(slice_products.one_link_current, current, x, y, lattice, 0)
     steps.add("one_link_current", contraction, 2 * block + current.nbytes // 2)
-    packed = hisq_dslash.pack_fields(links.fat, links.long, lattice, 0, np.complex128, 64)
+    packed = hisq_dslash.pack_fields(links.fat, links.long, lattice, 0, np.complex128)
     steps.add("for scale: dslash complex128", partial(hisq_dslash.hisq_dslash, packed, x, cupy.empty_like(x)))
 
 

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pipeline.worker.energy import energy_meter
-from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.benchmarks.machine import Device, Work, machine_of
 
@@ -136,4 +137,4 @@ def staggered(thin: Array, lattice: Lattice, block: int = 64) -> StaggeredDslash
 def wilson(thin: Array, lattice: Lattice, mass: float, csw: float, block: int = 16) -> WilsonOperator:
     """The Wilson-clover operator, antiperiodic in time; its links packed for blocks of so many rhs."""
     links = wilson_links(thin, lattice, boundary="antiperiodic", csw=csw)
-    return WilsonOperator(WilsonDslash(links, packing=WilsonPacking(block=block)), mass)
+    return WilsonOperator(WilsonDslash(links, packing=Packing(block=block)), mass)

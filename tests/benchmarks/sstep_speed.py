@@ -20,12 +20,13 @@ import numpy as np
 
 from script import PrintedTable, arguments_of, quenched
 from stages.lqcd.dirac.operator import LinearOperator, application
-from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import block_blas, cg_update, powers, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.dispatch import Array, as_numpy, kernels_of
 from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.solution import Solution
@@ -274,7 +275,8 @@ def compiled_ahead(given: Namespace) -> None:
     for dtype, _, grams in (PRECISIONS[each] for each in given.precision):
         kind = np.dtype(dtype)
         for n in given.rhs:
-            form = hisq_packing.form_of_links(16, kind, 2 * max(given.rhs))
+            precision = "single" if kind == np.complex64 else "double"
+            form = hisq_packing.FORMS[Packing(block=2 * max(given.rhs)).staggered(precision, 16)]
             for width, dots in ((n, False), (n, True), (2 * n, False)):
                 launches.append(hisq_dslash.dslash_launch(given.lattice, 16, kind, width, dots, form))
             for s in given.steps:

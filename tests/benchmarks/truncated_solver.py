@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 from script import SMALL, PrintedTable, arguments_of, quenched
 from stages.lqcd.analysis.allocation import Allocation, Limits, VarianceModel, least_cost
 from stages.lqcd.analysis.stochastic_error import noise_moments
-from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
+from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.estimators.truncated import Piece, truncated_pieces
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.dilution import Dilution
 from stages.lqcd.noise.vectors import noise_vectors

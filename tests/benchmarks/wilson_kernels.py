@@ -44,8 +44,8 @@ class WilsonProblem:
         weights = (1.0, 1.0, 1.0, 1.0)
         self.packed = {
             cuda.FULL: cuda.pack(self.links.astype(dtype), lattice, 0),
-            cuda.TWELVE: cuda.pack_fields(links, weights, lattice, 0, dtype, 8),
-            cuda.IN_FIELDS: cuda.in_fields(links, weights, lattice, 0),
+            cuda.TWELVE: cuda.TWELVE.pack(links, weights, lattice, 0, dtype),
+            cuda.IN_FIELDS: cuda.IN_FIELDS.pack(links, weights, lattice, 0, dtype),
         }
         blocks = random_field(device, (lattice.half_volume, 2, 6, 6), dtype)
         self.clover = clover.pack(blocks + blocks.conj().swapaxes(2, 3))
@@ -62,7 +62,7 @@ class WilsonProblem:
             out = short_numbers.HalfField.empty(sites, n, cupy)
         return x, out, diagonal
 
-    def works(self, n: int, kind: cuda.Fields, form: cuda.LinksForm) -> Iterator[tuple[Work, float]]:
+    def works(self, n: int, kind: cuda.Fields, form: cuda.SU3Links18) -> Iterator[tuple[Work, float]]:
         """D, C D and, where out takes a diagonal, C' diagonal + D; bytes of perfect reuse of each."""
         x, out, diagonal = self.fields(n, kind)
         terms: Any = ((), (None, 0.0, 1.0, self.clover), (diagonal, 0.3, -0.7, self.clover))
@@ -72,12 +72,12 @@ class WilsonProblem:
             if place == cuda.DIAGONAL_CLOVER and kind.out == "Half":
                 return
             launch = cuda.wilson_dslash_launch(self.lattice, self.dtype, n, 1, place, form, kind)
-            stored = form.elements if form != cuda.IN_FIELDS else 9 / 2
+            stored = form.elements if form.in_tiles else 9 / 2
             matrices = (16 * stored + (2 * CLOVER_NUMBERS if place else 0)) * real / n
             read = 2 * COMPONENTS * real if place == cuda.DIAGONAL_CLOVER else 0
             yield partial(cuda.start, launch, self.packed[form], x, out, *term), matrices + fields + read
 
-    def error(self, n: int, kind: cuda.Fields, form: cuda.LinksForm) -> float:
+    def error(self, n: int, kind: cuda.Fields, form: cuda.SU3Links18) -> float:
         """Relative error of D x on random sites."""
         x, out, _ = self.fields(n, kind)
         launch = cuda.wilson_dslash_launch(self.lattice, self.dtype, n, 1, cuda.NO_CLOVER, form, kind)
@@ -110,11 +110,11 @@ def main() -> None:
         kinds = [cuda.WHOLE, *([cuda.HALF, cuda.HALF_TO_SINGLE] if precision == "single" else [])]
         table = PrintedTable(*COLUMNS)
         for kind, n, form in ((kind, n, form) for kind in kinds for n in widths for form in FORMS):
-            if form == cuda.IN_FIELDS and dtype != np.complex128:
+            if not form.in_tiles and dtype != np.complex128:
                 continue
             cells = [timed(problem, work, n, moved, copy) for work, moved in problem.works(n, kind, form)]
             cells += ["-"] * (len(PLACES) - len(cells))
-            name = "fields" if form == cuda.IN_FIELDS else 2 * form.elements
+            name = 2 * form.elements if form.in_tiles else "fields"
             table.add(f"{precision} {kind}", n, name, *cells, problem.error(n, kind, form))
         table = PrintedTable("fields", "N", "C x", "one direction")
         for n in widths:

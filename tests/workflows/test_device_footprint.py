@@ -10,12 +10,11 @@ from solver_memory import blocks_of
 from stages.ensemble import staggered_operator as operators
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
-from stages.ensemble.wilson_operator import wilson_operator
+from stages.ensemble.wilson_operator import operator_bytes, wilson_operator
 from stages.loops import current_loops as loops
 from stages.loops.costs import device_solving_terms, eigensolve_bytes
 from stages.loops.deflation_space import deflation_space
-from stages.lqcd.dirac.staggered import SquaredDslash, operator_bytes
-from stages.lqcd.dirac.wilson import operator_terms
+from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
@@ -62,7 +61,7 @@ def test_projection(gauge, action, solver, precision, block):
     solve, noise = Solve(solver, 1e-8, precision, block=block), Noise(3, "z2", {"displacement": 2})
     loops.current_loops(dslash, at=at, mass=0.5, solve=solve, noise=noise)
     directions, expected = 8 if action == "naive" else 16, ExpectedSolves(solver, precision, block)
-    projected = operator_bytes(LATTICE, directions, precision, expected.packing)
+    projected = sum(operators.operator_terms(LATTICE, directions, precision, expected.packing).values())
     projected += sum(device_solving_terms(LATTICE, directions, expected, 4).values())
     print(f"{(pool.bytes - before) / projected:.3f} of {projected / LATTICE.volume:.0f} bytes a site")
     assert 0.9 * projected < pool.bytes - before < 1.1 * projected
@@ -82,7 +81,7 @@ def test_projection_of_an_eigensolve(gauge):
     pool.release_unused()
     pool.restart()
     deflation_space(dslash, at=at, vectors=64, tolerance=1e-6)
-    projected = operator_bytes(LATTICE, 16, "double", solves.packing)
+    projected = sum(operators.operator_terms(LATTICE, 16, "double", solves.packing).values())
     projected += eigensolve_bytes(LATTICE, 64, 8, on_device=True)
     assert 0.6 * projected < pool.bytes - before < 1.1 * projected
     del dslash
@@ -97,7 +96,7 @@ def test_projection_of_a_wilson_operator(gauge, csw, precision, block):
     before, solves = pool._pool.used_bytes(), ExpectedSolves("bicgstab", precision, block)
     M = wilson_operator(gauge, at=at, boundary="antiperiodic", mass=0.2, csw=csw, solves=solves)
     M.apply(M.xp.zeros((*M.shape, 1), complex))  # packs A
-    projected = sum(operator_terms(LATTICE, precision, solves.wilson_packing, csw != 0).values())
+    projected = operator_bytes(LATTICE, precision, solves.packing, csw != 0)
     kept = pool._pool.used_bytes() - before
     print(f"{kept / LATTICE.volume:.0f} bytes a site, projected {projected / LATTICE.volume:.0f}")
     assert 0.95 * projected < kept < 1.05 * projected

@@ -27,7 +27,8 @@ from pipeline.running.memory_advice import (
     device_terms,
     shortage,
 )
-from stages.lqcd.dirac.staggered import Packing, operator_terms
+from stages.ensemble.staggered_operator import operator_terms
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import PRECISIONS, REGULAR
 from stages.mesons.costs import propagating_terms

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_u3
 from stages.lqcd.kernels import hisq_dslash, short_numbers
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.link_forms import FEW, Packing, StaggeredForm
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from workflows.benchmarks.machine import Machine, random_field
 from workflows.benchmarks.speed import Bench, SiteCost, Speed, streaming
@@ -37,9 +38,8 @@ def dslash_cost(rhs: int, itemsize: int) -> SiteCost:
 
 
 def half_cost(rhs: int) -> SiteCost:
-    """Links in complex64, or a fat and a long one in 64 bytes where few share them; vectors of 16 bytes."""
-    bits = 16 / 36 if rhs <= hisq_dslash.FEW else 1.0
-    links, vector = HISQ_DIRECTIONS * 9 * 8 * bits / rhs, 16
+    """A fat and a long link in 64 bytes; vectors of 16 bytes."""
+    links, vector = HISQ_DIRECTIONS // 2 * 64 / rhs, 16
     return SiteCost(FLOPS_PER_SITE, links + 2 * vector, links + (HISQ_DIRECTIONS + 1) * vector)
 
 
@@ -50,7 +50,8 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
     machine, sites = bench.machine, bench.lattice.half_volume
     fields = random_links(machine, bench.lattice)
     for precision, dtype, rhs in bench.blocks:
-        packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, rhs)
+        form = Packing(block=rhs).staggered(precision, HISQ_DIRECTIONS)
+        packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, dtype, form)
         x = random_field(machine, (sites, 3, rhs), dtype)
         work = partial(hisq_dslash.hisq_dslash, packed, x, machine.xp.empty_like(x))
         names: dict[str, Any] = {"family": "dslash", "precision": precision, "rhs": rhs}
@@ -64,8 +65,8 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
 def _half_speeds(bench: Bench) -> Iterator[Speed]:
     machine, sites = bench.machine, bench.lattice.half_volume
     fields = random_links(machine, bench.lattice)
-    for rhs in bench.widths:
-        packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, np.complex64, rhs, short=True)
+    for rhs in (width for width in bench.widths if width <= FEW):  # where half is no single
+        packed = hisq_dslash.pack_fields(*fields, bench.lattice, EVEN, np.complex64, StaggeredForm.SHORT)
         x = short_numbers.to_short(random_field(machine, (sites, 3, rhs), np.complex64), 16)
         work = partial(hisq_dslash.hisq_dslash, packed, x, short_numbers.numbers_like(x))
         names = {"family": "dslash", "kernel": "hisq_dslash", "precision": "half"}

@@ -120,18 +120,18 @@ class Shortened(Protocol):
     """An operator that can be applied with fields of 16 bytes a colour vector, as double-half solves do."""
 
     def shortened(self) -> ShortOperator:
-        """This operator for such fields; the conversion is made once and kept."""
+        """This operator for such fields, in single precision where it has none; made once and kept."""
 
 
 @runtime_checkable
 class ShortOperator(LinearOperator, Protocol):
-    """A complex64 operator whose `application` has a `stages.lqcd.kernels.short_numbers` as its result."""
+    """A complex64 operator on short fields (`stages.lqcd.kernels.short_numbers`), or on arrays."""
 
     @property
-    def short_directions(self) -> bool:
-        """True where x is a short field; else it is complex64."""
+    def short(self) -> bool:
+        """Whether its fields are short; else they are arrays."""
 
-    def application(self, x: Array | ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
+    def application(self, x: ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
         """A function that computes ``out = A x``, out of 20 bits and x of 16, and allocates nothing."""
 
 

@@ -19,106 +19,30 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.gauge.hisq import SMEARING_FIELDS, StaggeredLinks
+from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.hisq_dslash import FEW, NARROW
+from stages.lqcd.kernels.link_forms import WIDE, Packing, StaggeredForm
 from stages.lqcd.kernels.short_numbers import VectorField, numbers_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.lattice.sizes import MATRIX, links_bytes
-
-REALS = 36
-"""Of a fat and a long link as two matrices."""
-
-NINE = {"double": 18 + 9, "single": 18 + 9, "half": 16}
-"""Reals, or 32-bit words, of both on a GPU where a long link has nine numbers, by precision."""
-
-TWO_ROWS = {"double": 18 + 14, "single": 18 + 13, "half": 18 + 13}
-"""The same where it has two rows."""
 
 SHORT = "short"
 """Name of an operator's form for short fields, beside its dtypes."""
 
 
 @dataclass(frozen=True)
-class Packing:
-    """Forms in which an operator keeps its links on a GPU, one for each precision.
-
-    double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
-    as those of reliable updates, one in a hundred, may, in longer time. block: right-hand sides of most
-    products. short: links are packed for short fields, which products then read.
-    """
-
-    double: bool = True
-    block: int = 64
-    short: bool = False
-
-    def reals(self, precision: str, directions: int) -> int:
-        """Reals, or words, of a fat and a long link in 'double', 'single' or 'half' on a GPU."""
-        if directions == HISQ_DIRECTIONS and self.block <= FEW:
-            return NINE[precision]
-        if directions == HISQ_DIRECTIONS and self.block <= NARROW:
-            return TWO_ROWS[precision]
-        return REALS
-
-
-def fields_bytes(lattice: Lattice, directions: int) -> int:
-    """Bytes of an operator's links as fields; directions: neighbours of a site, 16 with three hops or 8."""
-    return directions // 8 * links_bytes(lattice)
-
-
-def packed_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
-    """Bytes of links packed on a GPU, both parities, for solves in a precision of `named.PRECISIONS`."""
-    matrices = directions * MATRIX * lattice.volume
-    inner = precision.removeprefix("double").removeprefix("-")
-    total = 0
-    for form in ("double", *([inner] if inner else [])):
-        if form != "double" or packing.double:
-            nbytes = matrices if form == "double" else matrices // 2
-            total += nbytes * packing.reals(form, directions) // REALS
-    return total
-
-
-def operator_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
-    """Bytes that stay on a GPU per configuration: link fields, and packed links."""
-    return fields_bytes(lattice, directions) + packed_bytes(lattice, directions, precision, packing)
-
-
-def operator_terms(lattice: Lattice, directions: int, precision: str, packing: Packing) -> dict[str, int]:
-    """`operator_bytes` by what they hold."""
-    double, both = (packed_bytes(lattice, directions, each, packing) for each in ("double", precision))
-    shorter = packing.reals("half", directions) < packing.reals("single", directions)
-    return {
-        "links: fields": fields_bytes(lattice, directions),
-        "links: double": double,
-        f"links: {'half' if precision == 'double-half' and shorter else 'single'}": both - double,
-    }
-
-
-def making_bytes(lattice: Lattice, directions: int, precision: str, packing: Packing) -> int:
-    """Bytes at most on a GPU while the links are smeared, then packed: `operator_bytes` or more."""
-    forms = [precision.removeprefix("double-"), *(["double"] if packing.double else [])]
-    tiles = sum(
-        directions * MATRIX * lattice.volume // (2 if form == "double" else 4)
-        for form in set(forms)
-        if packing.reals(form, directions) < REALS
-    )  # of a parity, from which shorter ones are made
-    smearing = int((SMEARING_FIELDS if directions == HISQ_DIRECTIONS else 2) * links_bytes(lattice))
-    return max(smearing, operator_bytes(lattice, directions, precision, packing) + tiles)
-
-
-@dataclass(frozen=True)
 class StaggeredDslash:
     """D of one set of links in one precision; fields on one parity are ``[site, 3, N]``.
 
-    dtype: complex64 or complex128. packing: how links are kept on a GPU. In complex64 x, diagonal and out may
-    be short fields (`shortened`).
+    dtype: complex64 or complex128. packing: how links are kept on a GPU. short: x, diagonal and out are short
+    fields (`shortened`).
     """
 
     links: StaggeredLinks
     dtype: Any = np.complex128
-    packing: Packing = Packing()
+    packing: Packing = WIDE
+    short: bool = False
     _precisions: dict[np.dtype | str, StaggeredDslash] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -165,16 +89,21 @@ class StaggeredDslash:
         if dtype == self.dtype:
             return self
         if dtype not in self._precisions:
-            self._precisions[dtype] = replace(self, dtype=dtype, _precisions={})
+            self._precisions[dtype] = replace(self, dtype=dtype, short=False, _precisions={})
         return self._precisions[dtype]
 
     def shortened(self) -> StaggeredDslash:
-        """This operator in single precision, links of narrow blocks packed for short fields; it is kept."""
-        if self.packing.reals("half", self.directions) == self.packing.reals("single", self.directions):
+        """This operator for short fields, its links packed for them; it is kept.
+
+        In single precision, on fields in complex64, where links have no form for short ones: packed for wide
+        blocks, without three hops, or with long links that are not one real number times U(3) matrices.
+        """
+        if self.packing.staggered("half", self.directions) is not StaggeredForm.SHORT:
             return self.astype(np.complex64)
         if SHORT not in self._precisions:
-            packing = replace(self.packing, short=True)
-            self._precisions[SHORT] = replace(self, dtype=np.complex64, packing=packing, _precisions={})
+            short = replace(self, dtype=np.complex64, short=True, _precisions={})
+            fits = all(packed.short for packed in short._packed)
+            self._precisions[SHORT] = short if fits else self.astype(np.complex64)
         return self._precisions[SHORT]
 
     def for_many_products(self) -> StaggeredDslash:
@@ -201,11 +130,12 @@ class StaggeredDslash:
     @cached_property
     def _packed(self) -> tuple[Any, Any]:
         """Packed links into the even and into the odd sites."""
-        fields = self.links.fat, self.links.long, self.lattice
-        if self.dtype == np.complex128 and not self.packing.double:
-            even, odd = (hisq_dslash.in_fields(*fields, parity) for parity in (EVEN, ODD))
-            return even, odd
-        return hisq_dslash.pack_both(*fields, self.dtype, self.packing.block, self.packing.short)
+        precision = "double" if self.dtype == np.complex128 else "half" if self.short else "single"
+        fields, form = (self.links.fat, self.links.long), self.packing.staggered(precision, self.directions)
+        even, odd = (
+            hisq_dslash.pack_fields(*fields, self.lattice, parity, self.dtype, form) for parity in (EVEN, ODD)
+        )
+        return even, odd
 
 
 class HoppingTerm(Protocol):
@@ -383,9 +313,10 @@ class NormalOperator:
         return self if self.dtype == dtype else replace(self, dslash=self.dslash.astype(dtype))
 
     @property
-    def short_directions(self) -> bool:
-        return self.dslash.packing.short
+    def short(self) -> bool:
+        """Whether its fields are short; else they are arrays."""
+        return self.dslash.short
 
     def shortened(self) -> NormalOperator:
-        """This operator for short fields (`stages.lqcd.dirac.operator.Shortened`)."""
+        """This operator for short fields, or in single precision where links have no form for them."""
         return NormalOperator(self.dslash.shortened(), self.mass, self.parity)

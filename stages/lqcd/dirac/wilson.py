@@ -23,55 +23,12 @@ from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.link_forms import WIDE, Packing
 from stages.lqcd.kernels.short_numbers import SpinorField, numbers_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.lqcd.lattice.sizes import COMPLEX, links_bytes
 
 DSLASH_FLOPS, CLOVER_FLOPS = 1320, 504
 """Of D and of a product with A or A^-1, per site and right-hand side (QUDA's count)."""
-
-CLOVER_BYTES = 36 * COMPLEX
-"""Of A or its inverse on a site in double: two Hermitian 6 x 6 matrices."""
-
-
-@dataclass(frozen=True)
-class WilsonPacking:
-    """Forms in which an operator keeps its links on a GPU, one for each precision.
-
-    double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
-    as those of defect corrections may: the same bits, in longer time. block: right-hand sides of a solve.
-    """
-
-    double: bool = True
-    block: int = 16
-
-
-def operator_bytes(
-    lattice: Lattice, precision: str, packing: WilsonPacking | None, clover: bool = True
-) -> int:
-    """Bytes of an operator as it stays: link fields, packed links of SU(3), A and its inverse.
-
-    precision: of the solves, 'double', or another one, in whose inner ones A^-1 alone is read. packing: on a
-    GPU; None on the host, where there is one form. clover: whether there is a clover term.
-    """
-    return sum(operator_terms(lattice, precision, packing, clover).values())
-
-
-def operator_terms(
-    lattice: Lattice, precision: str, packing: WilsonPacking | None, clover: bool = True
-) -> dict[str, int]:
-    """`operator_bytes` by what they hold."""
-    double, single = (
-        8 * 3 * (3 if packing is None else wilson_dslash.packed_rows(dtype, packing.block)) * dtype.itemsize
-        for dtype in (np.dtype(complex), np.dtype(np.complex64))
-    )
-    in_single = precision != "double"
-    return {
-        "links: fields": links_bytes(lattice),
-        "links: double": lattice.volume * double * (packing is None or packing.double),
-        "links: single": lattice.volume * single * in_single,
-        "clover term": clover * CLOVER_BYTES * lattice.volume * (5 if in_single else 4) // 2,
-    }
 
 
 def mass_of_kappa(kappa: float) -> float:
@@ -97,7 +54,7 @@ class WilsonDslash:
 
     links: WilsonLinks
     dtype: Any = np.complex128
-    packing: WilsonPacking = WilsonPacking()
+    packing: Packing = WIDE
 
     def __post_init__(self) -> None:
         dtype = np.dtype(self.dtype)
@@ -131,9 +88,8 @@ class WilsonDslash:
 
     def _packed_into(self, parity: int) -> Any:
         links = self.links.links, self.links.anisotropy.weights, self.lattice, parity
-        if self.dtype == np.complex128 and not self.packing.double:
-            return wilson_dslash.in_fields(*links)
-        return wilson_dslash.pack_fields(*links, self.dtype, self.packing.block)
+        form = self.packing.wilson("double" if self.dtype == np.complex128 else "single")
+        return wilson_dslash.pack_fields(*links, self.dtype, form)
 
 
 @dataclass(frozen=True)
@@ -183,7 +139,7 @@ class WilsonOperator:
     def adjoint(self) -> WilsonOperator:
         return replace(self, sign=-self.sign)
 
-    def laid_out(self, packing: WilsonPacking) -> WilsonOperator:
+    def laid_out(self, packing: Packing) -> WilsonOperator:
         """This operator with links packed so, for as long as the result is kept; itself if they are."""
         if self.dslash.packing == packing:
             return self

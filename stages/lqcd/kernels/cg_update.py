@@ -1,8 +1,7 @@
 """Vector updates of batched conjugate gradients: fields ``[site, 3, N]``, one of each number for each rhs.
 
-In fields of few bits (`stages.lqcd.kernels.short_numbers`): of ShortFields r and A p have 20 bits, p has 16
-or is complex64, as x is; with HalfFields of spinors x is complex64, too. Sums are those of the numbers before
-they are rounded to that.
+In fields of few bits (`stages.lqcd.kernels.short_numbers`) x is complex64; of ShortFields r and A p have 20
+bits, p has 16. Sums are those of the numbers before they are rounded to that.
 """
 
 from __future__ import annotations
@@ -78,10 +77,8 @@ def cg_advance(x: Array, p: CGField, r: CGField, coefficients: CGCoefficients) -
     Where alpha is zero x keeps its bits, and where beta is zero p becomes r, whatever p held.
     """
     if isinstance(r, ShortField):
-        _check_short(coefficients, r, {"p": (p, 16)} if isinstance(p, ShortField) else {})
-        arrays: dict[str, Any] = {"x": x} if isinstance(p, ShortField) else {"x": x, "p": p}
-        for name, array in arrays.items():
-            check_array(name, array, r.shape, np.dtype(np.complex64))
+        _check_short(coefficients, r, p=(p, 16))
+        check_array("x", x, r.shape, np.dtype(np.complex64))
     elif isinstance(r, HalfField):
         _check_half(coefficients, r, p=p)
         check_array("x", x, r.shape, np.dtype(np.complex64))
@@ -97,7 +94,7 @@ def cg_residual(r: CGField, ap: CGField, coefficients: CGCoefficients) -> None:
     positive.
     """
     if isinstance(r, ShortField):
-        _check_short(coefficients, r, {"ap": (ap, 20)})
+        _check_short(coefficients, r, ap=(ap, 20))
     elif isinstance(r, HalfField):
         _check_half(coefficients, r, ap=ap)
     else:
@@ -114,7 +111,7 @@ def _check_cg(coefficients: CGCoefficients, **fields: Array) -> None:
     _check_count(coefficients, first.shape[-1])
 
 
-def _check_short(coefficients: CGCoefficients, r: ShortField, others: dict[str, tuple[Any, int]]) -> None:
+def _check_short(coefficients: CGCoefficients, r: ShortField, **others: tuple[Any, int]) -> None:
     """Raise InputError unless r has 20 bits, and the other fields of so many bits match it."""
     check_short_field("r", r, r.shape, 20)
     for name, (field, bits) in others.items():

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
+from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.operands import check_array, check_links
 from stages.lqcd.kernels.short_numbers import ShortField, VectorField, check_short_field
 from stages.lqcd.lattice.geometry import Lattice
@@ -34,11 +35,9 @@ class PackedLinks(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
 
-
-FEW, NARROW = 4, 8
-"""Right-hand sides up to which long links in nine reals are fastest on a GPU, and those in two rows: where
-more share a link, rebuilding it costs more than the bytes save.
-"""
+    @property
+    def short(self) -> bool:
+        """True where fields of products are short (`stages.lqcd.kernels.short_numbers`)."""
 
 
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
@@ -53,52 +52,21 @@ def pack_fields(
     lattice: Lattice,
     parity: int,
     dtype: DTypeLike,
-    block: int,
-    short: bool = False,
+    form: StaggeredForm = StaggeredForm.MATRICES,
 ) -> PackedLinks:
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, doubled and laid out in a precision.
 
     As `pack` of `stages.lqcd.kernels.link_fields`, without these in between. three_hops: None where the
-    operator has no such term. block: right-hand sides of most products. Up to `FEW` the long links of HISQ
-    have nine reals on a GPU, up to `NARROW` 13, 14 in double. short: for short fields; up to `FEW` fat links
-    then have 20 bits a number and the nine of a long one 16. Raises InputError.
+    operator has no such term. form: of links on a GPU (`Packing` chooses it); MATRICES where it asks for
+    fewer numbers and long links are not one real number times U(3) matrices. SHORT is for complex64; with
+    IN_FIELDS, for complex128, the kernel reads links where they lie, and results have the same bits. Raises
+    InputError.
     """
-    _check_fields_of_links(one_hop, three_hops, lattice)
-    start = kernel("hisq_dslash.pack_fields", type(one_hop))
-    return start(one_hop, three_hops, lattice, parity, np.dtype(dtype), block, short)
-
-
-def pack_both(
-    one_hop: Array,
-    three_hops: Array | None,
-    lattice: Lattice,
-    dtype: DTypeLike,
-    block: int,
-    short: bool = False,
-) -> tuple[PackedLinks, PackedLinks]:
-    """`pack_fields` into the even and into the odd sites.
-
-    Raises InputError.
-    """
-    _check_fields_of_links(one_hop, three_hops, lattice)
-    start = kernel("hisq_dslash.pack_both", type(one_hop))
-    return start(one_hop, three_hops, lattice, np.dtype(dtype), block, short)
-
-
-def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int) -> PackedLinks:
-    """Links as they lie, complex128 ``[mu, parity, site, 3, 3]``, for products that are rare.
-
-    On a GPU the kernel reads them there, and they take no memory but their own; elsewhere they are packed.
-    Results have the same bits. three_hops: None where the operator has no such term. Raises InputError.
-    """
-    _check_fields_of_links(one_hop, three_hops, lattice)
-    return kernel("hisq_dslash.in_fields", type(one_hop))(one_hop, three_hops, lattice, parity)
-
-
-def _check_fields_of_links(one_hop: Array, three_hops: Array | None, lattice: Lattice) -> None:
     for name, links in (("one_hop", one_hop), ("three_hops", three_hops)):
         if links is not None:
             check_array(name, links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
+    start = kernel("hisq_dslash.pack_fields", type(one_hop))
+    return start(one_hop, three_hops, lattice, parity, np.dtype(dtype), form)
 
 
 def hisq_dslash(
@@ -118,10 +86,9 @@ def hisq_dslash(
     dots, float64 ``[N]``, receives Re conj(diagonal) . out of each right-hand side, added in double over
     sites in a fixed order. Raises InputError.
 
-    With complex64 links x and the diagonal may be ShortFields of 16 bits, out one of 16 or 20; or out alone
-    is one, of 20 bits.
+    With links packed for short fields x and the diagonal are ShortFields of 16 bits, out one of 16 or 20.
     """
-    if isinstance(x, ShortField) or isinstance(out, ShortField):
+    if packed.short or isinstance(x, ShortField) or isinstance(out, ShortField):
         _check_short_fields(packed, x, out, diagonal)
     else:
         _check_fields(packed, x, out, diagonal)
@@ -147,25 +114,16 @@ def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Array | Non
 
 
 def _check_short_fields(packed: PackedLinks, x: Any, out: Any, diagonal: Any) -> None:
-    """Raise InputError unless a product takes x and the diagonal to `out`, another short field.
-
-    Both in 16 bits, or both complex64 to an `out` of 20 bits.
-    """
+    """Raise InputError unless a product takes x and diagonal of 16 bits to `out`, another short field."""
     if packed.dtype != np.complex64:
         raise InputError(f"a ShortField needs complex64 links, got {packed.dtype}")
     if len(x.shape) != 3:
         raise InputError(f"x must have shape (sites, 3, right-hand sides), got {x.shape}")
     shape = (packed.lattice.half_volume, COLOURS, x.shape[2])
-    added = {} if diagonal is None else {"diagonal": diagonal}
-    if not isinstance(x, ShortField):
-        for name, field in ({"x": x} | added).items():
-            if isinstance(field, ShortField):
-                raise InputError(f"{name} must be complex64 as x is, got a ShortField")
-            check_array(name, field, shape, np.dtype(np.complex64))
-        check_short_field("out", out, shape, 20)
-        return
-    for name, field in ({"x": x} | added).items():
+    for name, field in {"x": x, **({} if diagonal is None else {"diagonal": diagonal})}.items():
         check_short_field(name, field, shape, 16)
     check_short_field("out", out, shape, getattr(out, "bits", 16))
     if array_module(x.words).may_share_memory(out.words, x.words):
         raise InputError("out of the dslash must not be its input x: give another field")
+    if not packed.short:
+        raise InputError("a ShortField needs links packed for it: give pack_fields StaggeredForm.SHORT")

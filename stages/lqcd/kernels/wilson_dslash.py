@@ -12,6 +12,7 @@ from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.link_forms import WilsonForm
 from stages.lqcd.kernels.operands import check_array, check_links
 from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, Spinors, check_half_field
 from stages.lqcd.lattice.geometry import Lattice
@@ -38,15 +39,6 @@ class PackedLinks(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
-def packed_rows(dtype: np.dtype, block: int) -> int:
-    """Rows of a link of SU(3), 3 or the first 2, that `pack_fields` keeps on a GPU for blocks of so many rhs.
-
-    In single precision rebuilding a row costs nothing at 32 right-hand sides, and gains before; in
-    double arithmetic bounds the kernel where there are many (docs/wilson.md).
-    """
-    return 2 if dtype == np.complex64 or 1 < block < 16 else 3
-
-
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     """Complex links ``[site, 8, 3, 3]`` (`stages.lqcd.dirac.doubled_links`) laid out for the kernels.
 
@@ -59,31 +51,23 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
 
 
 def pack_fields(
-    links: Array, weights: Weights, lattice: Lattice, parity: int, dtype: DTypeLike, block: int
+    links: Array,
+    weights: Weights,
+    lattice: Lattice,
+    parity: int,
+    dtype: DTypeLike,
+    form: WilsonForm = WilsonForm.MATRICES,
 ) -> PackedLinks:
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, weighted, doubled, laid out in a precision.
 
     As `pack` of `stages.lqcd.dirac.doubled_links`, without these in between. weights: of the hops along each
-    mu. block: right-hand sides, at most, of the products; on a GPU links of SU(3) lie in 12 reals where that
-    is faster or as fast. Raises InputError.
+    mu. form: of links on a GPU (`Packing` chooses it); MATRICES where it asks for two rows and links are not
+    in SU(3). With IN_FIELDS, for complex128, the kernel reads and weights links where they lie; results have
+    the bits of MATRICES. Raises InputError.
     """
-    _check_links_in_fields(links, lattice)
-    start = kernel("wilson_dslash.pack_fields", type(links))
-    return start(links, weights, lattice, parity, np.dtype(dtype), block)
-
-
-def in_fields(links: Array, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
-    """Links as they lie, complex128 ``[mu, parity, site, 3, 3]``, for products that are rare.
-
-    On a GPU the kernel reads and weights them there, and they take no memory but their own; elsewhere they
-    are packed. Results have the bits of links packed in 18 reals. Raises InputError.
-    """
-    _check_links_in_fields(links, lattice)
-    return kernel("wilson_dslash.in_fields", type(links))(links, weights, lattice, parity)
-
-
-def _check_links_in_fields(links: Array, lattice: Lattice) -> None:
     check_array("links", links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
+    start = kernel("wilson_dslash.pack_fields", type(links))
+    return start(links, weights, lattice, parity, np.dtype(dtype), form)
 
 
 def wilson_dslash(

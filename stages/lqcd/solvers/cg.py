@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import Halved, HalvedNormal, LinearOperator, Shortened
+from stages.lqcd.dirac.operator import Halved, HalvedNormal, LinearOperator, Shortened, ShortOperator
 from stages.lqcd.kernels import cg_update, lane_blas, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients, CGField, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
@@ -48,7 +48,10 @@ class BatchedCG(KrylovSolver):
     halves: ClassVar[bool] = True
 
     def in_half(self, A: LinearOperator) -> LinearOperator:
-        """A for short fields, or for spinors in 16 bits, of whose A^H A solves are. Raises InputError."""
+        """A for short fields, or for spinors in 16 bits, of whose A^H A solves are. Raises InputError.
+
+        Where staggered links have no form for short fields half is single (`NormalOperator.shortened`).
+        """
         if isinstance(A, Shortened):
             return A.shortened()
         if isinstance(A, Halved):
@@ -60,8 +63,10 @@ class BatchedCG(KrylovSolver):
 
     def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
         kind = WholeFields
-        if self.inner == "half":
-            kind = HalfFields if isinstance(A, HalvedNormal) else ShortFields
+        if self.inner == "half" and isinstance(A, HalvedNormal):
+            kind = HalfFields
+        elif self.inner == "half" and isinstance(A, ShortOperator) and A.short:
+            kind = ShortFields
         return _BatchedRecurrence(kind(A, residual), target, directions)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -47,8 +46,7 @@ ODD = Lattice((14, 6, 10, 4))
 HUGE = Lattice((128, 128, 128, 256))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
-NINE_SHORT = replace(hisq_packing.SHORT, links=hisq_packing.SHORT_NINE.links)
-NINE_SHORT20 = replace(hisq_packing.TO_SHORT20, links=hisq_packing.SHORT_NINE.links)
+SHORT, SHORT20 = hisq_packing.SHORT_NINE, hisq_packing.ShortLinks9(20)
 WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.IN_FIELDS]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
@@ -59,16 +57,10 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     full = [hisq_dslash.dslash_launch(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
         in_fields = hisq_packing.IN_FIELDS
-        nine = ((n, hisq_packing.NINE) for n in (1, 4))
-        forms = (*nine, (1, hisq_packing.FOURTEEN), (1, in_fields), (16, in_fields))
+        forms = (*((n, hisq_packing.NINE) for n in (1, 4)), (1, in_fields), (16, in_fields))
         return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
-    forms = (
-        *((n, hisq_packing.THIRTEEN) for n in (1, 8)),
-        (16, hisq_packing.SHORT),
-        *((16, form) for form in (hisq_packing.TO_SHORT20, hisq_packing.WHOLE_TO_SHORT20)),
-        (8, replace(hisq_packing.WHOLE_TO_SHORT20, links=hisq_packing.THIRTEEN.links)),
-        *((n, form) for n in (1, 2, 4) for form in (hisq_packing.NINE, NINE_SHORT, NINE_SHORT20)),
-    )
+    nine = ((n, hisq_packing.NINE) for n in (1, 2, 4, 8))
+    forms = (*nine, *((n, form) for n in (1, 2, 4) for form in (SHORT, SHORT20)))
     return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
 
 
@@ -196,7 +188,6 @@ def tuned(
         link_fields.signs_launch("boundary_signs", ODD, dtype),
         link_fields.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
         link_fields.doubled_links_launch(ODD, 16, dtype, hisq_packing.dslash_tile(ODD)),
-        *(hisq_packing.shorter_links_launch(9, sites, dtype) for sites in (2, 32)),
         *([*short_vectors(), *half_cg(widths)] if dtype == SINGLE else []),
         *(kernel for n in widths if dtype == SINGLE for kernel in half_directions(n)),
         clover.field_strength_launch(ODD, dtype),
@@ -218,7 +209,7 @@ def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """Kernels on short fields beside the dslash."""
     return [
         hisq_packing.nine_links_launch(9, 32, SINGLE, short=True),
-        *(cg_update.short_advance_launch(n, ROWS // 3, short) for n in widths for short in (True, False)),
+        *(cg_update.short_advance_launch(n, ROWS // 3) for n in widths),
         *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),
         *(
             short_numbers.short_conversion_launch(kernel, 1000, n, bits)
@@ -238,7 +229,6 @@ def in_single(dtype: np.dtype) -> list[Launch]:
 
 def unusual(dtype: np.dtype) -> list[Launch]:
     """Instances that must be right rather than fast."""
-    two_rows = hisq_packing.THIRTEEN if dtype == SINGLE else hisq_packing.FOURTEEN
     return [
         *(hisq_dslash.dslash_launch(ODD, directions, dtype, n) for directions in (16, 8, 6) for n in (8, 33)),
         *(
@@ -246,16 +236,13 @@ def unusual(dtype: np.dtype) -> list[Launch]:
             for directions in (16, 8)
             for n in (56, 33)
         ),
-        *(hisq_dslash.dslash_launch(ODD, 16, dtype, n, form=two_rows) for n in (1, 8, 33)),
         *(
             hisq_dslash.dslash_launch(ODD, 16, dtype, n, dots, hisq_packing.NINE)
             for n in (1, 8, 33)
             for dots in (False, True)
         ),
         *(hisq_packing.nine_links_launch(9, sites, dtype, short=False) for sites in (2, 30)),
-        *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, NINE_SHORT20) for n in (1, 33)),
-        *(hisq_dslash.dslash_launch(ODD, 8, SINGLE, n, form=hisq_packing.SHORT) for n in (1, 12, 33)),
-        *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, hisq_packing.TO_SHORT20) for n in (8, 33)),
+        *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, SHORT20) for n in (1, 33)),
         *(block_blas.gram_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_blas.multiply_add_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_cg.step_coefficients_launch(n, n) for n in (1, 16, 64)),

@@ -36,11 +36,9 @@ NARROWER = (1, 2, 4, 8, 12, 16)
 def hisq(n: int) -> list[Launch]:
     forms = [
         (SINGLE, hisq_packing.FULL),
-        (SINGLE, hisq_packing.THIRTEEN),
         (SINGLE, hisq_packing.NINE),
-        (SINGLE, hisq_packing.SHORT),
-        (SINGLE, hisq_packing.TO_SHORT20),
-        (SINGLE, hisq_packing.WHOLE_TO_SHORT20),
+        (SINGLE, hisq_packing.SHORT_NINE),
+        (SINGLE, hisq_packing.ShortLinks9(20)),
         (DOUBLE, hisq_packing.FULL),
         (DOUBLE, hisq_packing.IN_FIELDS),
     ]

@@ -9,24 +9,14 @@ import pytest
 
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
-from cuda_launches import BIG, DOUBLE, HUGE, NINE_SHORT, ODD, SHARED_BYTES, SINGLE
+from cuda_launches import BIG, DOUBLE, HUGE, ODD, SHARED_BYTES, SINGLE
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda import block_blas, hisq_dslash, hisq_packing
 from stages.lqcd.kernels.cuda.launch import MAX_RHS
 from stages.lqcd.lattice.geometry import Lattice
 
-FORMS = [
-    hisq_packing.FULL,
-    hisq_packing.THIRTEEN,
-    hisq_packing.IN_FIELDS,
-    hisq_packing.FOURTEEN,
-    hisq_packing.SHORT,
-    hisq_packing.TO_SHORT20,
-    hisq_packing.WHOLE_TO_SHORT20,
-    hisq_packing.NINE,
-    NINE_SHORT,
-]
+FORMS = [*hisq_packing.FORMS.values(), hisq_packing.ShortLinks9(20)]
 
 
 @pytest.mark.parametrize(
@@ -77,10 +67,10 @@ def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: i
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_every_form_of_the_dslash_takes_one_packing(form: hisq_packing.Form) -> None:
+def test_every_form_of_the_dslash_takes_one_packing(form: hisq_packing.Links18) -> None:
     """All widths read links of the same tiles, and fit the smallest GPU."""
     for lattice in (BIG, ODD, Lattice((2, 2, 2, 2))):
-        for dtype in (SINGLE, DOUBLE) if form.x == "Whole" else (SINGLE,):
+        for dtype in (SINGLE,) if form.short else (SINGLE, DOUBLE):
             for n in (1, 8, 12, 33, 64):
                 assert hisq_dslash.dslash_shape(lattice, dtype, n, form).tile == hisq_packing.dslash_tile(
                     lattice

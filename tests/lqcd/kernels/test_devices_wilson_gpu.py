@@ -18,7 +18,7 @@ from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import wilson_operator
 from stages.lqcd.dirac.doubled_links import doubled_links
-from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, WilsonPacking
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels import (
@@ -34,6 +34,7 @@ from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda.devices.group import group_of, spread_over
 from stages.lqcd.kernels.fields import converted, empty_field, field_like
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -132,15 +133,14 @@ def test_links_and_clover_matrices(
 @pytest.mark.parametrize(
     ("dtype", "n", "packing"),
     [
-        (np.complex64, 1, WilsonPacking()),
-        (np.complex64, 16, WilsonPacking()),
-        (np.complex128, 3, WilsonPacking(double=False)),
-        (np.complex128, 12, WilsonPacking(block=12)),
-        (np.complex128, 16, WilsonPacking()),
+        (np.complex64, 1, Packing()),
+        (np.complex64, 16, Packing()),
+        (np.complex128, 3, Packing(double=False)),
+        (np.complex128, 16, Packing()),
     ],
 )
 def test_products(
-    gauges: dict[Lattice, GaugeLinks], dtype: Any, n: int, packing: WilsonPacking, devices: tuple[int, ...]
+    gauges: dict[Lattice, GaugeLinks], dtype: Any, n: int, packing: Packing, devices: tuple[int, ...]
 ) -> None:
     def compute() -> Results:
         M = operator(gauges[LATTICE], packing=packing).astype(dtype)

@@ -1,4 +1,4 @@
-"""Shorter forms of links: long links in nine, 13 or 14 reals, links in their fields."""
+"""Shorter forms of links: long links in nine reals, links in their fields."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from widths import widths
 
 from stages.base.errors import InputError
+from stages.lqcd.kernels.link_forms import Packing, StaggeredForm, staggered_bytes
 from stages.lqcd.kernels.reference import hisq_dslash as reference
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
@@ -27,18 +28,35 @@ def hisq_fields(random, lattice):
     return fat, -0.043 * np.linalg.qr(unitary)[0]
 
 
-@pytest.mark.parametrize("block", [1, 8])
+def test_forms_that_solves_read():
+    """HISQ's long links have nine reals for few right-hand sides; short fields are for fewer still."""
+    matrices, nine, short, in_fields = StaggeredForm
+    forms = {
+        (block, precision): Packing(block=block).staggered(precision, 16)
+        for block in (4, 5, 8, 9)
+        for precision in ("double", "single", "half")
+    }
+    assert {key for key, form in forms.items() if form is short} == {(4, "half")}
+    single = {(block, precision) for block in (5, 8) for precision in ("single", "half")}
+    assert {key for key, form in forms.items() if form is nine} == {(4, "double"), (4, "single"), *single}
+    assert set(forms.values()) == {matrices, nine, short}
+    for precision in ("double", "single", "half"):
+        assert Packing(block=1).staggered(precision, 8) is matrices
+    assert Packing.of(12, "double-single").staggered("double", 16) is in_fields
+    assert Packing.of(12, "double").staggered("double", 16) is matrices
+
+
 @pytest.mark.parametrize("n", widths((3, 33), (1, 2, 8, 12, 64)))
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
-def test_hisq_long_links_in_fewer_reals(backend, random, dtype, tolerance, extents, n, block):
-    """For few right-hand sides the GPU keeps nine numbers, or two rows and a number or two: to rounding."""
+def test_hisq_long_links_in_nine_reals(backend, random, dtype, tolerance, extents, n):
+    """A GPU keeps nine numbers of a long link: products are those of matrices to rounding."""
     lattice = Lattice(extents)
     fields, x = hisq_fields(random, lattice), random(lattice.half_volume, 3, n)
     kernels = backend.kernels.hisq_dslash
-    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, dtype, block)
+    form, precision = StaggeredForm.NINE_REALS, "single" if dtype == np.complex64 else "double"
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, dtype, form)
     if backend.xp is not np:
-        reals = 18 + (9 if block == 1 else 13 if dtype == np.complex64 else 14)
-        assert packed.links.nbytes == lattice.half_volume * 8 * reals * dtype.itemsize // 2
+        assert 2 * packed.links.nbytes == staggered_bytes(lattice, 16, precision, form)
     out = kernels.hisq_dslash(packed, backend.array(x), backend.array(np.full_like(x, np.nan)))
     exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex))
     expected = reference.hisq_dslash(exact, x.astype(complex), np.empty(x.shape, complex))
@@ -56,7 +74,8 @@ def test_turns_of_any_angle(backend, random, dtype, tolerance, extents, n):
         permuted = np.roll(np.eye(3), mu, axis=0) * np.where((number + mu) % 2, 1, -1)[:, None, None]
         fields[1][mu, EVEN] = 0.043 * permuted * np.exp(0.5j * np.pi * (number % 4))[:, None, None]
     x, y = random(lattice.half_volume, 3, n), random(lattice.half_volume, 3, n)
-    packed = kernels.pack_fields(*map(backend.array, fields), lattice, EVEN, dtype, block=1)
+    form = StaggeredForm.NINE_REALS
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, EVEN, dtype, form)
     sums, out = backend.array(np.zeros(n)), backend.array(np.full_like(x, np.nan))
     kernels.hisq_dslash(packed, backend.array(x), out, diagonal=backend.array(y), a=0.3, b=-1.1, dots=sums)
     exact = reference.pack_fields(*fields, lattice, EVEN, np.dtype(complex))
@@ -82,7 +101,10 @@ def test_other_long_links_keep_18_reals(backend, random, tolerance, spoiled):
         fields[1][3, ODD, 11] *= 1.01
     x = random(lattice.half_volume, 3, 2)
     kernels = backend.kernels.hisq_dslash
-    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, x.dtype, block=1)
+    form = StaggeredForm.NINE_REALS
+    packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, x.dtype, form)
+    if backend.xp is not np:
+        assert 2 * packed.links.nbytes == staggered_bytes(lattice, 16, "single", StaggeredForm.MATRICES)
     out = kernels.hisq_dslash(packed, backend.array(x), backend.array(np.full_like(x, np.nan)))
     exact = reference.pack_fields(*fields, lattice, ODD, np.dtype(complex))
     expected = reference.hisq_dslash(exact, x.astype(complex), np.empty(x.shape, complex))
@@ -102,13 +124,11 @@ def test_links_in_their_fields_give_the_same_bits(backend, random, extents, dire
     x, y = (backend.array(random(lattice.half_volume, 3, n)) for _ in range(2))
     for parity in (EVEN, ODD):
         outs, sums = [], []
-        for packed in (
-            kernels.in_fields(*fields, lattice, parity),
-            kernels.pack_fields(*fields, lattice, parity, complex, block=64),
-        ):
+        for form in (StaggeredForm.IN_FIELDS, StaggeredForm.MATRICES):
+            packed = kernels.pack_fields(*fields, lattice, parity, complex, form)
             outs.append(backend.array(np.full((lattice.half_volume, 3, n), np.nan, complex)))
             sums.append(backend.array(np.zeros(n)))
             kernels.hisq_dslash(packed, x, outs[-1], diagonal=y, a=0.3, b=-1.1, dots=sums[-1])
         assert np.array_equal(*map(backend.host, outs)) and np.array_equal(*map(backend.host, sums))
     with pytest.raises(InputError, match="one_hop"):
-        kernels.in_fields(fields[0][:3], fields[1], lattice, EVEN)
+        kernels.pack_fields(fields[0][:3], fields[1], lattice, EVEN, complex)

@@ -8,7 +8,7 @@ from lexicographic import to_lexicographic, to_parity
 from widths import widths
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import hisq_dslash
+from stages.lqcd.kernels import hisq_dslash, link_fields
 from stages.lqcd.kernels.directions import displacements, staple_tables
 from stages.lqcd.kernels.operands import check_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -170,19 +170,20 @@ def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, toler
 
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("long", [True, False])
-def test_links_packed_for_both_parities_are_those_of_each(backend, random, n, long):
+def test_links_of_fields_are_the_doubled_ones(backend, random, n, long):
     lattice = Lattice((4, 2, 6, 2))
     half = lattice.half_volume
     fat, three_hops = (random(4, 2, half, 3, 3).astype(complex) for _ in range(2))
     fields = backend.array(fat), backend.array(three_hops) if long else None
     kernels, x = backend.kernels.hisq_dslash, backend.array(random(half, 3, n))
-    both = kernels.pack_both(*fields, lattice, x.dtype, 64)
-    for parity, packed in zip((EVEN, ODD), both, strict=True):
-        alone = kernels.pack_fields(*fields, lattice, parity, x.dtype, False)
+    for parity in (EVEN, ODD):
+        packed = kernels.pack_fields(*fields, lattice, parity, x.dtype)
         assert packed.parity == parity and packed.directions == (16 if long else 8)
+        links = backend.xp.empty((half, packed.directions, 3, 3), x.dtype)
+        link_fields.doubled_links(*fields, lattice, parity, links)
         outs = [
-            kernels.hisq_dslash(links, x, backend.array(np.zeros((half, 3, n), x.dtype)))
-            for links in (packed, alone)
+            kernels.hisq_dslash(each, x, backend.array(np.zeros((half, 3, n), x.dtype)))
+            for each in (packed, kernels.pack(links, lattice, parity))
         ]
         assert np.array_equal(*map(backend.host, outs))
 

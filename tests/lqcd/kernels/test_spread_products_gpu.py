@@ -9,12 +9,13 @@ pytest.importorskip("cupy")
 
 import cupy
 
-from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import Lattice
 

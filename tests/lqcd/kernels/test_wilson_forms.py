@@ -8,14 +8,13 @@ import pytest
 from stages.base.errors import InputError
 from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
+from stages.lqcd.kernels.link_forms import Packing, WilsonForm
 from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.kernels.short_numbers import from_half, numbers_like, to_half
 from stages.lqcd.lattice.geometry import ODD, Lattice
 
 LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), pytest.param((8, 8, 4, 6), marks=pytest.mark.slow)]
 BOUNDARIES = ["antiperiodic", ("antiperiodic", "periodic", "antiperiodic", "periodic"), "dirichlet"]
-STORED = {"for one": 1, "for some": 6, "for many": 16, "in fields": None}
-"""Blocks that links are packed for."""
 
 
 def fields_of(backend, random, lattice, boundary, anisotropy):
@@ -26,25 +25,23 @@ def fields_of(backend, random, lattice, boundary, anisotropy):
     return wilson_links(thin, lattice, boundary=boundary, anisotropy=anisotropy).links
 
 
-def packed_links(backend, links, weights, lattice, parity, dtype, block):
-    kernels, links = backend.kernels.wilson_dslash, backend.array(links)
-    if block is None:
-        return kernels.in_fields(links, weights, lattice, parity)
-    return kernels.pack_fields(links, weights, lattice, parity, dtype, block)
+def packed_links(backend, links, weights, lattice, parity, dtype, form):
+    kernels = backend.kernels.wilson_dslash
+    return kernels.pack_fields(backend.array(links), weights, lattice, parity, dtype, form)
 
 
-@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("form", WilsonForm, ids=str)
 @pytest.mark.parametrize("boundary", BOUNDARIES, ids=str)
 @pytest.mark.parametrize("extents", LATTICES, ids=str)
-def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, extents, boundary, stored):
+def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, extents, boundary, form):
     """All of D, and each of its terms where links are in tiles; a host takes a second to compile each."""
-    if stored == "in fields" and dtype == np.complex64:
+    if form is WilsonForm.IN_FIELDS and dtype == np.complex64:
         pytest.skip("products from fields are in double")
     lattice, parity, sign, anisotropy = Lattice(extents), ODD, -1, Anisotropy(2.4, 0.9)
     links = fields_of(backend, random, lattice, boundary, anisotropy)
     weighted = links * np.reshape(anisotropy.weights, (4, 1, 1, 1, 1))
     exactly = reference.pack(doubled_links(weighted, None, lattice, parity, complex), lattice, parity)
-    packed = packed_links(backend, links, anisotropy.weights, lattice, parity, dtype, STORED[stored])
+    packed = packed_links(backend, links, anisotropy.weights, lattice, parity, dtype, form)
     kernels = backend.kernels.wilson_dslash
     for n in (1, 3):
         x = random(lattice.half_volume, 12, n)
@@ -53,11 +50,18 @@ def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, 
         reference.wilson_dslash(exactly, x.astype(complex), exact, sign=sign)
         kernels.wilson_dslash(packed, backend.array(x), out, sign=sign)
         assert np.abs(backend.host(out) - exact).max() <= tolerance * np.abs(exact).max()
-        terms = stored != "in fields" and (n > 1 or backend.xp is not np)
+        terms = form is not WilsonForm.IN_FIELDS and (n > 1 or backend.xp is not np)
         for direction in range(8) if terms else ():
             reference.wilson_hop(exactly, direction, x.astype(complex), exact, sign=sign)
             kernels.wilson_hop(packed, direction, backend.array(x), out, sign=sign)
             assert np.abs(backend.host(out) - exact).max() <= tolerance * 20
+
+
+def test_forms_that_solves_read():
+    """Two rows in single precision; in double matrices, or the fields where solves are in mixed precision."""
+    assert {Packing.of(block).wilson("single") for block in (1, 16)} == {WilsonForm.TWO_ROWS}
+    assert Packing.of(8, "double").wilson("double") is WilsonForm.MATRICES
+    assert Packing.of(8, "double-half").wilson("double") is WilsonForm.IN_FIELDS
 
 
 @pytest.mark.gpu
@@ -70,14 +74,12 @@ def test_links_of_su3_alone_lie_in_12_reals(backend, random, dtype, boundary):
     links = fields_of(backend, random, lattice, words, Anisotropy())
     if boundary == "not SU(3)":
         links[1, 0, 77] *= 1.01
-    forms = {}
-    for block in (1, 8, 16):
-        packed = packed_links(backend, links, weights, lattice, ODD, dtype, block)
-        forms[block] = packed.links.shape[3]
-        assert (packed.factors is None) == (forms[block] == 3)
-    single = dtype == np.complex64
-    shorter = {block: 2 if single or block == 8 else 3 for block in forms}
-    assert forms == (shorter if boundary == "antiperiodic" else dict.fromkeys(forms, 3))
+    rows = {}
+    for form in (WilsonForm.MATRICES, WilsonForm.TWO_ROWS):
+        packed = packed_links(backend, links, weights, lattice, ODD, dtype, form)
+        rows[form] = packed.links.shape[3]
+        assert (packed.factors is None) == (rows[form] == 3)
+    assert list(rows.values()) == ([3, 2] if boundary == "antiperiodic" else [3, 3])
 
 
 @pytest.mark.gpu
@@ -88,7 +90,7 @@ def test_what_a_form_is_not_for_is_refused(backend, random, dtype):
     lattice, kernels = Lattice((4, 4, 4, 4)), backend.kernels.wilson_dslash
     links = fields_of(backend, random, lattice, "antiperiodic", Anisotropy())
     x = backend.array(random(lattice.half_volume, 12, 2))
-    packed = packed_links(backend, links, (1.0,) * 4, lattice, ODD, dtype, None)
+    packed = packed_links(backend, links, (1.0,) * 4, lattice, ODD, dtype, WilsonForm.IN_FIELDS)
     with pytest.raises(InputError, match="needs links in tiles"):
         kernels.wilson_hop(packed, 3, x, backend.xp.empty_like(x))
 
@@ -104,7 +106,7 @@ def test_spinors_in_16_bits_with_links_of_any_form(backend, random, n):
     results = [
         kernels.wilson_dslash(packed, x, numbers_like(x), diagonal=y, a=0.4, b=-0.3)
         for packed in (
-            packed_links(backend, links, (1.0,) * 4, lattice, ODD, np.dtype(np.complex64), 16),
+            packed_links(backend, links, (1.0,) * 4, lattice, ODD, np.complex64, WilsonForm.TWO_ROWS),
             kernels.pack(backend.array(doubled), lattice, ODD),
         )
     ]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.staggered import Packing, StaggeredDslash
+from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels.dispatch import as_numpy
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.kernels.short_numbers import from_half, numbers_like, to_half
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
@@ -23,20 +24,20 @@ from stages.lqcd.solvers.normal_equations import NormalEquations
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
+def packed_for(block, A):
+    """An operator whose links are packed for blocks of this width."""
+    return replace(A, dslash=StaggeredDslash(A.dslash.links, packing=Packing(block=block)))
+
+
 def residuals(A, b, x):
     return np.linalg.norm((b - A.apply(x)).reshape(-1, b.shape[-1]), axis=0)
 
 
-@pytest.mark.parametrize(("action", "block"), [("hisq", 4), ("naive", 64)])
 @pytest.mark.parametrize(("mass", "tolerance"), [(0.15, 1e-12), (0.5, 1e-9)])
-def test_reaches_any_tolerance_in_as_many_iterations(staggered, random_block, action, block, mass, tolerance):
-    """Right-hand sides of very different sizes, one of them zero; 20 % are the most that it may cost.
-
-    Directions are short where links are.
-    """
-    A = staggered(action, mass)
-    A = replace(A, dslash=StaggeredDslash(A.dslash.links, packing=Packing(block=block)))
-    assert A.shortened().short_directions == (block == 4)
+def test_reaches_any_tolerance_in_as_many_iterations(staggered, random_block, mass, tolerance):
+    """Right-hand sides of very different sizes, one of them zero; 20 % are the most that it may cost."""
+    A = packed_for(4, staggered("hisq", mass))
+    assert A.shortened().short
     b = random_block(8, *A.shape, 4) * np.array([1e-9, 1, 0, 1e6])
     double, half = (BatchedCG(tolerance, inner=inner).solve(A, b) for inner in (None, "half"))
     assert (residuals(A, b, half.x) <= tolerance * np.linalg.norm(b.reshape(-1, 4), axis=0)).all()
@@ -45,9 +46,19 @@ def test_reaches_any_tolerance_in_as_many_iterations(staggered, random_block, ac
     assert half.extras["replacements"] > 5
 
 
+@pytest.mark.parametrize(("action", "block"), [("hisq", 5), ("naive", 1)])
+def test_half_is_single_where_links_have_no_form_for_short_fields(staggered, random_block, action, block):
+    """Those of wide blocks and without three hops."""
+    A = packed_for(block, staggered(action, 0.3))
+    assert not A.shortened().short
+    b = random_block(8, *A.shape, 2)
+    half, single = (BatchedCG(1e-9, inner=inner).solve(A, b) for inner in ("half", "single"))
+    assert np.array_equal(half.x, single.x) and half.iterations == single.iterations
+
+
 def test_single_half_and_a_first_guess(staggered, random_block):
     """In single precision outside; a solve that begins near the end takes few iterations."""
-    A = staggered("hisq", 0.3).astype(np.complex64)
+    A = packed_for(2, staggered("hisq", 0.3)).astype(np.complex64)
     b = random_block(9, *A.shape, 2, dtype=np.complex64)
     solution = BatchedCG(1e-5, inner="half").solve(A, b)
     assert solution.x.dtype == np.complex64 and solution.residual.max() <= 1e-5
@@ -63,8 +74,7 @@ def test_on_the_device(staggered, random_block, backend):
     A, host = staggered("hisq", 0.3, name), staggered("hisq", 0.3)
     b = random_block(10, *host.shape, 3)
     for block in (3, 16):
-        dslash = StaggeredDslash(A.dslash.links, packing=Packing(block=block))
-        solution = BatchedCG(1e-9, inner="half").solve(type(A)(dslash, A.mass), backend.array(b))
+        solution = BatchedCG(1e-9, inner="half").solve(packed_for(block, A), backend.array(b))
         expected = BatchedCG(1e-9).solve(host, b)
         np.testing.assert_allclose(backend.host(solution.x), expected.x, atol=1e-7 * abs(expected.x).max())
         assert solution.iterations <= 1.2 * expected.iterations

@@ -33,8 +33,9 @@ from stages.lqcd.kernels.cpu.vector_ir import (
 )
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.short_numbers import ShortField, Vectors
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import Lattice
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1
 """Registers per row of a tile: with 6 sums and 3 inputs each, what the register file holds."""
@@ -55,6 +56,7 @@ class PackedLinks:
     dtype: np.dtype
     links: NDArray
     neighbours: NDArray[np.int32]
+    short: bool = False
 
 
 def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
@@ -63,28 +65,16 @@ def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
     return _packed(columns, lattice, parity)
 
 
-def _packed(columns: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
+def _packed(columns: NDArray, lattice: Lattice, parity: int, short: bool = False) -> PackedLinks:
     """Links by columns."""
     directions = columns.shape[1]
     table = neighbour_table(lattice, parity, directions)
-    return PackedLinks(lattice, parity, directions, columns.dtype, columns, table)
+    return PackedLinks(lattice, parity, directions, columns.dtype, columns, table, short)
 
 
 def _room(like: NDArray, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
     """Room for links of this shape and a site behind them."""
     return field_like(like, (shape[0] + 1, *shape[1:]), dtype)[:-1]
-
-
-def pack_both(
-    one_hop: NDArray,
-    three_hops: NDArray | None,
-    lattice: Lattice,
-    dtype: np.dtype,
-    block: int,
-    short: bool,
-) -> tuple[PackedLinks, PackedLinks]:
-    even, odd = (pack_fields(one_hop, three_hops, lattice, parity, dtype) for parity in (EVEN, ODD))
-    return even, odd
 
 
 def pack_fields(
@@ -93,17 +83,12 @@ def pack_fields(
     lattice: Lattice,
     parity: int,
     dtype: np.dtype,
-    block: int = 1,
-    short: bool = False,
+    form: StaggeredForm = StaggeredForm.MATRICES,
 ) -> PackedLinks:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     columns = _room(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
     doubled_links(one_hop, three_hops, lattice, parity, columns.swapaxes(-1, -2))
-    return _packed(columns, lattice, parity)
-
-
-def in_fields(one_hop: NDArray, three_hops: NDArray | None, lattice: Lattice, parity: int) -> PackedLinks:
-    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype)
+    return _packed(columns, lattice, parity, form is StaggeredForm.SHORT)
 
 
 def hisq_dslash(

@@ -35,6 +35,7 @@ from stages.lqcd.kernels.cpu.spinor_ir import (
 from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Builder, Emitter, Value, emitted
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.link_forms import WilsonForm
 from stages.lqcd.kernels.short_numbers import HalfField, Spinors
 from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
@@ -69,17 +70,18 @@ def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
 
 
 def pack_fields(
-    links: NDArray, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype, block: int
+    links: NDArray,
+    weights: Weights,
+    lattice: Lattice,
+    parity: int,
+    dtype: np.dtype,
+    form: WilsonForm = WilsonForm.MATRICES,
 ) -> PackedLinks:
     if weights != (1.0,) * 4:
         links = links * np.reshape(weights, (4, 1, 1, 1, 1))
     doubled = np.empty((lattice.half_volume, NAIVE_DIRECTIONS, 3, 3), dtype)
     doubled_links(links, None, lattice, parity, doubled)
     return pack(doubled, lattice, parity)
-
-
-def in_fields(links: NDArray, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
-    return pack_fields(links, weights, lattice, parity, links.dtype, 1)
 
 
 def wilson_dslash(

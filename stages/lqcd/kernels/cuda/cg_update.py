@@ -29,9 +29,8 @@ from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
 def cg_advance(x: cupy.ndarray, p: Any, r: Any, coefficients: CGCoefficients) -> None:
     if isinstance(r, ShortField):
-        short = isinstance(p, ShortField)
-        kernel = short_advance_launch(x.shape[2], len(x), short)
-        run(kernel, x, p.words if short else p, r.words, coefficients.numbers, np.int64(len(x)))
+        kernel = short_advance_launch(x.shape[2], len(x))
+        run(kernel, x, p.words, r.words, coefficients.numbers, np.int64(len(x)))
         return
     if isinstance(r, HalfField):
         kernel, fields = half_advance_launch(x.shape[2], len(x)), (*codes_and_scales(p), *codes_and_scales(r))
@@ -67,9 +66,9 @@ def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Launch:
 
 
 @narrowable
-def short_advance_launch(n: int, sites: int, short: bool = True) -> Launch:
-    """Step 1 with a short residual, and short directions or complex64 ones; a thread for each vector."""
-    return on_vectors("short_update.cu", f"short_advance<{'Short' if short else 'Whole'}, {n}", sites, n)
+def short_advance_launch(n: int, sites: int) -> Launch:
+    """Step 1 on short fields, a thread for each vector."""
+    return on_vectors("short_update.cu", f"short_advance<{n}", sites, n)
 
 
 @narrowable

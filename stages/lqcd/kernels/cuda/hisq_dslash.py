@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache, partial
 from math import ceil, prod
 from typing import Any
@@ -11,30 +10,13 @@ import cupy
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_device
 from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.hisq_packing import (
-    FOURTEEN,
-    FULL,
-    IN_FIELDS,
-    NINE,
-    SHORT,
-    SHORT_NINE,
-    THIRTEEN,
-    TO_SHORT20,
-    WHOLE_TO_SHORT20,
-    Form,
-    PackedLinks,
-    dslash_tile,
-    form_of_links,
-    in_form,
-)
+from stages.lqcd.kernels.cuda.hisq_packing import FORMS, FULL, Links18, PackedLinks, dslash_tile
 from stages.lqcd.kernels.cuda.launch import (
-    BLOCK_THREADS,
     MULTIPROCESSOR_SHARED,
     MULTIPROCESSORS,
     Launch,
@@ -48,8 +30,9 @@ from stages.lqcd.kernels.cuda.launch import (
 )
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, DslashShape, chunk, tile_work
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
+from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.short_numbers import ShortField
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import Lattice
 
 _NULL = np.uintp(0)
 
@@ -79,36 +62,9 @@ def pack_fields(
     lattice: Lattice,
     parity: int,
     dtype: np.dtype,
-    block: int,
-    short: bool,
+    form: StaggeredForm = StaggeredForm.MATRICES,
 ) -> PackedLinks:
-    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-    tile = dslash_tile(lattice)
-    shape = lattice.half_volume // prod(tile), directions, prod(tile), 3, 3
-    tiles = empty_field(shape, dtype)
-    link_fields.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
-    packed = PackedLinks(lattice, parity, directions, dtype, tiles)
-    return in_form(packed, form_of_links(directions, dtype, block, short))
-
-
-def pack_both(
-    one_hop: cupy.ndarray,
-    three_hops: cupy.ndarray | None,
-    lattice: Lattice,
-    dtype: np.dtype,
-    block: int,
-    short: bool,
-) -> tuple[PackedLinks, PackedLinks]:
-    fields = one_hop, three_hops, lattice
-    even, odd = (pack_fields(*fields, parity, dtype, block, short) for parity in (EVEN, ODD))
-    return even, odd
-
-
-def in_fields(
-    one_hop: cupy.ndarray, three_hops: cupy.ndarray | None, lattice: Lattice, parity: int
-) -> PackedLinks:
-    directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-    return PackedLinks(lattice, parity, directions, one_hop.dtype, one_hop, IN_FIELDS, three_hops)
+    return FORMS[form].pack(one_hop, three_hops, lattice, parity, dtype)
 
 
 def hisq_dslash(
@@ -121,7 +77,7 @@ def hisq_dslash(
     b: float = 1.0,
     dots: cupy.ndarray | None = None,
 ) -> cupy.ndarray | ShortField:
-    n, form = x.shape[2], _form(packed, x, out)
+    n, form = x.shape[2], packed.form.into(out)
     kernel = dslash_launch(packed.lattice, packed.directions, packed.dtype, n, dots is not None, form)
     if dots is None:
         start(kernel, packed, x, out, diagonal, a, b)
@@ -130,13 +86,6 @@ def hisq_dslash(
     start(kernel, packed, x, out, diagonal, a, b, blocks)
     run(sum_rows_launch(kernel.grid[0], n), blocks, runs, finished, dots, count)
     return out
-
-
-def _form(packed: PackedLinks, x: Any, out: Any) -> Form:
-    if not isinstance(out, ShortField):
-        return packed.form
-    form = WHOLE_TO_SHORT20 if not isinstance(x, ShortField) else SHORT if out.bits == 16 else TO_SHORT20
-    return replace(form, links=packed.form.links)
 
 
 def start(
@@ -149,7 +98,7 @@ def start(
     b: float = 1.0,
     block_sums: cupy.ndarray | None = None,
 ) -> None:
-    """Start a dslash of `dslash_in_shape` unchecked, as `hisq_dslash` does after its checks."""
+    """Start a dslash of `dslash_launch` unchecked, as `hisq_dslash` does after its checks."""
     real = packed.dtype.type(0).real.dtype.type
     run(
         kernel,
@@ -202,55 +151,12 @@ def sum_rows_launch(count: int, n: int) -> Launch:
     )
 
 
-def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Form = FULL) -> DslashShape:
-    """The shape measured best for this precision and number of right-hand sides."""
-    if form.links in (NINE.links, SHORT_NINE.links):
-        rhs, threads, resident = _own(n, form)
-    elif form.x != "Whole":
-        rhs, threads, resident = _short(n)
-    elif dtype == np.complex64:
-        rhs, threads, resident = _single(n, form)
-    else:
-        rhs, threads, resident = _double(n, form)
-    return shaped(lattice, dtype, n, rhs, threads, resident)
+def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Links18 = FULL) -> DslashShape:
+    """The shape measured best for this precision, number of right-hand sides and form.
 
-
-def _double(n: int, form: Form) -> tuple[int, int, int]:
-    """Right-hand sides per thread, threads of a block and resident threads in double precision."""
-    if n == 1 and form.links == FOURTEEN.links:
-        return 1, 16, 512
-    return (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
-
-
-def _own(n: int, form: Form) -> tuple[int, int, int]:
-    """The same where threads read links of their own."""
-    if form.links == SHORT_NINE.links and n in (1, 2, 4):
-        return n, BLOCK_THREADS if n == 1 else 32, {1: 768, 2: 384, 4: 512}[n]
-    return (2 if n % 2 == 0 and n > 2 else 1), BLOCK_THREADS, 512
-
-
-def _short(n: int) -> tuple[int, int, int]:
-    """Right-hand sides per thread, threads of a block and resident threads for short fields."""
-    if n == 16:
-        return 2, 128, 768
-    if n % 4 == 0 and (n >= 12 or n == 4):
-        return 4, BLOCK_THREADS, 512
-    return (2 if n % 2 == 0 else 1), BLOCK_THREADS, 768
-
-
-def _single(n: int, form: Form) -> tuple[int, int, int]:
-    """Right-hand sides per thread, threads of a block and resident threads in single precision."""
-    if n <= 2 and form.links == THIRTEEN.links:
-        return 1, 16 * n, 512
-    if n % 2 or n <= 8:
-        return 2 if n % 2 == 0 else 1, BLOCK_THREADS, 512
-    if n % 32 == 0:
-        return 4, BLOCK_THREADS, 512
-    return (2, BLOCK_THREADS, 768) if n <= 16 else (2, 128, 640) if n <= 32 else (2, 192, 768)
-
-
-def shaped(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, resident: int) -> DslashShape:
-    """Blocks of up to `threads` threads; the wider the fields, the fewer sites a chunk of the order has."""
+    The wider the fields, the fewer sites a chunk of the order has.
+    """
+    rhs, threads, resident = form.shape(dtype, n)
     tile = dslash_tile(lattice)
     sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
     width = n * dtype.itemsize
@@ -263,32 +169,19 @@ def shaped(lattice: Lattice, dtype: np.dtype, n: int, rhs: int, threads: int, re
 
 @narrowable
 def dslash_launch(
-    lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False, form: Form = FULL
+    lattice: Lattice, directions: int, dtype: np.dtype, n: int, dots: bool = False, form: Links18 = FULL
 ) -> Launch:
     """The dslash of `hisq_dslash.cu`; with `dots` it sums conj(diagonal) out by block."""
     check_rhs(n)
     _check_index(lattice, dtype, n)
     shape = dslash_shape(lattice, dtype, n, form)
-    return dslash_in_shape(lattice, directions, dtype, n, shape, dots, form)
-
-
-def dslash_in_shape(
-    lattice: Lattice,
-    directions: int,
-    dtype: np.dtype,
-    n: int,
-    shape: DslashShape,
-    dots: bool = False,
-    form: Form = FULL,
-) -> Launch:
-    """The dslash in a given shape."""
     threads = shape.sites_per_block * (n // shape.rhs_per_thread)
     shared_bytes = form.shared_bytes(shape.sites_per_block, directions, dtype)
     resident_blocks = min(
         shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // max(1, shared_bytes)
     )
     min_blocks = max(1, resident_blocks)
-    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.links, form.x, form.out, directions)
+    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, form.x, form.out, directions)
     block = (n, shape.rhs_per_thread, shape.sites_per_block, min_blocks)
     order = (shape.y_chunk, shape.z_chunk, str(dots).lower())
     return Launch(

@@ -1,20 +1,22 @@
-"""Links of the staggered dslash packed by tiles of sites, and the forms in which they are stored."""
+"""Links of the staggered dslash in the forms in which they are stored, a class each; most lie by tiles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil
+from math import prod
 
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.launch import Launch, instance
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, instance
 from stages.lqcd.kernels.cuda.tiles import Box, nearest_box
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
-from stages.lqcd.kernels.hisq_dslash import FEW, NARROW
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
+from stages.lqcd.kernels.link_forms import StaggeredForm
+from stages.lqcd.kernels.short_numbers import ShortField
 from stages.lqcd.lattice.geometry import Lattice
 
 TILE: Box = (4, 4, 2, 1)
@@ -22,56 +24,153 @@ TILE: Box = (4, 4, 2, 1)
 
 
 @dataclass(frozen=True)
-class Form:
-    """Storage of links (links.cuh) and of the fields x and out: template arguments of `hisq_dslash.cu`."""
+class Links18:
+    """Matrices, doubled and signed, ``[tile, direction, site in tile, 3, 3]``.
 
-    links: str
-    x: str = "Whole"
-    out: str = "Whole"
+    Tiles and sites in a tile number x fastest. A form is named as its class in links.cuh or own_links.cuh, a
+    template argument of `hisq_dslash.cu`; x and out are how it takes fields.
+    """
 
-    def __str__(self) -> str:
-        return f"{self.links}-{self.x}-{self.out}"
+    x = "Whole"
+    short = False
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def out(self) -> str:
+        return "Whole"
+
+    def into(self, out: cupy.ndarray | ShortField) -> Links18:
+        """The form for products that are stored in `out`."""
+        return self
+
+    def pack(
+        self,
+        one_hop: cupy.ndarray,
+        three_hops: cupy.ndarray | None,
+        lattice: Lattice,
+        parity: int,
+        dtype: np.dtype,
+    ) -> PackedLinks:
+        """Links of fields in this form, or as matrices where it is not for them."""
+        directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+        tile = dslash_tile(lattice)
+        tiles = empty_field((lattice.half_volume // prod(tile), directions, prod(tile), 3, 3), dtype)
+        link_fields.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
+        return PackedLinks(lattice, parity, directions, dtype, tiles)
 
     def shared_bytes(self, sites: int, directions: int, dtype: np.dtype) -> int:
         """Shared memory for the links of `sites` sites, as SHARED_BYTES of links.cuh."""
-        if self.links in (THIRTEEN.links, FOURTEEN.links):
-            reals = 2 * sites * (18 + 12 + 6 + (1 if self.links == THIRTEEN.links else 2))
-            return 4 * (ceil(reals * dtype.itemsize / 2 / 16) * 16)
-        if self.links in (NINE.links, SHORT_NINE.links):
-            return 0
         return sites * directions * 9 * dtype.itemsize
 
+    def shape(self, dtype: np.dtype, n: int) -> tuple[int, int, int]:
+        """Right-hand sides per thread, threads of a block and resident threads of products."""
+        if dtype == np.complex128:
+            return (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
+        if n % 2 or n <= 8:
+            return 2 if n % 2 == 0 else 1, BLOCK_THREADS, 512
+        if n % 32 == 0:
+            return 4, BLOCK_THREADS, 512
+        return (2, BLOCK_THREADS, 768) if n <= 16 else (2, 128, 640) if n <= 32 else (2, 192, 768)
 
-FULL = Form("Links18")
 
-THIRTEEN = Form("Links13")
+@dataclass(frozen=True)
+class LinksInFields(Links18):
+    """The field of one hop, ``[mu, parity, site, 3, 3]``, and beside it that of three: nothing is packed."""
 
-FOURTEEN = Form("Links14")
+    def pack(
+        self,
+        one_hop: cupy.ndarray,
+        three_hops: cupy.ndarray | None,
+        lattice: Lattice,
+        parity: int,
+        dtype: np.dtype,
+    ) -> PackedLinks:
+        directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
+        return PackedLinks(lattice, parity, directions, one_hop.dtype, one_hop, self, three_hops)
 
-IN_FIELDS = Form("LinksInFields")
 
-NINE = Form("Links9")
+@dataclass(frozen=True)
+class Links9(Links18):
+    """Fat links and nine numbers of each long one, ``[tile, mu, reals]`` as own_links.cuh has them.
 
-SHORT_NINE = Form("ShortLinks9")
+    A long link is the field's `scale` times a U(3) matrix. Threads read links of their own.
+    """
 
-SHORT = Form("Links18", "Short<Short16>", "Short<Short16>")
+    def pack(
+        self,
+        one_hop: cupy.ndarray,
+        three_hops: cupy.ndarray | None,
+        lattice: Lattice,
+        parity: int,
+        dtype: np.dtype,
+    ) -> PackedLinks:
+        """Matrices where long links are not one real number times U(3) matrices, to 64 roundings."""
+        matrices = FULL.pack(one_hop, three_hops, lattice, parity, dtype)
+        count, _, sites = matrices.links.shape[:3]
+        real = np.float32 if dtype == np.complex64 else np.float64
+        shorter, found = self._room(count, sites, real), cupy.zeros(2)
+        run(nine_links_launch(count, sites, dtype, self.short), shorter, matrices.links, found)
+        scale, worst = found.tolist()
+        if not worst <= 64 * np.finfo(real).eps:
+            return matrices
+        return replace(matrices, links=shorter, form=self, scale=scale)
 
-TO_SHORT20 = Form("Links18", "Short<Short16>", "Short<Short20>")
+    def _room(self, tiles: int, sites: int, real: type[np.floating]) -> cupy.ndarray:
+        return empty_field((tiles, 4, 54 * sites), real)
 
-WHOLE_TO_SHORT20 = Form("Links18", "Whole", "Short<Short20>")
+    def shared_bytes(self, sites: int, directions: int, dtype: np.dtype) -> int:
+        return 0
+
+    def shape(self, dtype: np.dtype, n: int) -> tuple[int, int, int]:
+        return (2 if n % 2 == 0 and n > 2 else 1), BLOCK_THREADS, 512
+
+
+@dataclass(frozen=True)
+class ShortLinks9(Links9):
+    """The same in words, uint32 ``[tile, mu, words]``, for short fields; out has codes of so many bits.
+
+    Numbers of fat links have 20 bits, angles of long ones 16.
+    """
+
+    out_bits: int = 16
+
+    x = "Short<Short16>"
+    short = True
+
+    @property
+    def out(self) -> str:
+        return f"Short<Short{self.out_bits}>"
+
+    def into(self, out: cupy.ndarray | ShortField) -> Links18:
+        return replace(self, out_bits=out.bits)
+
+    def _room(self, tiles: int, sites: int, real: type[np.floating]) -> cupy.ndarray:
+        return empty_field((tiles, 4, 32 * sites), np.uint32)
+
+    def shape(self, dtype: np.dtype, n: int) -> tuple[int, int, int]:
+        if n in (1, 2, 4):
+            return n, BLOCK_THREADS if n == 1 else 32, {1: 768, 2: 384, 4: 512}[n]
+        return super().shape(dtype, n)
+
+
+FULL, NINE, SHORT_NINE, IN_FIELDS = Links18(), Links9(), ShortLinks9(), LinksInFields()
+
+FORMS = {
+    StaggeredForm.MATRICES: FULL,
+    StaggeredForm.NINE_REALS: NINE,
+    StaggeredForm.SHORT: SHORT_NINE,
+    StaggeredForm.IN_FIELDS: IN_FIELDS,
+}
 
 
 @dataclass(frozen=True)
 class PackedLinks:
-    """Links into the sites of `parity` in one of six forms; those in tiles are doubled and signed.
+    """Links into the sites of `parity` as a form stores them.
 
-    FULL: `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest.
-    The tile (`dslash_tile`) depends on the lattice alone: one packing serves every number of rhs. THIRTEEN,
-    in double FOURTEEN: reals of links.cuh, ``[tile, mu, reals]``: fat links, two rows of long ones, and one
-    number or two for the third. NINE: fat links and nine numbers of each long one, which is `scale` times a
-    U(3) matrix, as own_links.cuh has them, ``[tile, mu, reals]``; SHORT_NINE in uint32,
-    ``[tile, mu, words]``, fat links with 20 bits a number, angles with 16. IN_FIELDS: the field of one hop,
-    ``[mu, parity, site, 3, 3]``, beside which `three_hops` lies.
+    The tile (`dslash_tile`) depends on the lattice only: one packing serves every number of right-hand sides.
     """
 
     lattice: Lattice
@@ -79,73 +178,22 @@ class PackedLinks:
     directions: int
     dtype: np.dtype
     links: cupy.ndarray
-    form: Form = FULL
+    form: Links18 = FULL
     three_hops: cupy.ndarray | None = None
     scale: float = 1.0
+
+    @property
+    def short(self) -> bool:
+        return self.form.short
 
 
 @cache
 def dslash_tile(lattice: Lattice) -> Box:
     """The tile in which links are packed: it divides the lattice, has up to 32 sites and is shaped as TILE.
 
-    It depends on the extents alone: one packing serves every number of right-hand sides and both precisions.
+    It depends on the extents only: one packing serves every number of right-hand sides and both precisions.
     """
     return nearest_box(lattice, TILE)
-
-
-def form_of_links(directions: int, dtype: np.dtype, block: int, short: bool = False) -> Form:
-    """The form of links, HISQ's if there are 16 directions, that is fastest for so many right-hand sides."""
-    if directions != HISQ_DIRECTIONS or block > NARROW:
-        return FULL
-    if block <= FEW:
-        return SHORT_NINE if short else NINE
-    return THIRTEEN if dtype == np.complex64 else FOURTEEN
-
-
-def in_form(packed: PackedLinks, form: Form) -> PackedLinks:
-    """The links of FULL in another form of tiles; as they are where their long links do not allow it."""
-    if form.links in (NINE.links, SHORT_NINE.links):
-        return _in_nine_reals(packed, short=form.links == SHORT_NINE.links)
-    return packed if form.links == FULL.links else _with_two_rows(packed)
-
-
-def _with_two_rows(packed: PackedLinks) -> PackedLinks:
-    """The links as THIRTEEN, in double as FOURTEEN.
-
-    As they are unless all long links are real numbers times U(3) matrices, as HISQ's are, to 32 roundings.
-    """
-    single = packed.dtype == np.complex64
-    count, sites, real = len(packed.links), packed.links.shape[2], np.float32 if single else np.float64
-    shorter = empty_field((count, 4, 2 * sites * (18 + 12 + (1 if single else 2))), real)
-    worst = cupy.zeros(1, np.float32)
-    run(shorter_links_launch(count, sites, packed.dtype), shorter, packed.links, worst)
-    if not float(worst[0]) <= 32 * np.finfo(real).eps:
-        return packed
-    return replace(packed, links=shorter, form=THIRTEEN if single else FOURTEEN)
-
-
-@cache
-def shorter_links_launch(tiles: int, sites: int, dtype: np.dtype) -> Launch:
-    """Links whose long ones have two rows from tiles of so many sites; grid (tiles, mu)."""
-    numbers = "float2, float" if dtype == np.complex64 else "double2, double2"
-    return Launch("shorter_links.cu", f"shorter_links<{numbers}, {sites}>", (tiles, 4), 64)
-
-
-def _in_nine_reals(packed: PackedLinks, short: bool) -> PackedLinks:
-    """Links of FULL as NINE, or as SHORT_NINE.
-
-    As they are unless all long links are one real number times U(3) matrices, as HISQ's are, to 64 roundings.
-    """
-    tiles, single = packed.links, packed.dtype == np.complex64
-    count, sites, real = len(tiles), tiles.shape[2], np.float32 if single else np.float64
-    shape = (count, 4, 32 * sites) if short else (count, 4, 54 * sites)
-    shorter = empty_field(shape, np.uint32 if short else real)
-    found = cupy.zeros(2)
-    run(nine_links_launch(count, sites, packed.dtype, short), shorter, tiles, found)
-    scale, worst = found.tolist()
-    if not worst <= 64 * np.finfo(real).eps:
-        return packed
-    return replace(packed, links=shorter, form=SHORT_NINE if short else NINE, scale=scale)
 
 
 @cache

@@ -1,6 +1,6 @@
 // Vector updates of batched conjugate gradients on fields of 16 bytes a vector (short_field.cuh): as cg_update.cu, with
-// the residual r and A p in Short20, the directions p in Short16 or as x, which is complex64, [site][3][rhs]. A column that
-// has converged keeps its bits.
+// the residual r and A p in Short20 and the directions p in Short16; x is complex64, [site][3][rhs]. A column that has
+// converged keeps its bits.
 
 #include "complex.cuh"
 #include "color_vectors.cuh"
@@ -8,38 +8,17 @@
 #include "cg_coefficients.cuh"
 #include "grid_sum.cuh"
 
-// How directions lie.
-struct Short {
-    using Vector = uint4;
-    template <int N> static __device__ __forceinline__ void load(ColorVectors<float, 1>& v, const uint4* p, long long i) {
-        Short16::decode(p[i], v, 0);
-    }
-    template <int N> static __device__ __forceinline__ void store(const ColorVectors<float, 1>& v, uint4* p, long long i) {
-        p[i] = Short16::encode(v, 0);
-    }
-};
-struct Whole {
-    using Vector = float2;
-    template <int N> static __device__ __forceinline__ void load(ColorVectors<float, 1>& v, const float2* p, long long i) {
-        load_colors<N>(v, p, i);
-    }
-    template <int N> static __device__ __forceinline__ void store(const ColorVectors<float, 1>& v, float2* p, long long i) {
-        store_colors<N>(v, p, i);
-    }
-};
-
 // x += alpha p; where open, p = r + beta p. A thread takes one right-hand side of one site.
-template <class Directions, int N, int THREADS>
-__global__ void __launch_bounds__(THREADS)
-    short_advance(float2* __restrict__ x, typename Directions::Vector* __restrict__ p, const uint4* __restrict__ r,
-                  double* numbers, long long sites) {
+template <int N, int THREADS>
+__global__ void __launch_bounds__(THREADS) short_advance(float2* __restrict__ x, uint4* __restrict__ p,
+                                                         const uint4* __restrict__ r, double* numbers, long long sites) {
     long long i;
     if (!own_vector<N, THREADS>(i, sites)) return;
     const Coefficients<N> coefficients{numbers};
     const int n = i % N;
     const float alpha = coefficients.alpha(n), beta = coefficients.beta(n);
     ColorVectors<float, 1> direction, v;
-    Directions::template load<N>(direction, p, i);
+    Short16::decode(p[i], direction, 0);
     if (alpha != 0) {
         load_colors<N>(v, x, i);
         add(v, alpha, direction);
@@ -48,7 +27,7 @@ __global__ void __launch_bounds__(THREADS)
     if (!coefficients.open(n)) return;
     Short20::decode(__ldcs(r + i), v, 0);
     if (beta != 0) add(v, beta, direction);
-    Directions::template store<N>(v, p, i);
+    p[i] = Short16::encode(v, 0);
 }
 
 // alpha = gamma / pap where the column moves, else 0; r -= alpha ap; then beta = |r|^2 / r2 and r2 = gamma = |r|^2.

@@ -32,8 +32,9 @@ from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
 from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.link_forms import WilsonForm
 from stages.lqcd.kernels.short_numbers import HalfField
-from stages.lqcd.kernels.wilson_dslash import Weights, packed_rows
+from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 _NULL = np.uintp(0)
@@ -46,28 +47,6 @@ CLOVER_REALS = 72
 
 NO_CLOVER, HOP_CLOVER, DIAGONAL_CLOVER = 0, 1, 2
 """What clover matrices multiply, as in `wilson_dslash.cu`."""
-
-
-@dataclass(frozen=True)
-class LinksForm:
-    """Storage of links (su3_links.cuh): complex numbers of a link."""
-
-    name: str
-    elements: int
-
-    def __str__(self) -> str:
-        return self.name
-
-    def shared_bytes(self, sites: int, dtype: np.dtype) -> int:
-        """Shared memory for the links of `sites` sites."""
-        return sites * NAIVE_DIRECTIONS * self.elements * dtype.itemsize
-
-
-FULL = LinksForm("SU3Links18", 9)
-
-TWELVE = LinksForm("SU3Links12", 6)
-
-IN_FIELDS = LinksForm("SU3LinksInFields", 9)
 
 
 @dataclass(frozen=True)
@@ -85,20 +64,92 @@ WHOLE, HALF, HALF_TO_SINGLE = Fields(), Fields("Half", "Half"), Fields("Half", "
 
 
 @dataclass(frozen=True)
-class PackedLinks:
-    """Links into the sites of `parity` in one of three forms; those in tiles are weighted, U^dag backward.
+class SU3Links18:
+    """Matrices, weighted, U^dag backward, ``[tile, direction, site in tile, 3, 3]``.
 
-    FULL: `links` is ``[tile, direction, site in tile, 3, 3]``; tiles and sites in a tile number x fastest.
-    The tile (`wilson_tile`) depends on the lattice alone: one packing serves every number of rhs. TWELVE: the
-    first two rows of each. IN_FIELDS: the field ``[mu, parity, site, 3, 3]``. factors: real, as those of
-    su3_links.cuh; in fields the weight of each direction.
+    Tiles and sites in a tile number x fastest. A form is named as its class in su3_links.cuh.
+    """
+
+    elements = 9
+    in_tiles = True
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def pack(
+        self, links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype
+    ) -> PackedLinks:
+        """Links of fields in this form, or as matrices where it is not for them."""
+        tiles, _ = _weighted(links, np.array(weights), _signs(links, lattice), lattice, parity, dtype, rows=3)
+        return PackedLinks(lattice, parity, dtype, tiles)
+
+    def shared_bytes(self, sites: int, dtype: np.dtype) -> int:
+        """Shared memory for the links of `sites` sites."""
+        return sites * NAIVE_DIRECTIONS * self.elements * dtype.itemsize
+
+    def single_shape(self, n: int, clover: int) -> tuple[int, int, int]:
+        """Right-hand sides per thread, threads of a block and resident threads in single precision."""
+        if n < 16 or n % 2:
+            return 1, BLOCK_THREADS, 512
+        if n < 32:
+            return (2, 128, 384) if clover else (1, 128, 640)
+        return (1, 128, 640) if clover else (1, BLOCK_THREADS, 768)
+
+
+@dataclass(frozen=True)
+class SU3Links12(SU3Links18):
+    """The first two rows of each link, of SU(3), and real factors of su3_links.cuh for the third."""
+
+    elements = 6
+
+    def pack(
+        self, links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype
+    ) -> PackedLinks:
+        """Matrices where a third row does not follow from two to 32 roundings, as where a link is zero."""
+        w, signs = np.array(weights), _signs(links, lattice)
+        tiles, follows = _weighted(links, w, signs, lattice, parity, dtype, rows=2)
+        if not follows:
+            del tiles  # its memory is needed
+            return FULL.pack(links, weights, lattice, parity, dtype)
+        inside, edge = signs
+        factors = cupy.asarray(np.concatenate([(inside / w).repeat(2), edge / inside]), tiles.real.dtype)
+        return PackedLinks(lattice, parity, dtype, tiles, self, factors)
+
+    def single_shape(self, n: int, clover: int) -> tuple[int, int, int]:
+        return (1, 128, 384) if n < 16 or n % 2 else (2, BLOCK_THREADS, 512)
+
+
+@dataclass(frozen=True)
+class SU3LinksInFields(SU3Links18):
+    """The field ``[mu, parity, site, 3, 3]``; factors are the weights of directions. Nothing is packed."""
+
+    in_tiles = False
+
+    def pack(
+        self, links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype
+    ) -> PackedLinks:
+        factors = cupy.asarray(np.repeat(weights, 2))
+        return PackedLinks(lattice, parity, np.dtype(links.dtype), links, self, factors)
+
+
+FULL, TWELVE, IN_FIELDS = SU3Links18(), SU3Links12(), SU3LinksInFields()
+
+FORMS = {WilsonForm.MATRICES: FULL, WilsonForm.TWO_ROWS: TWELVE, WilsonForm.IN_FIELDS: IN_FIELDS}
+
+
+@dataclass(frozen=True)
+class PackedLinks:
+    """Links into the sites of `parity` as a form stores them; factors, real: as the form has them.
+
+    The tile (`wilson_tile`) depends on the lattice only: one packing serves every number of right-hand sides.
     """
 
     lattice: Lattice
     parity: int
     dtype: np.dtype
     links: cupy.ndarray
-    form: LinksForm = FULL
+    form: SU3Links18 = FULL
     factors: cupy.ndarray | None = None
 
 
@@ -113,30 +164,31 @@ def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
 
 
 def pack_fields(
-    links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype, block: int
+    links: cupy.ndarray,
+    weights: Weights,
+    lattice: Lattice,
+    parity: int,
+    dtype: np.dtype,
+    form: WilsonForm = WilsonForm.MATRICES,
 ) -> PackedLinks:
-    w, signs = np.array(weights), _signs(links, lattice)
-    numbers = cupy.asarray(np.concatenate([w, *(signs / w)]))
-    if packed_rows(dtype, block) == 2:
-        tiles = _tiles(lattice, dtype, 2)
-        if weighted_in_tiles(links, numbers, lattice, parity, tiles, wilson_tile(lattice)):
-            inside, edge = signs
-            factors = cupy.asarray(np.concatenate([(inside / w).repeat(2), edge / inside]), tiles.real.dtype)
-            return PackedLinks(lattice, parity, dtype, tiles, TWELVE, factors)
-        del tiles  # its memory is needed
-    tiles = _tiles(lattice, dtype, 3)
-    weighted_in_tiles(links, numbers, lattice, parity, tiles, wilson_tile(lattice))
-    return PackedLinks(lattice, parity, dtype, tiles)
+    return FORMS[form].pack(links, weights, lattice, parity, dtype)
 
 
-def in_fields(links: cupy.ndarray, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
-    factors = cupy.asarray(np.repeat(weights, 2))
-    return PackedLinks(lattice, parity, np.dtype(links.dtype), links, IN_FIELDS, factors)
-
-
-def _tiles(lattice: Lattice, dtype: np.dtype, rows: int) -> cupy.ndarray:
-    sites = prod(wilson_tile(lattice))
-    return empty_field((lattice.half_volume // sites, NAIVE_DIRECTIONS, sites, rows, 3), dtype)
+def _weighted(
+    links: cupy.ndarray,
+    weights: NDArray[np.float64],
+    signs: NDArray[np.float64],
+    lattice: Lattice,
+    parity: int,
+    dtype: np.dtype,
+    rows: int,
+) -> tuple[cupy.ndarray, bool]:
+    """Rows of links by tiles, weighted and doubled, and whether a third one follows from two."""
+    tile = wilson_tile(lattice)
+    shape = lattice.half_volume // prod(tile), NAIVE_DIRECTIONS, prod(tile), rows, 3
+    tiles = empty_field(shape, dtype)
+    numbers = cupy.asarray(np.concatenate([weights, *(signs / weights)]))
+    return tiles, weighted_in_tiles(links, numbers, lattice, parity, tiles, tile)
 
 
 def _signs(links: cupy.ndarray, lattice: Lattice) -> NDArray[np.float64]:
@@ -183,7 +235,7 @@ def _fields(x: Any, out: Any) -> Fields:
 def wilson_hop(
     packed: PackedLinks, direction: int, x: cupy.ndarray, out: cupy.ndarray, *, sign: int = 1
 ) -> cupy.ndarray:
-    if packed.form == IN_FIELDS:
+    if not packed.form.in_tiles:
         raise InputError("the term of one direction needs links in tiles: pack them")
     kernel = wilson_hop_launch(packed.lattice, packed.dtype, x.shape[2], direction, sign, packed.form)
     run(
@@ -234,7 +286,7 @@ def wilson_shape(
     dtype: np.dtype,
     n: int,
     clover: int = NO_CLOVER,
-    form: LinksForm = FULL,
+    form: SU3Links18 = FULL,
     fields: Fields = WHOLE,
 ) -> DslashShape:
     """The shape measured best for this precision, number of right-hand sides and forms."""
@@ -242,14 +294,8 @@ def wilson_shape(
         rhs, threads, resident = 1, 128, 384 if n < 16 else 512
     elif fields.x == "Half":
         rhs, threads, resident = (2, BLOCK_THREADS, 512) if n % 2 == 0 and n >= 16 else (1, 128, 768)
-    elif n < 16 or n % 2:
-        rhs, threads, resident = (1, BLOCK_THREADS, 512) if form == FULL else (1, 128, 384)
-    elif form != FULL:
-        rhs, threads, resident = 2, BLOCK_THREADS, 512
-    elif n < 32:
-        rhs, threads, resident = (2, 128, 384) if clover else (1, 128, 640)
     else:
-        rhs, threads, resident = (1, 128, 640) if clover else (1, BLOCK_THREADS, 768)
+        rhs, threads, resident = form.single_shape(n, clover)
     return _shape(lattice, dtype, n, fields, rhs, threads, resident)
 
 
@@ -273,7 +319,7 @@ def wilson_dslash_launch(
     n: int,
     sign: int = 1,
     clover: int = NO_CLOVER,
-    form: LinksForm = FULL,
+    form: SU3Links18 = FULL,
     fields: Fields = WHOLE,
 ) -> Launch:
     """The dslash of `wilson_dslash.cu`."""
@@ -289,7 +335,7 @@ def gathering_launch(
     dtype: np.dtype,
     n: int,
     clover: int,
-    form: LinksForm,
+    form: SU3Links18,
     fields: tuple[str, ...],
     choices: tuple[int, ...],
 ) -> Launch:
@@ -317,7 +363,7 @@ def gathering_launch(
     )
 
 
-def shared_bytes_of(shape: DslashShape, dtype: np.dtype, clover: int, form: LinksForm) -> int:
+def shared_bytes_of(shape: DslashShape, dtype: np.dtype, clover: int, form: SU3Links18) -> int:
     """Links and, if there are any, clover matrices of a block's sites."""
     matrices = CLOVER_REALS * dtype.itemsize // 2 if clover else 0
     return form.shared_bytes(shape.sites_per_block, dtype) + matrices * shape.sites_per_block
@@ -325,7 +371,7 @@ def shared_bytes_of(shape: DslashShape, dtype: np.dtype, clover: int, form: Link
 
 @cache
 def wilson_hop_launch(
-    lattice: Lattice, dtype: np.dtype, n: int, direction: int, sign: int, form: LinksForm = FULL
+    lattice: Lattice, dtype: np.dtype, n: int, direction: int, sign: int, form: SU3Links18 = FULL
 ) -> Launch:
     """The term of one direction, a thread per site and right-hand side."""
     check_rhs(n)

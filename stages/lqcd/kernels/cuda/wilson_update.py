@@ -13,8 +13,8 @@ from stages.lqcd.kernels.cuda.wilson_dslash import (
     FULL,
     HOP_CLOVER,
     NO_CLOVER,
-    LinksForm,
     PackedLinks,
+    SU3Links18,
     check_index,
     gathering_launch,
 )
@@ -60,7 +60,7 @@ def wilson_update_launch(
     dtype: np.dtype,
     n: int,
     clover: int = NO_CLOVER,
-    form: LinksForm = FULL,
+    form: SU3Links18 = FULL,
     x: str = "Whole",
     own: str = "Whole",
     out: str = "Whole",

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.reference.link_fields import doubled_links
 from stages.lqcd.kernels.reference.short_numbers import put, whole
 from stages.lqcd.kernels.short_numbers import Vectors
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import Lattice
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class PackedLinks:
     dtype: np.dtype
     links: Array
     neighbours: Array
+    short: bool = False
 
 
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
@@ -43,30 +45,12 @@ def pack_fields(
     lattice: Lattice,
     parity: int,
     dtype: np.dtype,
-    block: int = 1,
-    short: bool = False,
+    form: StaggeredForm = StaggeredForm.MATRICES,
 ) -> PackedLinks:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
     doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
     doubled_links(one_hop, three_hops, lattice, parity, doubled)
-    return pack(doubled, lattice, parity)
-
-
-def pack_both(
-    one_hop: Array,
-    three_hops: Array | None,
-    lattice: Lattice,
-    dtype: np.dtype,
-    block: int,
-    short: bool,
-) -> tuple[PackedLinks, PackedLinks]:
-    fields = one_hop, three_hops, lattice
-    even, odd = (pack_fields(*fields, parity, dtype, block, short) for parity in (EVEN, ODD))
-    return even, odd
-
-
-def in_fields(one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int) -> PackedLinks:
-    return pack_fields(one_hop, three_hops, lattice, parity, one_hop.dtype)
+    return replace(pack(doubled, lattice, parity), short=form is StaggeredForm.SHORT)
 
 
 def hisq_dslash(

@@ -9,6 +9,7 @@ import numpy as np
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, SPINS
+from stages.lqcd.kernels.link_forms import WilsonForm
 from stages.lqcd.kernels.reference.clover import PackedClover, product
 from stages.lqcd.kernels.reference.link_fields import doubled_links
 from stages.lqcd.kernels.reference.short_numbers import put, whole
@@ -37,17 +38,18 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
 
 
 def pack_fields(
-    links: Array, weights: Weights, lattice: Lattice, parity: int, dtype: np.dtype, block: int
+    links: Array,
+    weights: Weights,
+    lattice: Lattice,
+    parity: int,
+    dtype: np.dtype,
+    form: WilsonForm = WilsonForm.MATRICES,
 ) -> PackedLinks:
     if weights != (1.0,) * 4:
         links = links * np.reshape(weights, (4, 1, 1, 1, 1))
     doubled = np.empty((lattice.half_volume, NAIVE_DIRECTIONS, 3, 3), dtype)
     doubled_links(links, None, lattice, parity, doubled)
     return pack(doubled, lattice, parity)
-
-
-def in_fields(links: Array, weights: Weights, lattice: Lattice, parity: int) -> PackedLinks:
-    return pack_fields(links, weights, lattice, parity, links.dtype, 1)
 
 
 def wilson_dslash(
