@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from stages.lqcd.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonDslash, WilsonOperator, WilsonPacking
+from stages.lqcd.dirac.wilson import CLOVER_FLOPS, DSLASH_FLOPS, WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.reunitarise import to_u3
 from stages.lqcd.gauge.wilson_links import Anisotropy, WilsonLinks
 from stages.lqcd.kernels import clover
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import EVEN
 from workflows.benchmarks.machine import random_field
 from workflows.benchmarks.speed import Bench, SiteCost, Speed
@@ -72,4 +73,4 @@ def random_links(bench: Bench) -> WilsonLinks:
 
 def schur_for(links: WilsonLinks, rhs: int, dtype: Any = np.complex128) -> WilsonSchur:
     """The Schur complement with links in the form that blocks of so many right-hand sides read."""
-    return WilsonSchur(WilsonOperator(WilsonDslash(links, dtype, WilsonPacking(block=rhs)), MASS))
+    return WilsonSchur(WilsonOperator(WilsonDslash(links, dtype, Packing(block=rhs)), MASS))
