@@ -30,7 +30,7 @@ class ExpectedSolves:
 
     @property
     def packing(self) -> Packing:
-        """What is asked of the operator's links on a GPU."""
+        """Packing of the operator's links on a GPU."""
         return Packing.of(self.block, self.precision)
 
     @property

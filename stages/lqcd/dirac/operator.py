@@ -129,7 +129,7 @@ class ShortOperator(LinearOperator, Protocol):
 
     @property
     def short(self) -> bool:
-        """Whether its fields are short; else they are arrays."""
+        """True where fields are short; else they are arrays."""
 
     def application(self, x: ShortField, out: ShortField, dots: Array | None) -> Callable[[], None]:
         """A function that computes ``out = A x``, out of 20 bits and x of 16, and allocates nothing."""

@@ -314,7 +314,7 @@ class NormalOperator:
 
     @property
     def short(self) -> bool:
-        """Whether its fields are short; else they are arrays."""
+        """True where fields are short; else they are arrays."""
         return self.dslash.short
 
     def shortened(self) -> NormalOperator:

@@ -30,7 +30,7 @@ class StaggeredForm(Enum):
     NINE_REALS = 18 + 9
     """Long links that are one real number times U(3) matrices, as those of HISQ, in nine numbers each."""
     SHORT = 16
-    """The same with 20 bits a number of fat links and 16 an angle of long ones, for short fields."""
+    """For short fields: numbers of fat links in 20 bits, nine angles of such long ones in 16."""
     IN_FIELDS = 0
     """Nothing beside the fields that links were made in."""
 
@@ -47,7 +47,7 @@ class WilsonForm(Enum):
 
 @dataclass(frozen=True)
 class Packing:
-    """What solves ask of an operator's links on a GPU, by which the forms of its precisions are chosen.
+    """Use of an operator by solves, from which follows the form of its links in each precision on a GPU.
 
     double: links are packed in double, too, forward and backward. Otherwise double products read the fields,
     as those of reliable updates, one in a hundred, may, in longer time. block: right-hand sides of most
@@ -59,7 +59,7 @@ class Packing:
 
     @classmethod
     def of(cls, block: int, precision: str = "double-single") -> Packing:
-        """For solves of so many right-hand sides in 'double', 'double-single' or 'double-half'.
+        """Packing for solves of a block in 'double', 'double-single' or 'double-half'.
 
         Links are packed in double only where double is what solves apply again and again.
         """

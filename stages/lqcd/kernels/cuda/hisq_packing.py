@@ -130,9 +130,9 @@ class Links9(Links18):
 
 @dataclass(frozen=True)
 class ShortLinks9(Links9):
-    """The same in words, uint32 ``[tile, mu, words]``, for short fields; out has codes of so many bits.
+    """Links for short fields: numbers of fat ones in 20 bits, nine angles of each long one in 16.
 
-    Numbers of fat links have 20 bits, angles of long ones 16.
+    uint32 ``[tile, mu, words]`` as own_links.cuh has them. out_bits: of the codes of results.
     """
 
     out_bits: int = 16
