@@ -49,7 +49,7 @@ def operator_terms(lattice: Lattice, directions: int, precision: str, packing: P
 
 
 def packed_terms(lattice: Lattice, directions: int, precision: str, packing: Packing) -> dict[str, int]:
-    """Those of packed links of both parities."""
+    """Bytes of packed links of both parities on a GPU, by what they hold."""
     forms = {each: packing.staggered(each, directions) for each in ("double", "single", "half")}
     inner = "half" if precision == "double-half" and forms["half"] is StaggeredForm.SHORT else "single"
     double, mixed = (staggered_bytes(lattice, directions, each, forms[each]) for each in ("double", inner))
