@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace, Matrices
-from stages.lqcd.eigen.convergence import PATIENCE, History, resting
 from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
-from stages.lqcd.eigen.lanczos import SAFETY, TIE, Lanczos, Progress, Run
+from stages.lqcd.eigen.lanczos import PATIENCE, SAFETY, TIE, History, Lanczos, Progress, Run, resting
 from stages.lqcd.eigen.window import (
     ABOVE,
     GROWTH_OF_MANY,

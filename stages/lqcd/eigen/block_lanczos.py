@@ -32,9 +32,8 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
-from stages.lqcd.eigen.convergence import SAME, missing, resting
 from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
-from stages.lqcd.eigen.lanczos import SAFETY, Lanczos, Progress, Run
+from stages.lqcd.eigen.lanczos import SAFETY, SAME, Lanczos, Progress, Run, missing, resting
 from stages.lqcd.eigen.memory import available_bytes, check_memory, needed_bytes
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.eigen.window import (

@@ -101,15 +101,13 @@ class Subspace(GrowingBasis):
         self.V = empty_field((*shape, size), dtype, xp)
         self.H = np.zeros((size, size), complex)
         self.X, self.spare, self.third = (empty_field((*shape, block), dtype, xp) for _ in range(3))
-        self.S: Matrix = np.zeros((block, block), complex)
         self.E = np.zeros((size, size), complex)
         self.loss: Matrix = np.zeros((0, block), complex)
         self.locked = self.passes = self.second_passes = 0
 
     def start(self) -> None:
         """A fresh random block orthogonal to all columns in use."""
-        self.S = np.zeros((self.block, self.block), complex)
-        self._complete(0)
+        self._complete(0, np.zeros((self.block, self.block), complex))
 
     def expand(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> None:
         """Append X, compute its column of H with W = F X, and orthonormalise W to the next X; apply: F."""
@@ -119,10 +117,9 @@ class Subspace(GrowingBasis):
         self.E[first : self.used, first : self.used] = self._rounding(width, width)
         C = self._orthogonalise()
         size = float(np.linalg.norm(C, axis=0).max())
-        rank, self.S = orthonormalise(self.X, floor=size)
-        self.loss = self._lost(C, self.S, rank)
-        C = C + self._complete(rank)
-        self.enter(first, C)
+        rank, S = orthonormalise(self.X, floor=size)
+        self.loss = self._lost(C, S, rank)
+        self.enter(first, C + self._complete(rank, S))
 
     def ritz(self, first: int = 0) -> tuple[NDArray[np.float64], Matrix]:
         """Eigenvalues, descending, and eigenvectors of H on the columns in use from `first` on."""
@@ -153,9 +150,8 @@ class Subspace(GrowingBasis):
         self.used = self.locked
         self.H[:] = 0
         orthonormalise(self.X)
-        self.S = np.zeros((self.block,) * 2, complex)
         self.loss = np.ones((self.used, self.block), complex)
-        self._complete(self.block)
+        self._complete(self.block, np.zeros((self.block, self.block), complex))
 
     def permute(self, order: NDArray[np.intp]) -> None:
         """Put the first columns of V, locked ones, into this order; H and E are to be dropped."""
@@ -250,21 +246,22 @@ class Subspace(GrowingBasis):
         self.passes += 2
         return as_numpy(C)
 
-    def _complete(self, rank: int) -> Matrix:
+    def _complete(self, rank: int, S: Matrix) -> Matrix:
         """Make the first `rank` columns of X a whole orthonormal block, orthogonal to V.
 
-        Missing columns become random ones. Returns what further passes add to the projections; keeps S.
+        Missing columns become random ones. S: of the pass before, overwritten.
+        Returns what further passes add to the projections.
         """
         width = self.block
         added: Matrix = np.zeros((self.used, width), complex)
-        self.S[rank:] = 0
+        S[rank:] = 0
         while rank < width or np.abs(self.loss).max(initial=0) > self.unit ** (2 / 3):
             if rank < width:
                 self._draw(rank)
             C = self._orthogonalise() if self.used else np.zeros((0, width), complex)
             rank, T = orthonormalise(self.X, floor=1.0)
-            added += C @ self.S
-            self.S = T @ self.S
+            added += C @ S
+            S = T @ S
             self.loss = self._lost(C, T, rank)
             self.second_passes += 1
         return added

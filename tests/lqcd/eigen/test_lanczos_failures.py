@@ -9,8 +9,8 @@ from test_block_lanczos import Checkpoint
 
 from stages.base.errors import InputError
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.eigen.convergence import vectors_to_ask_for
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
+from stages.lqcd.eigen.lanczos import vectors_to_ask_for
 
 UNIFORM = np.sort(np.random.default_rng(0).uniform(0.01, 10, 300))
 
