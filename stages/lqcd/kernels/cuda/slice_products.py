@@ -279,8 +279,7 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, lattice: Lattice) -> cupy.ndarr
 @narrowable
 def one_link_current_launch(lattice: Lattice, n: int, dtype: np.dtype) -> Launch:
     """Partial currents, float64 ``[parts, t, mu, n]``; grid (parts, t)."""
-    threads, resident = (128, 4096) if n == 16 and dtype == np.complex128 else (256, 2048)
-    slices, shape = lattice.time_extent, column_shape(n, dtype, threads, resident)
+    slices, shape = lattice.time_extent, column_shape(n, dtype, 256, 2048)
     parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
     kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
     work = RowWork(lattice.sites_per_slice, slices=slices)
