@@ -37,7 +37,7 @@ class Ledger:
         return speed.picoseconds / earlier if earlier else None
 
     def verdict(self, speeds: Sequence[Speed]) -> tuple[str, bool]:
-        """What the comparison gave, in words, and whether a line is slower.
+        """Words on what the comparison gave, and whether a line is slower.
 
         Raises InputError where no line of the file was measured.
         """
