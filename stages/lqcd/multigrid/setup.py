@@ -49,7 +49,7 @@ from stages.lqcd.multigrid.hierarchy import (
     load_level,
     load_moments,
 )
-from stages.lqcd.multigrid.smoothers import PolynomialSmoother, Smoother, moments_of, recorded
+from stages.lqcd.multigrid.smoothers import PolynomialSmoother, Recorder, Smoother
 from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.even_odd import through
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCRSpace, MultigridGCR
@@ -256,9 +256,9 @@ class _Setup:
         go on with the solve that the others begin, whose residual is rich in low modes.
         """
         largest, levels, seed = self.multigrid.largest_rate, cycle.levels, self.seed
-        recorders = [recorded(level.smoother) for level in levels]
+        recorders = [Recorder(level.smoother) for level in levels]
         begun = first_cycles(cycle.with_smoothers(recorders), seed)
-        fits = [level.fitted(moments_of(recorder)) for level, recorder in zip(levels, recorders, strict=True)]
+        fits = [level.fitted(recorder.moments) for level, recorder in zip(levels, recorders, strict=True)]
         bound = min(largest, _rate(begun[1]) ** (1 / WORSE))
         found = cycle.with_levels(fits)
         rate = measured_rate(found, seed, begun)

@@ -161,14 +161,15 @@ RECORDED = 2
 
 
 class Recorder:
-    """A smoother after the coarse correction that records the moments of the first residuals it is given."""
+    """A smoother that records the moments of the first residuals it is given, if it is polynomial."""
 
-    def __init__(self, smoother: PolynomialSmoother) -> None:
+    def __init__(self, smoother: Smoother) -> None:
         self.smoother, self.steps = smoother, smoother.steps
         self.sums: list[Array] = []
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
-        if len(self.sums) == RECORDED:
+        """Improve x of A x = b by the steps, in place; b is kept."""
+        if not isinstance(self.smoother, PolynomialSmoother) or len(self.sums) == RECORDED:
             self.smoother.improve(A, b, x)
             return
         v = field_like(x, (MOST_STEPS + 1, *x.shape))
@@ -179,22 +180,17 @@ class Recorder:
         self.smoother.improve_by(A, v, x)
 
     @property
-    def moments(self) -> NDArray[np.complex128]:
-        """(A^j r)^H A^k r over |r|^2, the mean over all residuals that do not vanish."""
+    def moments(self) -> NDArray[np.complex128] | None:
+        """(A^j r)^H A^k r over |r|^2, the mean over all residuals that do not vanish.
+
+        None where there are none, or none that are finite.
+        """
+        if not self.sums:
+            return None
         sums = np.concatenate([as_numpy(each) for each in self.sums], axis=-1)
         norms2 = sums[0, 0].real
-        return (sums[..., norms2 > 0] / norms2[norms2 > 0]).mean(axis=-1)
-
-
-def recorded(smoother: Smoother) -> Smoother:
-    """A `PolynomialSmoother` that records what it is given; another one as it is."""
-    return Recorder(smoother) if isinstance(smoother, PolynomialSmoother) else smoother
-
-
-def moments_of(smoother: Smoother) -> NDArray[np.complex128] | None:
-    """Moments that a smoother of `recorded` has recorded; None where it has none, or none that are finite."""
-    moments = smoother.moments if isinstance(smoother, Recorder) and smoother.sums else None
-    return moments if moments is not None and np.isfinite(moments).all() else None
+        moments = (sums[..., norms2 > 0] / norms2[norms2 > 0]).mean(axis=-1)
+        return moments if np.isfinite(moments).all() else None
 
 
 def fitted(smoother: Smoother, moments: NDArray[np.complex128] | None) -> Smoother:

@@ -16,18 +16,17 @@ from stages.lqcd.multigrid.smoothers import (
     MOST_STEPS,
     FittedSmoother,
     PolynomialSmoother,
+    Recorder,
     fitted,
-    moments_of,
-    recorded,
 )
 
 OMEGAS = (0.9 + 0.3j, 0.9 - 0.3j, 1.1 + 0.8j, 1.2 - 0.7j, 0.8)
 
 
 def moments(A: Any, b: Any, x: Any) -> Any:
-    smoother = recorded(PolynomialSmoother(4))
+    smoother = Recorder(PolynomialSmoother(4))
     smoother.improve(A, b, x)
-    return moments_of(smoother)
+    return smoother.moments
 
 
 @pytest.mark.parametrize("steps", [2, 3, 4])
@@ -69,7 +68,7 @@ def test_what_is_fitted(wilson: Any, draw: Any) -> None:
     A = WilsonSchur(wilson(mass=0.3))
     found = moments(A, draw(*A.shape, 2), draw(*A.shape, 2))
     for smoother in (FittedSmoother(OMEGAS), PolynomialSmoother(1)):
-        assert fitted(smoother, found) is smoother and moments_of(recorded(smoother)) is None
+        assert fitted(smoother, found) is smoother and Recorder(smoother).moments is None
     assert fitted(PolynomialSmoother(3), None) == PolynomialSmoother(3)
     nothing_left = np.zeros_like(found)
     nothing_left[0, 0] = 1
