@@ -25,27 +25,25 @@ from fcntl import LOCK_EX, flock
 from functools import cache, partial
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import TypeVar
 from zlib import crc32
 
 import llvmlite.binding as llvm
 import numpy as np
-from llvmlite import ir
 from numba import get_num_threads, njit, prange, types
-from numba.core import cgutils
-from numba.core.compiler import CompilerBase, DefaultPassBuilder
-from numba.extending import intrinsic
+from numba.core.dispatcher import Dispatcher
+from numba.core.typing.templates import Signature
 from numba.np.numpy_support import from_dtype
 from numpy.typing import DTypeLike
 
 from stages.base.compilation import getting
-from stages.lqcd.kernels.cpu.recording import Call, done
+from stages.lqcd.kernels.cpu.calling import CalledByAddress, WithoutWrappers, address_of, call, lay_out
+from stages.lqcd.kernels.cpu.recording import Argument, Call, done
 
 LOCKS = 64
 """Files that keep order among processes; a kernel has the one that its name hashes to."""
 
-ROOM = 2048
-"""Bytes that the arguments of a call take at most."""
+R = TypeVar("R")
 
 
 def _digest() -> str:
@@ -65,30 +63,25 @@ later from the old ones must not have the name of the new ones.
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A compiled function and the one that calls it from threads; the code lives as long as `share`."""
+    """A compiled function and what calls it; the code lives as long as `share`.
 
-    share: Any
+    items: how many there are for its arguments, which threads share; None for the little work between two
+    kernels, done by the thread that calls.
+    """
+
+    share: Dispatcher
     address: int
-    items: Callable[..., int]
+    items: Callable[..., int] | None
     launch: Callable[..., int]
 
-    def __call__(self, *arguments: Any) -> None:
-        done(Call(self.launch, self.address, self.items(*arguments), get_num_threads(), arguments))
+    def __call__(self, *arguments: Argument) -> None:
+        items, threads = (1, 1) if self.items is None else (self.items(*arguments), get_num_threads())
+        done(Call(self.launch, self.address, items, threads, arguments))
 
 
-@dataclass(frozen=True, slots=True)
-class Serial:
-    """A compiled function for the thread that calls it: the little work between two kernels."""
-
-    function: Any
-    address: int
-    launch: Callable[..., int]
-
-    def __call__(self, *arguments: Any) -> None:
-        done(Call(self.launch, self.address, 1, 1, arguments))
-
-
-def compiled(function: Callable[..., None], name: str, signature: Any, items: Callable[..., int]) -> Kernel:
+def compiled(
+    function: Callable[..., None], name: str, signature: Signature, items: Callable[..., int]
+) -> Kernel:
     """`function(low, high, *arguments)` for all items, in parallel, compiled under a unique `name`.
 
     The result takes `arguments` alone, of the types of `signature`, and `items` says of them how many there
@@ -99,23 +92,25 @@ def compiled(function: Callable[..., None], name: str, signature: Any, items: Ca
     on who compiled. Kernels that live on fused products ask for each (`vector_ir`).
     """
     share = _cached(
-        function, name, types.void(types.uintp, types.uintp, *signature.args), pipeline_class=_CalledByAddress
+        function, name, types.void(types.uintp, types.uintp, *signature.args), pipeline_class=CalledByAddress
     )
-    return Kernel(share, _address(share), items, _launcher(types.Tuple(signature.args), shared=True))
+    return Kernel(share, address_of(share), items, _launcher(types.Tuple(signature.args), shared=True))
 
 
-def compiled_serial(function: Callable[..., None], name: str, signature: Any) -> Serial:
+def compiled_serial(function: Callable[..., None], name: str, signature: Signature) -> Kernel:
     """Compile a `function(*arguments)` under a unique `name`."""
-    result = _cached(function, name, types.void(*signature.args), pipeline_class=_CalledByAddress)
-    return Serial(result, _address(result), _launcher(types.Tuple(signature.args), shared=False))
+    result = _cached(function, name, types.void(*signature.args), pipeline_class=CalledByAddress)
+    return Kernel(result, address_of(result), None, _launcher(types.Tuple(signature.args), shared=False))
 
 
-def compiled_control(function: Callable[..., Any], name: str, signature: Any) -> Callable[..., Any]:
+def compiled_control(function: Callable[..., R], name: str, signature: Signature) -> Callable[..., R]:
     """Compile a `function(*arguments)` that calls others and is never part of a step."""
     return _cached(function, name, signature)
 
 
-def _cached(function: Callable[..., Any], name: str, signature: Any, **options: Any) -> Any:
+def _cached(
+    function: Callable[..., object], name: str, signature: Signature, **options: object
+) -> Dispatcher:
     function.__name__ = function.__qualname__ = f"{name}_{DIGEST}"
     with getting() as kernel, _turn(function.__name__):
         result = njit(signature, cache=True, error_model="numpy", **options)(function)
@@ -123,29 +118,12 @@ def _cached(function: Callable[..., Any], name: str, signature: Any, **options: 
     return result
 
 
-class _WithoutWrappers(CompilerBase):
-    """Numba's compiler for what Python does not call."""
-
-    def define_pipelines(self) -> list[Any]:
-        flags = self.state.flags
-        flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        return [DefaultPassBuilder.define_nopython_pipeline(self.state)]
-
-
-class _CalledByAddress(_WithoutWrappers):
-    """The same where arguments do not overlap."""
-
-    def define_pipelines(self) -> list[Any]:
-        self.state.flags.noalias = True
-        return super().define_pipelines()
-
-
-inlined = njit(error_model="numpy", pipeline_class=_WithoutWrappers)
+inlined = njit(error_model="numpy", pipeline_class=WithoutWrappers)
 """Decorates what kernels call and becomes a part of them. Python must not call it: it has no wrapper."""
 
 
 @cache
-def _launcher(arguments: Any, shared: bool) -> Callable[..., int]:
+def _launcher(arguments: types.BaseTuple, shared: bool) -> Callable[..., int]:
     """Calls the compiled function at an address with arguments of these types.
 
     shared: with (low, high, *arguments) from so many threads. Numba takes as long for a parallel loop as for
@@ -156,7 +134,7 @@ def _launcher(arguments: Any, shared: bool) -> Callable[..., int]:
     bounds = int(shared)
 
     def launch(loop: int, address: int, items: int, threads: int, room: int, arguments: tuple) -> int:
-        return _lay_out(loop, address, items, threads, room, arguments, bounds)
+        return lay_out(loop, address, items, threads, room, arguments, bounds)
 
     digest = crc32(f"{arguments}{shared}".encode())
     signature = types.intp(*5 * [types.intp], arguments)
@@ -172,101 +150,12 @@ def thread_loop() -> int:
 
     def loop(address: int, place: int, items: int, threads: int) -> None:
         if threads == 1:
-            _call(address, 0, items, place)
+            call(address, 0, items, place)
             return
         for thread in prange(threads):
-            _call(address, items * thread // threads, items * (thread + 1) // threads, place)
+            call(address, items * thread // threads, items * (thread + 1) // threads, place)
 
-    return _address(_cached(loop, "thread_loop", types.void(*4 * [types.intp]), parallel=True))
-
-
-def _address(function: Any) -> int:
-    """Of the one specialisation of a compiled function."""
-    (result,) = function.overloads.values()
-    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-
-
-@intrinsic(prefer_literal=True)
-def _lay_out(
-    typing: Any, loop: Any, address: Any, items: Any, threads: Any, room: Any, arguments: Any, bounds: Any
-) -> Any:
-    """Call of the loop at `loop` over a taker of `arguments` from the stack; none if they go to a room.
-
-    bounds: literally 1 if the function takes the first item and the one behind the last before them.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        start, function, count, share, kept, others, _ = values
-        pairs = zip(arguments.types, cgutils.unpack_tuple(builder, others), strict=True)
-        borrowed = [_borrowed(context, builder, kind, value) for kind, value in pairs]
-        laid = cgutils.pack_struct(builder, [function, *borrowed])
-        if context.get_abi_sizeof(laid.type) > ROOM:
-            raise ValueError(f"arguments of a kernel must fit {ROOM} bytes, got {arguments}")
-        on_stack = builder.icmp_unsigned("==", kept, kept.type(0))
-        stack = cgutils.alloca_once(builder, laid.type)
-        place = builder.select(on_stack, stack, builder.inttoptr(kept, stack.type))
-        builder.store(laid, place)
-        take = _taker(context, builder.module, laid.type, arguments.types, bool(bounds.literal_value))
-        taker, at = (builder.ptrtoint(pointer, count.type) for pointer in (take, place))
-        with builder.if_then(on_stack):
-            _call_at(context, builder, start, 4 * (types.intp,), [taker, at, count, share])
-        return taker
-
-    return types.intp(*5 * (types.intp,), arguments, bounds), generate
-
-
-def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """An argument, of an array without its owner: nothing counts who holds it."""
-    if not isinstance(kind, types.Array):
-        return value
-    array = context.make_array(kind)(context, builder, value)
-    array.meminfo = cgutils.get_null_value(array.meminfo.type)
-    return array._getvalue()
-
-
-def _taker(context: Any, module: Any, laid: ir.Type, arguments: tuple, bounded: bool) -> ir.Function:
-    """(low, high, place): calls the function whose address and arguments lie at a place."""
-    convention = context.call_conv
-    kind = convention.get_function_type(types.void, 3 * (types.intp,))
-    function = ir.Function(module, kind, module.get_unique_name("take"))
-    function.linkage = "internal"
-    builder = ir.IRBuilder(function.append_basic_block())
-    low, high, place = convention.get_arguments(function)
-    address, *others = cgutils.unpack_tuple(builder, builder.load(builder.inttoptr(place, laid.as_pointer())))
-    bounds, kinds = ([low, high], 2 * (types.intp,)) if bounded else ([], ())
-    _call_at(context, builder, address, (*kinds, *arguments), [*bounds, *others])
-    convention.return_value(builder, context.get_dummy_value())
-    return function
-
-
-@intrinsic
-def call_loop(typing: Any, loop: Any, taker: Any, place: Any, items: Any, threads: Any) -> Any:
-    """Call of the loop at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _call_at(context, builder, values[0], signature.args[1:], values[1:])
-        return context.get_dummy_value()
-
-    return types.void(*5 * (types.intp,)), generate
-
-
-@intrinsic
-def _call(typing: Any, address: Any, low: Any, high: Any, place: Any) -> Any:
-    """Call of a compiled function of three integers."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _call_at(context, builder, values[0], signature.args[1:], values[1:])
-        return context.get_dummy_value()
-
-    return types.void(*4 * (types.intp,)), generate
-
-
-def _call_at(context: Any, builder: Any, address: Any, parameters: tuple, values: list) -> None:
-    """Call of the compiled function at an address, one that raises nothing."""
-    convention = context.call_conv
-    kind = convention.get_function_type(types.void, parameters)
-    function = builder.inttoptr(address, kind.as_pointer())
-    convention.call_function(builder, function, types.void, parameters, values)
+    return address_of(_cached(loop, "thread_loop", types.void(*4 * [types.intp]), parallel=True))
 
 
 @contextmanager

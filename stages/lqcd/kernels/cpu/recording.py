@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
-from stages.lqcd.kernels.dispatch import around_kernels
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import Implementation, around_kernels
+
+Argument: TypeAlias = NDArray | np.generic | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +25,7 @@ class Call:
     address: int
     items: int
     threads: int
-    arguments: tuple[Any, ...]
+    arguments: tuple[Argument, ...]
 
     def __call__(self) -> None:
         self.launch(self.address, self.items, self.threads, 0, self.arguments)
@@ -47,7 +52,7 @@ def recorded(step: Callable[[], None]) -> list[Call]:
     global _record
     package, foreign = __name__.rpartition(".")[0], []
 
-    def noted(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    def noted(implementation: Implementation) -> Implementation:
         if implementation.__module__.rpartition(".")[0] != package:
             foreign.append(implementation)
         return implementation

@@ -13,7 +13,8 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cpu.compiled import ROOM, array_type, call_loop, compiled_control, thread_loop
+from stages.lqcd.kernels.cpu.calling import ROOM, call_loop
+from stages.lqcd.kernels.cpu.compiled import array_type, compiled_control, thread_loop
 from stages.lqcd.kernels.cpu.recording import Call, recorded
 
 

@@ -18,12 +18,16 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.base import BaseContext
+from numba.core.typing.templates import Signature
 from numba.extending import intrinsic
 
 Value: TypeAlias = ir.Value
 """What an instruction computes: an address or another integer, a real, a vector of reals."""
 
 Builder: TypeAlias = ir.IRBuilder
+
+Code: TypeAlias = Callable[[BaseContext, Builder, Signature, list[Value]], Value]
+"""What emits the instructions of an intrinsic for the compiler."""
 
 INT32, INT64 = ir.IntType(32), ir.IntType(64)
 
@@ -56,10 +60,10 @@ def emitted(body: Callable[..., None]) -> Callable[..., None]:
     parameters = list(signature(body).parameters.values())[1:]
     count = [parameter.annotation for parameter in parameters].count("Value")
 
-    def definition(typing: object, *kinds: types.Type) -> tuple[types.Type, Callable[..., Value]]:
+    def definition(typing: object, *kinds: types.Type) -> tuple[Signature, Code]:
         constants = [kind.literal_value for kind in kinds[count:]]
 
-        def generate(context: BaseContext, builder: Builder, called: object, values: list[Value]) -> Value:
+        def generate(context: BaseContext, builder: Builder, called: Signature, values: list[Value]) -> Value:
             body(builder, *values[:count], *constants)
             return context.get_dummy_value()
 
