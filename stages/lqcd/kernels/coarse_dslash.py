@@ -69,33 +69,6 @@ def coarse_dslash(
     return kernel("coarse_dslash.coarse_dslash", type(packed))(packed, x, out, diagonal=diagonal, a=a, b=b)
 
 
-def _check_links(links: Array, neighbours: Array) -> None:
-    """Raise InputError unless links are complex ``[site, D, n, n]`` and neighbours int32 ``[site, D]``."""
-    if links.dtype not in (np.complex64, np.complex128) or not links.flags.c_contiguous:
-        raise InputError(
-            f"coarse links must be C-contiguous and complex64 or complex128, got {links.dtype} with strides "
-            f"{links.strides}"
-        )
-    if links.ndim != 4 or links.shape[2] != links.shape[3]:
-        raise InputError(f"coarse links have shape (sites, directions, n, n), got {links.shape}")
-    check_array("neighbours", neighbours, links.shape[:2], np.dtype(np.int32))
-
-
-def _check_fields(packed: PackedCoarseLinks, x: Array, out: Array, diagonal: Array | None) -> None:
-    """Raise InputError unless x, out, diagonal are ``[site, n, N]`` of the links' dtype and x is not out."""
-    if x.ndim != 3:
-        raise InputError(f"x must have shape (sites, components, right-hand sides), got {x.shape}")
-    check_array("x", x, (len(x), packed.components, x.shape[2]), packed.dtype)
-    if len(x) < packed.input_sites:
-        raise InputError(f"x must have at least {packed.input_sites} sites, as neighbours say, got {len(x)}")
-    shape = (len(packed.neighbours), packed.components, x.shape[2])
-    check_array("out", out, shape, packed.dtype)
-    if diagonal is not None:
-        check_array("diagonal", diagonal, shape, packed.dtype)
-    if array_module(x).may_share_memory(out, x):
-        raise InputError("out of the dslash must not be its input x: give another array")
-
-
 def add_backward(diagonal: Array, inside: Sequence[Array], links: Array, behind: Array) -> None:
     """``links[s, 2 mu + 1] = mirrored links[behind[s, mu], 2 mu]``, the mirrored L being gamma5 L^H gamma5.
 
@@ -121,6 +94,33 @@ def inverse(matrices: Array) -> Array:
 def is_finite(matrices: Array) -> Any:
     """True if no element is infinite or NaN: an answer for which `bool` waits where it is no bool already."""
     return kernel("coarse_dslash.is_finite", type(matrices))(matrices)
+
+
+def _check_links(links: Array, neighbours: Array) -> None:
+    """Raise InputError unless links are complex ``[site, D, n, n]`` and neighbours int32 ``[site, D]``."""
+    if links.dtype not in (np.complex64, np.complex128) or not links.flags.c_contiguous:
+        raise InputError(
+            f"coarse links must be C-contiguous and complex64 or complex128, got {links.dtype} with strides "
+            f"{links.strides}"
+        )
+    if links.ndim != 4 or links.shape[2] != links.shape[3]:
+        raise InputError(f"coarse links have shape (sites, directions, n, n), got {links.shape}")
+    check_array("neighbours", neighbours, links.shape[:2], np.dtype(np.int32))
+
+
+def _check_fields(packed: PackedCoarseLinks, x: Array, out: Array, diagonal: Array | None) -> None:
+    """Raise InputError unless x, out, diagonal are ``[site, n, N]`` of the links' dtype and x is not out."""
+    if x.ndim != 3:
+        raise InputError(f"x must have shape (sites, components, right-hand sides), got {x.shape}")
+    check_array("x", x, (len(x), packed.components, x.shape[2]), packed.dtype)
+    if len(x) < packed.input_sites:
+        raise InputError(f"x must have at least {packed.input_sites} sites, as neighbours say, got {len(x)}")
+    shape = (len(packed.neighbours), packed.components, x.shape[2])
+    check_array("out", out, shape, packed.dtype)
+    if diagonal is not None:
+        check_array("diagonal", diagonal, shape, packed.dtype)
+    if array_module(x).may_share_memory(out, x):
+        raise InputError("out of the dslash must not be its input x: give another array")
 
 
 def _check_square(matrices: Array) -> None:

@@ -84,13 +84,6 @@ def half_norms(
     kernel("half_update.half_norms", type(x.codes))(x, norms2, clover, out)
 
 
-def _check_fields(y: HalfField, *xs: HalfField) -> None:
-    """Raise InputError unless all are fields in 16 bits like y."""
-    check_half_field("y", y, y.shape)
-    for x in xs:
-        check_half_field("x", x, y.shape)
-
-
 @dataclass(frozen=True)
 class HalfBasis:
     """K `HalfField`s: codes uint16 ``[K, site, 12, N, 2]``, scales float32 ``[K, site, N]``."""
@@ -141,6 +134,13 @@ def half_basis_update(y: Array, xs: HalfBasis, a: Array) -> Array:
     _check_field("y", y)
     _check_basis(xs, y, a)
     return kernel("half_update.half_basis_update", type(y))(y, xs, a)
+
+
+def _check_fields(y: HalfField, *xs: HalfField) -> None:
+    """Raise InputError unless all are fields in 16 bits like y."""
+    check_half_field("y", y, y.shape)
+    for x in xs:
+        check_half_field("x", x, y.shape)
 
 
 def _check_field(name: str, field: Array) -> None:

@@ -20,6 +20,8 @@ from threadpoolctl import ThreadpoolController
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Matrix = NDArray[np.complex128]
+
 
 def in_one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that BLAS takes one thread while it runs, and as many as before afterwards."""
@@ -35,9 +37,6 @@ def in_one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
 @cache
 def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
-
-
-Matrix = NDArray[np.complex128]
 
 
 def cholesky(G: Matrix) -> tuple[Matrix, Matrix, float]:

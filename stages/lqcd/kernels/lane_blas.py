@@ -13,6 +13,12 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array, check_blocks
 
+MOST_FIELDS = 5
+"""Whose products a thread of a GPU keeps in registers."""
+
+NOISE = 1e-10
+"""A field whose squared sine of the angle to those before it is below this adds nothing but rounding."""
+
 
 def lane_dots(xs: Array, y: Array) -> Array:
     """conj(xs[k]) . y of each right-hand side, complex128 ``[K, N]``; sums in double."""
@@ -85,6 +91,30 @@ def lane_choose(y: Array, x: Array, chosen: Array) -> None:
     kernel("lane_blas.lane_choose", type(y))(y, x, chosen)
 
 
+def lane_gram(xs: Array) -> Array:
+    """G[j, k] = conj(xs[j]) . xs[k] of each right-hand side, complex128 ``[K, K, N]``; sums in double."""
+    check_blocks(xs=xs)
+    if xs.ndim < 3 or not 2 <= len(xs) <= MOST_FIELDS:
+        raise InputError(
+            f"a Gram matrix is one of 2 to {MOST_FIELDS} fields [K, ..., N], got shape {xs.shape}"
+        )
+    return kernel("lane_blas.lane_gram", type(xs))(xs)
+
+
+def lane_least_squares(gram: Array) -> Array:
+    """Coefficients c of the shortest xs[0] - sum_k c[k] xs[k + 1], from their `lane_gram`.
+
+    Complex128 ``[K - 1, N]``.
+
+    By Cholesky's factors of the fields scaled to norm one; c is zero for fields that vanish or depend on
+    those before them (`NOISE`).
+    """
+    check_array("gram", gram, (len(gram), len(gram), *gram.shape[2:]), np.dtype(complex))
+    if gram.ndim != 3 or len(gram) < 2:
+        raise InputError(f"a Gram matrix has shape (K, K, right-hand sides), K at least 2, got {gram.shape}")
+    return kernel("lane_blas.lane_least_squares", type(gram))(gram)
+
+
 def _check_factor(x: Array, factor: Array, out: Array) -> None:
     """Raise InputError unless x and out are alike and factor is ``[N]``."""
     check_array("x", x, out.shape, out.dtype)
@@ -108,34 +138,3 @@ def _check_lanes(xs: Array, y: Array, a: Array | None = None, scale: Array | Non
         )
     if scale is not None and scale.shape != y.shape[-1:]:
         raise InputError(f"scale must have shape {y.shape[-1:]}, got {scale.shape}")
-
-
-MOST_FIELDS = 5
-"""Whose products a thread of a GPU keeps in registers."""
-
-NOISE = 1e-10
-"""A field whose squared sine of the angle to those before it is below this adds nothing but rounding."""
-
-
-def lane_gram(xs: Array) -> Array:
-    """G[j, k] = conj(xs[j]) . xs[k] of each right-hand side, complex128 ``[K, K, N]``; sums in double."""
-    check_blocks(xs=xs)
-    if xs.ndim < 3 or not 2 <= len(xs) <= MOST_FIELDS:
-        raise InputError(
-            f"a Gram matrix is one of 2 to {MOST_FIELDS} fields [K, ..., N], got shape {xs.shape}"
-        )
-    return kernel("lane_blas.lane_gram", type(xs))(xs)
-
-
-def lane_least_squares(gram: Array) -> Array:
-    """Coefficients c of the shortest xs[0] - sum_k c[k] xs[k + 1], from their `lane_gram`.
-
-    Complex128 ``[K - 1, N]``.
-
-    By Cholesky's factors of the fields scaled to norm one; c is zero for fields that vanish or depend on
-    those before them (`NOISE`).
-    """
-    check_array("gram", gram, (len(gram), len(gram), *gram.shape[2:]), np.dtype(complex))
-    if gram.ndim != 3 or len(gram) < 2:
-        raise InputError(f"a Gram matrix has shape (K, K, right-hand sides), K at least 2, got {gram.shape}")
-    return kernel("lane_blas.lane_least_squares", type(gram))(gram)

@@ -26,6 +26,16 @@ WORD = np.uint64(32)
 
 Words = tuple[Array, Array, Array, Array]
 
+COLOURS = 3
+ROOT_BITS = 16
+Z2_ROOTS = np.array([1, -1], complex)
+Z4_ROOTS = np.array([1, 1j, -1, -1j])
+
+_PI_2_200 = 0x3243F6A8885A308D313198A2E03707344A4093822299F31D008
+"""floor(pi * 2^200)."""
+
+GOLDEN = 0x9E3779B97F4A7C15
+
 
 def philox_key(seed: int, label: str) -> tuple[int, int]:
     """The key of a configuration: two 32-bit integers, of the seed and the configuration's label.
@@ -51,12 +61,6 @@ def philox4x32(counter: Words, key: tuple[int, int]) -> Words:
         p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
         c0, c1, c2, c3 = (p1 >> WORD) ^ c1 ^ k0, p1 & LOW, (p0 >> WORD) ^ c3 ^ k1, p0 & LOW
     return c0, c1, c2, c3
-
-
-COLOURS = 3
-ROOT_BITS = 16
-Z2_ROOTS = np.array([1, -1], complex)
-Z4_ROOTS = np.array([1, 1j, -1, -1j])
 
 
 def noise(
@@ -127,13 +131,6 @@ def _small_rotation(bits: int) -> tuple[int, int]:
         term = (term * angle >> bits) // order
         sums[order % 2] += -term if order % 4 >= 2 else term
     return sums[0], sums[1]
-
-
-_PI_2_200 = 0x3243F6A8885A308D313198A2E03707344A4093822299F31D008
-"""floor(pi * 2^200)."""
-
-
-GOLDEN = 0x9E3779B97F4A7C15
 
 
 def fill_random(block: Array, seed: int, draw: int) -> None:

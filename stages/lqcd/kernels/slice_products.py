@@ -102,29 +102,6 @@ def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype, xp:
     return kernel("slice_products.workspace_bytes", xp.ndarray)(vectors, columns, dtype)
 
 
-def _check_sink_projection(vectors: Array, solutions: Array, out: Array, first: int) -> None:
-    """Raise InputError unless the operands of `sink_projection` fit each other.
-
-    Solutions ``[2, site, 12, N]`` of the dtype of `vectors` hold their slices from `first` on, and `out` is
-    complex128 ``[time, 4, k, N]``.
-    """
-    check_slice_vectors("vectors", vectors)
-    times, _, sites, _, k = vectors.shape
-    if solutions.ndim != 4 or solutions.shape[1] % sites or not solutions.size:
-        raise InputError(
-            f"solutions must have shape (2, a multiple of {sites} sites, {COMPONENTS}, columns), "
-            f"got {solutions.shape}"
-        )
-    shape = (2, solutions.shape[1], COMPONENTS, solutions.shape[3])
-    check_array("solutions", solutions, shape, vectors.dtype)
-    held = solutions.shape[1] // sites
-    if not 0 <= first <= held - times:
-        raise InputError(
-            f"{times} slices of vectors from slice {first} on are not among the {held} of the solutions"
-        )
-    check_array("out", out, (times, SPINS, k, solutions.shape[3]), np.dtype(complex))
-
-
 def slice_shift(
     links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int = 0
 ) -> Array:
@@ -145,29 +122,6 @@ def laplacian_step(links: Array, field: Array, lattice: Lattice, time: int, fact
     the slice `time`; c = `factor`; the result is new.
     """
     return kernel("slice_products.laplacian_step", type(field))(links, field, lattice, time, factor)
-
-
-def _check_shift(
-    links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int
-) -> None:
-    """Raise InputError unless the operands of a shift fit each other.
-
-    Links are those of the lattice in the dtype of the field, and field and another array out are the same
-    number of slices of it, from `first` on; mu is spatial, step 1 or -1.
-    """
-    if mu not in (0, 1, 2) or step not in (1, -1):
-        raise InputError(f"a shift within slices goes along mu = 0, 1, 2 by step 1 or -1, got {mu} by {step}")
-    check_slice_vectors("field", field)
-    check_array("links", links, (4, 2, lattice.half_volume, COLOURS, COLOURS), field.dtype)
-    times, columns = len(field), field.shape[-1]
-    for name, array in (("field", field), ("out", out)):
-        check_array(name, array, (times, 2, lattice.sites_per_slice, COLOURS, columns), field.dtype)
-    if not 0 <= first <= lattice.time_extent - times:
-        raise InputError(
-            f"{times} slices from slice {first} on are not among the {lattice.time_extent} of the lattice"
-        )
-    if array_module(field).may_share_memory(field, out):
-        raise InputError("out of a shift must not be its input field: give another array")
 
 
 def one_link_current(links: Array, noise: Array, solution: Array, lattice: Lattice, parity: int) -> Array:
@@ -191,3 +145,49 @@ def slice_dots(x: Array, y: Array, lattice: Lattice) -> Array:
     check_array("x", x, (lattice.half_volume, 3, x.shape[-1]), x.dtype)
     check_array("y", y, x.shape, x.dtype)
     return kernel("slice_products.slice_dots", type(x))(x, y, lattice)
+
+
+def _check_sink_projection(vectors: Array, solutions: Array, out: Array, first: int) -> None:
+    """Raise InputError unless the operands of `sink_projection` fit each other.
+
+    Solutions ``[2, site, 12, N]`` of the dtype of `vectors` hold their slices from `first` on, and `out` is
+    complex128 ``[time, 4, k, N]``.
+    """
+    check_slice_vectors("vectors", vectors)
+    times, _, sites, _, k = vectors.shape
+    if solutions.ndim != 4 or solutions.shape[1] % sites or not solutions.size:
+        raise InputError(
+            f"solutions must have shape (2, a multiple of {sites} sites, {COMPONENTS}, columns), "
+            f"got {solutions.shape}"
+        )
+    shape = (2, solutions.shape[1], COMPONENTS, solutions.shape[3])
+    check_array("solutions", solutions, shape, vectors.dtype)
+    held = solutions.shape[1] // sites
+    if not 0 <= first <= held - times:
+        raise InputError(
+            f"{times} slices of vectors from slice {first} on are not among the {held} of the solutions"
+        )
+    check_array("out", out, (times, SPINS, k, solutions.shape[3]), np.dtype(complex))
+
+
+def _check_shift(
+    links: Array, field: Array, out: Array, lattice: Lattice, mu: int, step: int, first: int
+) -> None:
+    """Raise InputError unless the operands of a shift fit each other.
+
+    Links are those of the lattice in the dtype of the field, and field and another array out are the same
+    number of slices of it, from `first` on; mu is spatial, step 1 or -1.
+    """
+    if mu not in (0, 1, 2) or step not in (1, -1):
+        raise InputError(f"a shift within slices goes along mu = 0, 1, 2 by step 1 or -1, got {mu} by {step}")
+    check_slice_vectors("field", field)
+    check_array("links", links, (4, 2, lattice.half_volume, COLOURS, COLOURS), field.dtype)
+    times, columns = len(field), field.shape[-1]
+    for name, array in (("field", field), ("out", out)):
+        check_array(name, array, (times, 2, lattice.sites_per_slice, COLOURS, columns), field.dtype)
+    if not 0 <= first <= lattice.time_extent - times:
+        raise InputError(
+            f"{times} slices from slice {first} on are not among the {lattice.time_extent} of the lattice"
+        )
+    if array_module(field).may_share_memory(field, out):
+        raise InputError("out of a shift must not be its input field: give another array")

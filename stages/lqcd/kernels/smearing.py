@@ -12,6 +12,12 @@ from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.geometry import Lattice
 
+SMALLEST_DETERMINANT = 1e-8
+"""Of V^dag V, with V scaled to tr V^dag V = 3: below it the singular values decide."""
+
+LARGEST_UNITARITY_ERROR = 1e-7
+"""Of the analytic W before its last Newton step, which squares it; above it the singular values decide."""
+
 
 def add_staple(
     out: Array, field: Array, links_nu: Array, lattice: Lattice, mu: int, nu: int, coefficient: float
@@ -38,19 +44,6 @@ def scaled(factor: float, x: Array, out: Array) -> None:
     kernel("smearing.scaled", type(x))(factor, x, out)
 
 
-def _check_staple(out: Array, field: Array, links_nu: Array, lattice: Lattice, mu: int, nu: int) -> None:
-    """Raise InputError unless all are ``[parity, site, 3, 3]`` of one dtype, out no input, mu not nu."""
-    if mu == nu or not {mu, nu} <= {0, 1, 2, 3}:
-        raise InputError(
-            f"a staple needs two different directions out of 0, 1, 2, 3, got mu = {mu}, nu = {nu}"
-        )
-    shape = (2, lattice.half_volume, 3, 3)
-    for name, array in (("out", out), ("field", field), ("links_nu", links_nu)):
-        check_array(name, array, shape, out.dtype)
-    if out is field or out is links_nu:
-        raise InputError("out of add_staple must not be one of its inputs: give another array")
-
-
 def smeared_links(staples: Array, links: Array, out: Array) -> None:
     """``out = exp(A) U``, A the traceless anti-Hermitian part of C U^dag, of staples C and links U.
 
@@ -59,13 +52,6 @@ def smeared_links(staples: Array, links: Array, out: Array) -> None:
     for name, array in (("staples", staples), ("links", links), ("out", out)):
         check_array(name, array, (*links.shape[:-2], 3, 3), np.dtype(complex))
     kernel("smearing.smeared_links", type(links))(staples, links, out)
-
-
-SMALLEST_DETERMINANT = 1e-8
-"""Of V^dag V, with V scaled to tr V^dag V = 3: below it the singular values decide."""
-
-LARGEST_UNITARITY_ERROR = 1e-7
-"""Of the analytic W before its last Newton step, which squares it; above it the singular values decide."""
 
 
 def special_unitary(links: Array, out: Array) -> float:
@@ -101,6 +87,19 @@ def without_phase(matrices: Array) -> None:
     """W becomes W det(W)^(-1/3), the cube root of the smallest phase, for W in U(3) ``[matrix, 3, 3]``."""
     _check_matrices(matrices, matrices)
     kernel("smearing.without_phase", type(matrices))(matrices)
+
+
+def _check_staple(out: Array, field: Array, links_nu: Array, lattice: Lattice, mu: int, nu: int) -> None:
+    """Raise InputError unless all are ``[parity, site, 3, 3]`` of one dtype, out no input, mu not nu."""
+    if mu == nu or not {mu, nu} <= {0, 1, 2, 3}:
+        raise InputError(
+            f"a staple needs two different directions out of 0, 1, 2, 3, got mu = {mu}, nu = {nu}"
+        )
+    shape = (2, lattice.half_volume, 3, 3)
+    for name, array in (("out", out), ("field", field), ("links_nu", links_nu)):
+        check_array(name, array, shape, out.dtype)
+    if out is field or out is links_nu:
+        raise InputError("out of add_staple must not be one of its inputs: give another array")
 
 
 def _check_matrices(matrices: Array, out: Array) -> None:

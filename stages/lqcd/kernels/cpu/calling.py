@@ -39,7 +39,7 @@ class WithoutWrappers(CompilerBase):
 
 
 class CalledByAddress(WithoutWrappers):
-    """The same where arguments do not overlap."""
+    """Numba's compiler for what is called by its address, with arguments that do not overlap."""
 
     def define_pipelines(self) -> list[PassManager]:
         self.state.flags.noalias = True
@@ -47,7 +47,7 @@ class CalledByAddress(WithoutWrappers):
 
 
 def address_of(function: Dispatcher) -> int:
-    """Of the one specialisation of a compiled function."""
+    """Address of a compiled function, which has one specialisation."""
     (result,) = function.overloads.values()
     return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
 

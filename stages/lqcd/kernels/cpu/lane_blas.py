@@ -42,6 +42,9 @@ STEP_BYTES = 16384
 POLYNOMIAL_BYTES = 4096
 """Of each field of a polynomial that stay there until they are read again."""
 
+GRAM_BYTES = 4096
+"""Of each field that stay in the first cache."""
+
 
 def lane_dots(xs: NDArray, y: NDArray) -> NDArray[np.complex128]:
     count, rhs, fold = len(xs), y.shape[-1], fold_of(y)
@@ -187,10 +190,6 @@ def _add_scaled(
                 field = emit.load(source, place, width)
                 total = builder.fmul(re, field) if fresh else emit.fma(re, field, emit.load(to, place, width))
                 emit.store(emit.fma(im, emit.swapped(field), total), to, place)
-
-
-GRAM_BYTES = 4096
-"""Of each field that stay in the first cache."""
 
 
 def lane_gram(xs: NDArray) -> NDArray[np.complex128]:

@@ -28,6 +28,9 @@ from stages.lqcd.lattice.geometry import Lattice
 MULTIPLIER_0, MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 WEYL_0, WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
+PIECE = 1 << 22
+"""Elements drawn together."""
+
 
 @njit
 def philox_words(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
@@ -83,10 +86,6 @@ def _gaussian(words: _SiteWords) -> NDArray[np.complex128]:
     uniform = (words(2 * COLOURS).astype(np.float64) + 0.5) * 2.0**-32
     radius, angle = np.sqrt(-np.log(uniform[:, 0::2])), 2.0 * np.pi * uniform[:, 1::2]
     return radius * (np.cos(angle) + 1j * np.sin(angle))
-
-
-PIECE = 1 << 22
-"""Elements drawn together."""
 
 
 def fill_random(block: Array, seed: int, draw: int) -> None:

@@ -33,6 +33,12 @@ SUMS = {"dot": 2, "alpha": 2, "omega": 6, "residual": 1}
 SUMMING = 512
 """Threads of a reduction that are resident on a multiprocessor."""
 
+DOTTED = (1, 2, 4, 6)
+"""Fields of a basis whose sums a thread keeps: all that GCR with multigrid has, and none is spilled."""
+
+BASIS_SUMS = {"combine": 3, "update": 1}
+"""Doubles of a right-hand side that an update adds up."""
+
 
 def half_dot(x: HalfField, y: HalfField) -> cupy.ndarray:
     sums = cupy.empty(y.shape[2], np.complex128)
@@ -127,13 +133,6 @@ def half_pass(file: str, kernel: str, n: int, sites: int) -> Launch:
     groups = power_of_two(BLOCK_THREADS // n)
     instance, work = kernel.format(f"{n}, {groups}"), RowWork(sites, groups)
     return Launch(file, instance, (ceil(sites / groups),), n * groups, work=work)
-
-
-DOTTED = (1, 2, 4, 6)
-"""Fields of a basis whose sums a thread keeps: all that GCR with multigrid has, and none is spilled."""
-
-BASIS_SUMS = {"combine": 3, "update": 1}
-"""Doubles of a right-hand side that an update adds up."""
 
 
 def half_basis_dots(xs: HalfBasis, y: cupy.ndarray) -> cupy.ndarray:

@@ -43,6 +43,8 @@ SINGLE_ROWS, DOUBLE_ROWS = 1024, 4096
 PARTIAL_BYTES = 128 << 20
 """Of the sums of runs that are held at a time, if one run's fit into it."""
 
+WARP = 32
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -217,9 +219,6 @@ def add_runs_launch(results: int, slices: int, dtype: np.dtype) -> Launch:
     """Sums over runs of so many results of each slice; grid (results, slices)."""
     grid = (ceil(results / BLOCK_THREADS), slices)
     return Launch("slice_products.cu", instance("add_runs", dtype), grid, BLOCK_THREADS)
-
-
-WARP = 32
 
 
 def slice_shift(
