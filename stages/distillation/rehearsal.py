@@ -11,7 +11,8 @@ from stages.distillation.costs import columns_of, eigenvectors_of
 from stages.distillation.current_insertion import current_insertion
 from stages.distillation.laplace_eigenvectors import laplace_eigenvectors
 from stages.distillation.perambulator import perambulator, sink_projection
-from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
+from stages.lqcd.dirac.laplacian import SpatialHop, folded_laplacian
+from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.distillation.eigenvectors import COLUMNS, DTYPES
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.lattice.geometry import Lattice
@@ -29,7 +30,7 @@ def eigensolver_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
             continue
         x, y, z, _ = lattice.extents
         slices = Lattice((x, y, z, node.chunk["time"]))
-        A = FoldedLaplacian(SpatialHop(unit_links(slices, xp), slices, DTYPES[options["precision"]]))
+        A = folded_laplacian(SpatialHop(unit_links(slices, xp), slices, DTYPES[options["precision"]]))
         vectors = options["vectors"]
         remainder = vectors % COLUMNS
         for width in sorted(
@@ -38,7 +39,7 @@ def eigensolver_steps(nodes: Sequence[Node], xp: ModuleType) -> Iterator[Step]:
             yield partial(_apply, A, width, xp)
 
 
-def _apply(A: FoldedLaplacian, width: int, xp: ModuleType) -> None:
+def _apply(A: SquaredDslash, width: int, xp: ModuleType) -> None:
     A.apply(xp.ones((*A.shape, width), A.dtype))
 
 

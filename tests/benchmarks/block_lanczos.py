@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from script import SMALL, PrintedTable, arguments_of, metered, quenched, staggered
+from stages.lqcd.dirac.operator import Step, Storage
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
@@ -55,15 +56,25 @@ class MeteredOperator:
         self.shape, self.dtype, self.hermitian, self.xp = operator.shape, operator.dtype, True, operator.xp
 
     def apply(self, x: Any, out: Any = None) -> Any:
-        return self._metered(x, lambda: self.operator.apply(x, out))
+        return self.metered(x, lambda: self.operator.apply(x, out))
 
-    def affine(self, a: float, b: float, x: Any, out: Any = None) -> Any:
-        return self._metered(x, lambda: self.operator.affine(a, b, x, out))
+    def storage(self, name: str) -> Storage:
+        return MeteredStorage(self)
 
-    def _metered(self, x: Any, work: Any) -> Any:
+    def metered(self, x: Any, work: Any) -> Any:
         n, sites = x.shape[-1], 2 * self.shape[0]
         numbers = HISQ_DIRECTIONS * 9 / n + 2 * 3
         return self.meter.call(work, n * FLOPS_PER_SITE * sites, n * numbers * self.dtype.itemsize * sites)
+
+
+class MeteredStorage(Storage):
+    """Whole fields, whose products are metered one by one."""
+
+    operator: MeteredOperator
+
+    def product(self, x: Any, out: Any, dots: Any = None, a: float = 0.0, b: float = 1.0) -> Step:
+        step = self.operator.operator.application(x, out, dots, a, b)
+        return lambda: self.operator.metered(x, step)
 
 
 def product_cost(name: str, *operands: Any) -> tuple[float, float]:

@@ -35,10 +35,10 @@ SEED = 271
 MOST = 100_000
 """Iterations."""
 SOLVERS: dict[str, tuple[Any, str | None]] = {
-    "batched_cg double": (BatchedCG, None),
-    "batched_cg double-single": (BatchedCG, "single"),
-    "block_cgrq double": (BlockCGrQ, None),
-    "block_cgrq double-single": (BlockCGrQ, "single"),
+    "batched_cg double": (BatchedCG, "double"),
+    "batched_cg double-single": (BatchedCG, "double-single"),
+    "block_cgrq double": (BlockCGrQ, "double"),
+    "block_cgrq double-single": (BlockCGrQ, "double-single"),
 }
 COLUMNS = (
     *("mass", "vectors", "kappa", "iterations", "of theory"),
@@ -100,8 +100,8 @@ def measured(
     arguments: argparse.Namespace, A: NormalOperator, space: StaggeredSpace | None, name: str, b: Array
 ) -> tuple[Solution, float]:
     """The fastest of some solves, and seconds of all its corrections, timed alone."""
-    method, inner = SOLVERS[name]
-    solver: Any = method(arguments.tolerance, MOST, inner)
+    method, precision = SOLVERS[name]
+    solver: Any = method(arguments.tolerance, MOST, precision)
     alone = 0.0
     if space is not None:
         solver, correct = DeflatedSolver(solver, space), space.correction(A)

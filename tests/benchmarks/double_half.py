@@ -56,9 +56,9 @@ def main() -> None:
     for rhs in arguments.rhs:
         system, b = systems(rhs)
         for mass, tolerance, precision in product(arguments.mass, arguments.tolerance, arguments.precision):
-            A, inner = system(mass), PRECISIONS[precision]
-            solver(LOOSE, MOST, inner).solve(A, b)
-            solve = partial(solver(tolerance, MOST, inner).solve, A, b, on_failure="return")
+            A = system(mass)
+            solver(LOOSE, MOST, precision).solve(A, b)
+            solve = partial(solver(tolerance, MOST, precision).solve, A, b, on_failure="return")
             solution = min((solve() for _ in range(arguments.repeats)), key=lambda each: each.seconds)
             ps = 1e12 * solution.seconds / solution.iterations / lattice.half_volume / rhs
             counts = solution.iterations, solution.extras["replacements"]
@@ -70,7 +70,7 @@ Systems = Callable[[int], tuple[Callable[[float], Any], Array]]
 
 
 WILSON: dict[str, Callable[..., Any]] = {"bicgstab": BiCGstab, "cgnr": normal_cg}
-"""Makers of solvers of Wilson quarks from tolerance, limit and inner precision."""
+"""Makers of solvers of Wilson quarks from tolerance, limit and precision."""
 
 
 def hisq(arguments: Namespace, thin: Array) -> tuple[Callable[..., Any], Systems]:

@@ -43,7 +43,13 @@ LIGHT = {
     4: (Lattice((4, 4, 4, 8)), 5.7, (0.002, 0.0005)),
 }
 """Extents, beta and masses; the last for a try on a CPU."""
-INNER = {"single": None, "double": None, "double-single": "single", "double-half": "half"}
+WITHIN = {
+    "single": "double",
+    "double": "double",
+    "double-single": "double-single",
+    "double-half": "double-half",
+}
+"""The solver's precision; of right-hand sides in single 'double', that of b throughout."""
 TOLERANCES = {"single": 1e-6, "double": 1e-10, "double-single": 1e-10, "double-half": 1e-10}
 COLUMNS = ("precision", "N", "iterations", "ms", "from", "to", "ns", "fastest", "residual")
 
@@ -69,7 +75,7 @@ def solves(arguments: argparse.Namespace, A: NormalOperator, precision: str, rhs
     operator = A.astype(np.complex64) if precision == "single" else A
     draw, shape = arguments.machine.xp.random.default_rng(SEED).standard_normal, (*A.shape, rhs)
     b = (draw(shape) + 1j * draw(shape)).astype(operator.dtype)
-    solver = BatchedCG(TOLERANCES[precision], inner=INNER[precision])
+    solver = BatchedCG(TOLERANCES[precision], precision=WITHIN[precision])
     solution = solver.solve(operator, b)
     times = [
         arguments.machine.wall_seconds(lambda: solver.solve(operator, b)) for _ in range(arguments.repeats)
@@ -101,8 +107,8 @@ def light_masses(arguments: argparse.Namespace) -> None:
             for source in arguments.sources:
                 b = xp.asarray(light_source(source, lattice))
                 for precision in arguments.only:
-                    BatchedCG(1e-8, 40, INNER[precision]).solve(A, b, on_failure="return")
-                    solution = BatchedCG(1e-8, inner=INNER[precision]).solve(A, b, on_failure="return")
+                    BatchedCG(1e-8, 40, WITHIN[precision]).solve(A, b, on_failure="return")
+                    solution = BatchedCG(1e-8, precision=WITHIN[precision]).solve(A, b, on_failure="return")
                     residual = b - A.apply(solution.x)
                     table.add(
                         *(str(lattice), beta, mass, source, precision, solution.iterations),

@@ -38,7 +38,7 @@ from workflows.benchmarks.machine import Machine
 
 SEED, LABEL = 271, "solver table"
 METHODS: dict[str, type[KrylovSolver]] = {"batched": BatchedCG, "block": BlockCGrQ}
-INNER = {"double": None, "double-single": "single"}
+PRECISIONS = ("double", "double-single")
 TRIAL, MOST = 20, 100_000
 """Iterations of the solve that compiles, and the limit of the others."""
 
@@ -88,7 +88,7 @@ class Study:
         return f"{best.iterations} ({best.seconds:.3g} s; {best.residual.max():.1e})"
 
     def _solve(self, cell: Cell, b: Array, limit: int) -> Solution:
-        solver: Any = METHODS[cell.method](self.tolerance, limit, INNER[cell.precision])
+        solver: Any = METHODS[cell.method](self.tolerance, limit, cell.precision)
         if self.space is not None and (space := lowest(self.space, cell.vectors)):
             solver = DeflatedSolver(solver, space)
         return solver.solve(NormalOperator(self.dslash, cell.mass), b, on_failure="return")
@@ -116,7 +116,7 @@ def main() -> None:
     study = Study(machine, dslash, space, arguments.tolerance, arguments.seconds)
     columns = [
         (method, precision)
-        for method, precision in product(METHODS, INNER)
+        for method, precision in product(METHODS, PRECISIONS)
         if any(f"{method}/{precision}/".startswith(f"{beginning}/") for beginning in arguments.only)
     ]
     for mass in arguments.mass:

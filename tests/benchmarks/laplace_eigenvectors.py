@@ -25,7 +25,8 @@ from scipy.sparse.linalg import eigsh
 
 from script import PrintedTable, arguments_of, quenched
 from stages.distillation.laplace_eigenvectors import DTYPES
-from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
+from stages.lqcd.dirac.laplacian import SpatialHop, folded_laplacian
+from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.distillation.eigenvectors import slices_alone
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
@@ -55,7 +56,7 @@ def main() -> None:
     slices, blocks = [count or lattice.time_extent for count in arguments.slices], arguments.block
     for count, block in [(count, blocks[0]) for count in slices] + [(slices[0], b) for b in blocks[1:]]:
         hop = SpatialHop(*slices_alone(links, lattice, range(count)), DTYPES[arguments.precision])
-        A, method = FoldedLaplacian(hop), BatchedLanczos(vectors, block, tolerance)
+        A, method = folded_laplacian(hop), BatchedLanczos(vectors, block, tolerance)
         pairs = method.solve(A, count)
         seconds = machine.wall_seconds(lambda: method.solve(A, count))  # noqa: B023
         numbers = 2 * (directions.SPATIAL_DIRECTIONS * 9 / block + 2 * 3)  # of two hops; links once a block
@@ -67,8 +68,8 @@ def main() -> None:
     if arguments.arpack:
         hop = SpatialHop(*slices_alone(links, lattice, range(slices[0])), DTYPES[arguments.precision])
         method = BatchedLanczos(vectors, blocks[0], tolerance)
-        ours = cpu_seconds(lambda: method.solve(FoldedLaplacian(hop), slices[0])) / slices[0]
-        matrix = one_slice(FoldedLaplacian(hop), slices[0])
+        ours = cpu_seconds(lambda: method.solve(folded_laplacian(hop), slices[0])) / slices[0]
+        matrix = one_slice(folded_laplacian(hop), slices[0])
         theirs = [
             cpu_seconds(lambda: eigsh(matrix, vectors, which="SA", tol=tolerance, ncv=size))  # noqa: B023
             for size in (None, 4 * vectors)
@@ -77,7 +78,7 @@ def main() -> None:
         print(f"\nCPU ms a slice: {1e3 * ours:.1f}; ARPACK {own}, with 4 times the vectors {large}")
 
 
-def one_slice(A: FoldedLaplacian, slices: int) -> scipy.sparse.csr_array:
+def one_slice(A: SquaredDslash, slices: int) -> scipy.sparse.csr_array:
     """The operator of the first slice as a sparse matrix, 64 columns at a time."""
     rows = int(np.prod(A.shape)) // slices
     blocks = []

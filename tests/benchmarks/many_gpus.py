@@ -237,7 +237,7 @@ def iterations(at: Setting, table: Table, methods: Any = METHODS) -> None:
     for method, n in methods:
         with part(f"{at.name}, {method.__name__}, N = {n}"):
             b = random_field(machine, (*operator.shape, n), np.complex128)
-            solver = partial(method, 1e-13, inner="single")
+            solver = partial(method, 1e-13, precision="double-single")
             table.add(
                 at, f"{method.__name__}, N = {n}, iteration", *iteration(machine, solver, operator, b), n
             )
@@ -253,7 +253,7 @@ def solves(at: Setting, table: Table) -> None:
     for method, n in METHODS:
         with part(f"{at.name}, solve by {method.__name__}, N = {n}"):
             b = random_field(machine, (*operator.shape, n), np.complex128)
-            solve = partial(method(TOLERANCE, inner="single").solve, operator, b)
+            solve = partial(method(TOLERANCE, precision="double-single").solve, operator, b)
             solution = solve()
             took = min(machine.wall_seconds(solve) for _ in range(2))
             table.add(at, f"{method.__name__}, N = {n}, solve", took, machine.joules(solve, took), n)

@@ -86,7 +86,7 @@ def product(S: WilsonSchur, n: int) -> float:
 def bicgstab(S: WilsonSchur, n: int) -> float:
     """Seconds of an iteration, replacements of residuals among them."""
     b = random_field((*S.shape, n), np.complex128)
-    return iteration(Device(), partial(BiCGstab, 1e-13, inner="single"), S, b)[0]
+    return iteration(Device(), partial(BiCGstab, 1e-13, precision="double-single"), S, b)[0]
 
 
 def solves(thin: Array, lattice: Lattice, mass: float) -> Times:

@@ -22,13 +22,13 @@ BEYOND = 1e-6
 """A fall that no correction reaches: its residual is not replaced on the way."""
 
 
-def normal_cg(tolerance: float, limit: int, inner: str | None = None, delta: float | None = None) -> Solver:
+def normal_cg(tolerance: float, limit: int, precision: str = "double", delta: float | None = None) -> Solver:
     """Batched conjugate gradients on the normal equations."""
-    return NormalEquations(BatchedCG(tolerance, limit, inner, delta))
+    return NormalEquations(BatchedCG(tolerance, limit, precision, delta))
 
 
 METHODS: dict[str, Any] = {"BiCGstab": BiCGstab, "CG": normal_cg}
-"""Makers of solvers from tolerance, limit, inner precision and delta."""
+"""Makers of solvers from tolerance, limit, precision and delta."""
 
 NAMES = {"BiCGstab": "bicgstab", "CG": "cgnr"}
 """What parameter files call them."""
@@ -38,11 +38,11 @@ def columns(method: str, tolerance: float, limit: int) -> Iterator[tuple[str, So
     """Name and solver of each column of a table."""
     make = METHODS[method]
     yield "double", make(tolerance, limit)
-    for precision in ("single", "half"):
+    for precision in ("double-single", "double-half"):
         for delta in DELTAS:
             yield f"{precision}, reliable {delta:g}", make(tolerance, limit, precision, delta)
         for delta in DELTAS:
-            correction = make(delta, limit, "half" if precision == "half" else None, BEYOND)
+            correction = make(delta, limit, "double-half" if precision == "double-half" else "double", BEYOND)
             yield f"{precision}, defect {delta:g}", DefectCorrection(correction, tolerance, limit)
 
 

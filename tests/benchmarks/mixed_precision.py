@@ -83,10 +83,9 @@ class Study:
         """The shortest of some solves, without its x."""
         if (mass, method, precision) not in self.solved:
             make, (A, b), asked = METHODS[method], (self.system(mass), self.sources()), self.arguments
-            inner = PRECISIONS[precision]
             untimed = asked.limit if mass == asked.mass[0] else PACKING
-            make(asked.tolerance, untimed, inner).solve(A, b, on_failure="return")
-            solver = make(asked.tolerance, asked.limit, inner)
+            make(asked.tolerance, untimed, precision).solve(A, b, on_failure="return")
+            solver = make(asked.tolerance, asked.limit, precision)
             runs = (solver.solve(A, b, on_failure="return") for _ in range(asked.repeats))
             shortest = min(runs, key=lambda run: run.seconds)
             self.solved[mass, method, precision] = replace(shortest, x=np.empty(0))

@@ -3,15 +3,15 @@
     python tests/benchmarks/multigrid_solves.py [--backend cuda]
     [--gauge FILE [--tile 2] | --lattice 16 16 16 16 --beta 6.0]
     [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
-    [--vectors 24 ...] [--refinements 2] [--smoothing 8] [--restart 10] [--inner half] [--repeats 3]
-    [--no-bicgstab] [--error] [--one-by-one]
+    [--vectors 24 ...] [--refinements 2] [--smoothing 8] [--restart 10] [--repeats 3]
+    [--precision double-half] [--no-bicgstab] [--error] [--one-by-one]
 
 Wilson-clover, antiperiodic in t, on the configuration of a file, repeated `tile` times in each direction, or
 on a quenched one by heat bath; random normal sources on the whole lattice, the symmetric Schur complement of
 the even sites to a relative residual of 1e-10. A first setup and solve compile the kernels; the fastest of
-the repeats counts; `--inner half` keeps multigrid's directions in 16 bits. Columns: seconds of the setup,
-its factor per cycle; right-hand sides; then of multigrid, and of BiCGstab iterated in single precision
-with residuals in double: iterations, milliseconds and joules of the whole GPU per right-hand side,
+the repeats counts; `--precision double-half` keeps multigrid's directions in 16 bits. Columns: seconds of
+the setup, its factor per cycle; right-hand sides; then of multigrid, and of BiCGstab iterated in single
+precision with residuals in double: iterations, milliseconds and joules of the whole GPU per right-hand side,
 largest error over residual (both relative; `--error`, against a solution to 1e-13); the ratio of the
 times. `--one-by-one` adds what the setup takes whose vectors are relaxed and refined one after the other,
 and with the products of the finest Galerkin operator one after the other too.
@@ -84,9 +84,11 @@ def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> lis
     draw, shape = machine.xp.random.default_rng(SEED).standard_normal, (*S.M.shape, rhs)
     b, _ = S.prepare(draw(shape) + 1j * draw(shape))
     exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
-    solvers: list[Any] = [hierarchy.solver(TOLERANCE, restart=arguments.restart, inner=arguments.inner)]
+    solvers: list[Any] = [
+        hierarchy.solver(TOLERANCE, restart=arguments.restart, precision=arguments.precision)
+    ]
     if not arguments.no_bicgstab:
-        solvers.append(BiCGstab(TOLERANCE, max_iterations=5000, inner="single"))
+        solvers.append(BiCGstab(TOLERANCE, max_iterations=5000, precision="double-single"))
     cells: list[object] = []
     seconds: list[float] = []
     for solver in solvers:
@@ -190,7 +192,7 @@ def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str,
 def parsed() -> argparse.Namespace:
     field = {"gauge": str, "tile": 1, "beta": 6.0, "sweeps": 50, "mass": [-0.5, -0.55], "csw": 1.0}
     levels = {"aggregate": [0], "vectors": [24], "refinements": 2, "smoothing": 8}
-    solves = {"rhs": [16], "restart": 10, "inner": "single", "repeats": 3}
+    solves = {"rhs": [16], "restart": 10, "precision": "double-single", "repeats": 3}
     flags = {"no_bicgstab": False, "error": False, "one_by_one": False}
     options = {**field, **levels, **solves, **flags}
     return arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options=options)

@@ -38,11 +38,11 @@ from workflows.benchmarks.machine import Machine, random_field
 
 CALLS = 10
 """Of a part in one graph."""
-PRECISIONS: dict[str, tuple[type, str | None, tuple[str, ...]]] = {
-    "double-single": (np.complex64, "single", (powers.DOUBLE,)),
-    "double": (np.complex128, None, (powers.DOUBLE, powers.CRAY, powers.DOUBLED)),
+PRECISIONS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "double-single": (np.complex64, (powers.DOUBLE,)),
+    "double": (np.complex128, (powers.DOUBLE, powers.CRAY, powers.DOUBLED)),
 }
-"""Type of the iteration, the solver's inner precision, precisions of Gram matrices."""
+"""Type of the iteration and precisions of Gram matrices, by the solver's precision."""
 MICRO = 1e6
 
 
@@ -100,7 +100,7 @@ def measure(given: Namespace) -> None:
 
 def iterations(given: Namespace, operator: NormalOperator, precision: str, rhs: int) -> None:
     """Microseconds of an iteration and of its parts, all of them over the steps of a block."""
-    dtype, _, grams = PRECISIONS[precision]
+    dtype, grams = PRECISIONS[precision]
     machine, A = given.machine, operator.astype(dtype)
     b = random_field(machine, (*A.shape, rhs), dtype)
     ritz = known_ritz_values(A, A.dtype)
@@ -176,15 +176,15 @@ def solves(given: Namespace, A: NormalOperator, rhs: int) -> None:
     columns = ("iterations", "of CG", "least", "most", "ms", "of CG", "residual", "steps", "us an iteration")
     table = PrintedTable("precision", "solver", "s", "Gram matrix", *columns)
     for precision in given.precision:
-        _, inner, grams = PRECISIONS[precision]
-        solver: KrylovSolver = BatchedCG(given.tolerance, inner=inner)
+        _, grams = PRECISIONS[precision]
+        solver: KrylovSolver = BatchedCG(given.tolerance, precision=precision)
         plain = add_solves(table, machine, solver, A, bs, (precision, "batched CG", None, None), None)
         for basis in given.basis:
             for s, gram in ((s, gram) for s in given.steps for gram in grams):
                 if gram == powers.CRAY:
                     continue
                 options: dict[str, Any] = {"s": s, "basis": basis, "gram": gram, "replace": False}
-                solver = SStepCG(given.tolerance, inner=inner, **options)
+                solver = SStepCG(given.tolerance, precision=precision, **options)
                 add_solves(table, machine, solver, A, bs, (precision, basis, s, gram), plain)
 
 
@@ -272,7 +272,7 @@ def compiled_ahead(given: Namespace) -> None:
     from stages.lqcd.kernels.cuda.compile import compile_all
 
     launches, rows = [], 3 * given.lattice.half_volume
-    for dtype, _, grams in (PRECISIONS[each] for each in given.precision):
+    for dtype, grams in (PRECISIONS[each] for each in given.precision):
         kind = np.dtype(dtype)
         for n in given.rhs:
             precision = "single" if kind == np.complex64 else "double"

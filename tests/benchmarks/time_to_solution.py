@@ -47,7 +47,7 @@ SOLVERS: dict[str, type[KrylovSolver]] = {
     "batched": BatchedCG,
     "block": BlockCGrQ,
 }
-INNER = {"double": None, "double-single": "single"}
+PRECISIONS = ("double", "double-single")
 SEED, LABEL = 1729, "time to solution"
 TRIAL, MOST = 20, 50_000
 """Iterations of the untimed solve in front of each row, and the limit of a timed one."""
@@ -126,7 +126,7 @@ class Study:
 
     def solve(self, method: str, precision: str, start: int, width: int, limit: int) -> Solution:
         """One block. Ends the program if it misses the tolerance for another reason than the limit."""
-        solver = SOLVERS[method](self.tolerance, limit, INNER[precision])
+        solver = SOLVERS[method](self.tolerance, limit, precision)
         b: Array = dilute(self.noise, self.partition, range(start, start + width))
         solution = solver.solve(self.operator, b, on_failure="return")
         if solution.status is not SolveStatus.CONVERGED and (
@@ -138,7 +138,7 @@ class Study:
 
 def rows(only: Iterable[str]) -> Iterator[tuple[str, str, int]]:
     """Method, precision and width of each row that is asked for."""
-    for precision in INNER:
+    for precision in PRECISIONS:
         for method, width in [("sequential", 1), *product(("batched", "block"), WIDTHS)]:
             if any(f"{method}/{precision}/{width}/".startswith(f"{beginning}/") for beginning in only):
                 yield method, precision, width

@@ -79,7 +79,7 @@ class Study:
     def _loops(self, precision: str, tolerance: float, vectors: int) -> Measured:
         """Loops of the first noise vectors."""
         asked, loops = self.arguments, list[NDArray[np.float64]]()
-        solver = BatchedCG(tolerance, LIMIT, PRECISIONS[precision])
+        solver = BatchedCG(tolerance, LIMIT, precision)
         trace = LoopTrace(self.dslash, CurrentLinks(self.dslash.links), asked.mass, solver)
         noise = [field[..., :vectors].copy() for field in self.noise]
 

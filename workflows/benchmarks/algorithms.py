@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from stages.lqcd.dirac.laplacian import FoldedLaplacian, SpatialHop
+from stages.lqcd.dirac.laplacian import SpatialHop, folded_laplacian
 from stages.lqcd.dirac.staggered import NormalOperator, Packing, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
@@ -67,7 +67,7 @@ def eigen_speeds(bench: Bench) -> Iterator[Speed]:
     itemsize, sites = DTYPES["double"].itemsize, lattice.half_volume
     hisq = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
     A = NormalOperator(StaggeredDslash(hisq, packing=Packing(block=BLOCK)), staggered.MASS).massless
-    L = FoldedLaplacian(SpatialHop(thin, lattice, np.complex128))
+    L = folded_laplacian(SpatialHop(thin, lattice, np.complex128))
     block, batched = (
         BlockLanczos(VECTORS, BLOCK, TOLERANCE),
         BatchedLanczos(VECTORS, BLOCK, TOLERANCE),

@@ -29,7 +29,7 @@ FEWEST, MOST, SECONDS = 15, 100, 0.5
 
 REPEATS = 3
 TOLERANCE = 1e-13
-INNER = {"double": None, "single": "single", "half": "half"}
+INNER = {"double": "double", "single": "double-single", "half": "double-half"}
 """What solvers call the precision of their iteration; residuals are in double."""
 
 
@@ -50,7 +50,7 @@ def speeds(bench: Bench) -> Iterator[Speed]:
                 continue
             operator = quarks[line.quarks](rhs)
             b = random_field(bench.machine, (*operator.shape, rhs), np.complex128)
-            solver = partial(line.method, TOLERANCE, inner=INNER[precision])
+            solver = partial(line.method, TOLERANCE, precision=INNER[precision])
             seconds, joules = iteration(bench.machine, solver, operator, b)
             name = precision if precision == "double" else f"double-{precision}"
             names = {"kernel": line.method.__name__, "precision": name, "unit": "iteration"}

@@ -113,7 +113,7 @@ def _asqtad_links(reference: Reference) -> float:
 def _asqtad_solution(reference: Reference) -> float:
     operator = StaggeredOperator(StaggeredDslash(_asqtad(reference)), reference.values["mass"])
     b, x = (read_field(file).values for file in reference.files[1:3])
-    solver = EvenOdd(BlockCGrQ(1e-10, inner="single"), StaggeredSchur)
+    solver = EvenOdd(BlockCGrQ(1e-10, precision="double-single"), StaggeredSchur)
     return _norm_of_difference(solver.solve(operator, reference.device.array(b, complex)).x, x)
 
 

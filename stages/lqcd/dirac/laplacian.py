@@ -14,7 +14,6 @@ width 36, where that of -Laplacian is 12: a Chebyshev filter of the same strengt
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -98,48 +97,9 @@ def check_links(links: Array, lattice: Lattice) -> None:
         raise InputError(f"links on {lattice} have shape {shape}, got {links.shape}")
 
 
-@dataclass(frozen=True)
-class FoldedLaplacian:
+def folded_laplacian(hop: SpatialHop) -> SquaredDslash:
     """A = 36 - H_eo H_oe on the even sites, ``[site, 3, N]``: Hermitian, eigenvalues from 0 to 36.
 
-    The rows of a time slice follow each other, and A does not mix slices. An application is two calls of the
-    hop's kernel; the field between them is kept, so one operator must not be applied by two threads.
+    The rows of a time slice follow each other, and A does not mix slices.
     """
-
-    hop: SpatialHop
-
-    hermitian = True
-    positive_definite = False
-
-    @cached_property
-    def squared(self) -> SquaredDslash:
-        """-H_eo H_oe."""
-        return SquaredDslash(self.hop, EVEN)
-
-    @property
-    def xp(self) -> ModuleType:
-        return self.hop.xp
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.squared.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.squared.dtype
-
-    def apply(self, x: Array, out: Array | None = None) -> Array:
-        return self.affine(0.0, 1.0, x, out)
-
-    def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
-        """``out = a x + b A x`` in the same two calls."""
-        return self.squared.affine(a + DIAGONAL**2 * b, b, x, out)
-
-    def application(
-        self, x: Array, out: Array, dots: Array | None, a: float = 0.0, b: float = 1.0
-    ) -> Callable[[], None]:
-        """A function that computes ``out = a x + b A x``, as that of `SquaredDslash`."""
-        return self.squared.application(x, out, dots, a + DIAGONAL**2 * b, b)
-
-    def astype(self, dtype: Any) -> FoldedLaplacian:
-        return self if self.dtype == dtype else FoldedLaplacian(self.hop.astype(dtype))
+    return SquaredDslash(hop, EVEN, DIAGONAL**2)

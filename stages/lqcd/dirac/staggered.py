@@ -10,21 +10,22 @@ anti-Hermitian and connects opposite parities only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.operator import WHOLE, Field, ShortStorage, Step, Storage
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.link_forms import WIDE, Packing, StaggeredForm
-from stages.lqcd.kernels.short_numbers import VectorField, numbers_like
+from stages.lqcd.kernels.short_numbers import numbers_like
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 SHORT = "short"
@@ -64,13 +65,13 @@ class StaggeredDslash:
     def apply_to(
         self,
         parity: int,
-        x: VectorField,
-        out: VectorField | None = None,
-        diagonal: VectorField | None = None,
+        x: Field,
+        out: Field | None = None,
+        diagonal: Field | None = None,
         a: float = 0.0,
         b: float = 1.0,
         dots: Array | None = None,
-    ) -> VectorField:
+    ) -> Field:
         """``out = a diagonal + b D x``: x ``[site, 3, N]`` on the opposite parity; out, diagonal on `parity`.
 
         `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
@@ -173,7 +174,7 @@ class _Workspace:
     def __init__(self) -> None:
         self._field: Any = None
 
-    def like(self, x: VectorField) -> VectorField:
+    def like(self, x: Field) -> Field:
         if type(self._field) is not type(x) or self._field.shape != x.shape:
             self._field = numbers_like(x)
         return self._field
@@ -181,9 +182,9 @@ class _Workspace:
 
 @dataclass(frozen=True)
 class SquaredDslash:
-    """B = -D_po D_op on the sites of parity p, with o the opposite one.
+    """B + constant on the sites of parity p, B = -D_po D_op, with o the opposite one.
 
-    Hermitian, and without a negative eigenvalue if D is anti-Hermitian.
+    Hermitian, and B without a negative eigenvalue if D is anti-Hermitian.
 
     Fields are `[site, 3, N]`. An application is two calls of the dslash kernel; the field between them is
     kept, so one operator must not be applied by two threads.
@@ -191,6 +192,7 @@ class SquaredDslash:
 
     dslash: HoppingTerm
     parity: int = EVEN
+    constant: float = 0.0
     _between: _Workspace = field(default_factory=_Workspace, repr=False, compare=False)
 
     hermitian = True
@@ -209,44 +211,32 @@ class SquaredDslash:
         return self.dslash.dtype
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        return self._affine(x, self._between.like(x), out, None, None, 0.0, 1.0)
+        diagonal = x if self.constant else None
+        return self._product(x, self._between.like(x), out, None, diagonal, self.constant, 1.0)
 
-    def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
-        """``out = a x + b B x`` in the same two calls."""
-        return self._affine(x, self._between.like(x), out, None, x, a, b)
+    def application(self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0) -> Step:
+        """A step that computes ``out = a x + b (B + constant) x`` in the same two calls.
 
-    def application(
-        self, x: VectorField, out: VectorField, dots: Array | None, a: float = 0.0, b: float = 1.0
-    ) -> Callable[[], None]:
-        """A function that computes ``out = a x + b B x`` of these arrays and allocates nothing.
-
-        It takes the arrays as they are when it is called.
-
-        dots: if given, float64 ``[N]``, receives Re conj(x) . out of each right-hand side.
+        It takes the arrays as they are when it is called. dots: if given, float64 ``[N]``, receives
+        Re conj(x) . out of each right-hand side.
         """
+        a += b * self.constant
         diagonal = None if a == 0 and dots is None else x
-        operands = x, self._between.like(x), out, dots, diagonal, a, b
+        return partial(self._product, x, self._between.like(x), out, dots, diagonal, a, b)
 
-        def apply() -> None:
-            self._affine(*operands)
+    def storage(self, name: str) -> Storage | None:
+        return Storage(self, self.application) if name == WHOLE else None
 
-        return apply
-
-    def _affine(
-        self,
-        x: Any,
-        between: Any,
-        out: Any,
-        dots: Array | None,
-        diagonal: Any,
-        a: float,
-        b: float,
-    ) -> Any:
+    def _product(
+        self, x: Field, between: Field, out: Field, dots: Array | None, diagonal: Field, a: float, b: float
+    ) -> Field:
         self.dslash.apply_to(1 - self.parity, x, between)
         return self.dslash.apply_to(self.parity, between, out, diagonal, a, -b, dots)
 
-    def astype(self, dtype: Any) -> SquaredDslash:
-        return self if self.dtype == dtype else SquaredDslash(self.dslash.astype(dtype), self.parity)
+    def astype(self, dtype: DTypeLike) -> SquaredDslash:
+        if self.dtype == dtype:
+            return self
+        return SquaredDslash(self.dslash.astype(dtype), self.parity, self.constant)
 
 
 @dataclass(frozen=True)
@@ -294,29 +284,20 @@ class NormalOperator:
         return self.dslash.dtype
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        return self.massless.affine(self.shift, 1.0, x, out)
+        out = numbers_like(x) if out is None else out
+        self.application(x, out, None)()
+        return out
 
-    def affine(self, a: float, b: float, x: Array, out: Array | None = None) -> Array:
-        """``out = a x + b A x`` in the same two calls."""
-        return self.massless.affine(a + b * self.shift, b, x, out)
-
-    def application(
-        self, x: VectorField, out: VectorField, dots: Array | None, a: float = 0.0, b: float = 1.0
-    ) -> Callable[[], None]:
-        """A function that computes ``out = a x + b A x`` of these arrays as they are then.
-
-        It allocates nothing. If given, dots, float64 ``[N]``, receives Re conj(x) . out of each column.
-        """
+    def application(self, x: Field, out: Field, dots: Array | None, a: float = 0.0, b: float = 1.0) -> Step:
+        """A step that computes ``out = a x + b A x``, as that of `SquaredDslash`."""
         return self.massless.application(x, out, dots, a + b * self.shift, b)
 
-    def astype(self, dtype: Any) -> NormalOperator:
+    def astype(self, dtype: DTypeLike) -> NormalOperator:
         return self if self.dtype == dtype else replace(self, dslash=self.dslash.astype(dtype))
 
-    @property
-    def short(self) -> bool:
-        """True where fields are short; else they are arrays."""
-        return self.dslash.short
-
-    def shortened(self) -> NormalOperator:
-        """This operator for short fields, or in single precision where links have no form for them."""
-        return NormalOperator(self.dslash.shortened(), self.mass, self.parity)
+    def storage(self, name: str) -> Storage:
+        """Half: short fields, or single precision where links have no form for them."""
+        if name == WHOLE:
+            return Storage(self, self.application)
+        A = replace(self, dslash=self.dslash.shortened())
+        return (ShortStorage if A.dslash.short else Storage)(A, A.application)

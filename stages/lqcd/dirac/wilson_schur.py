@@ -9,7 +9,6 @@ asymmetric is gamma5-Hermitian.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from types import ModuleType
@@ -18,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import Product
+from stages.lqcd.dirac.operator import WHOLE, Field, HalfStorage, Product, Step, Storage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.half_update import half_norms
-from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, numbers_like
+from stages.lqcd.kernels.short_numbers import HalfField, numbers_like
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN
 
@@ -76,10 +75,10 @@ class WilsonSchur:
     def adjoint(self) -> WilsonSchur:
         return replace(self, sign=-self.sign)
 
-    def apply(self, x: SpinorField, out: SpinorField | None = None) -> SpinorField:
+    def apply(self, x: Field, out: Field | None = None) -> Field:
         return self.apply_through(x, numbers_like(x), numbers_like(x) if out is None else out)
 
-    def apply_through(self, x: SpinorField, between: SpinorField, out: SpinorField) -> SpinorField:
+    def apply_through(self, x: Field, between: Field, out: Field) -> Field:
         """``out = S x``, with a field like x to work in; allocates nothing after the first time."""
         inverse_first = self.kind == "symmetric" and self.sign < 0
         return self._hops(self._inverse(self.parity, x, out) if inverse_first else x, x, between, out)
@@ -112,10 +111,10 @@ class WilsonSchur:
 
     def update(
         self,
-        x: SpinorField,
-        source: SpinorField | None,
+        x: Field,
+        source: Field | None,
         factors: tuple[complex, complex, complex],
-        between: SpinorField,
+        between: Field,
         out: Any,
     ) -> Any:
         """``out = a x + b S x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
@@ -156,16 +155,14 @@ class WilsonSchur:
     def astype(self, dtype: Any) -> WilsonSchur:
         return self if self.dtype == dtype else replace(self, M=self.M.astype(dtype))
 
-    def halved(self) -> WilsonSchur:
-        """This operator for spinors in 16 bits. Raises InputError for an adjoint."""
+    def storage(self, name: str) -> Storage:
+        """Half: spinors in 16 bits. Raises InputError for an adjoint."""
+        if name == WHOLE:
+            return Storage(self, _Products(self))
         if self.sign < 0:
             raise InputError("half precision is for the Schur complement itself, not for its adjoint")
-        return self.astype(np.complex64)
-
-    def halved_normal(self) -> HalvedSchurNormal:
-        """S^H S for spinors in 16 bits. Raises InputError for an adjoint."""
-        S = self.halved()
-        return HalvedSchurNormal(S.adjoint, S)
+        S = self.astype(np.complex64)
+        return _HalfSpinors(S, _Products(S))
 
     @cached_property
     def _constant(self) -> float:
@@ -190,14 +187,29 @@ class WilsonSchur:
         return clover.multiply(self.M.clover_inverse(parity), x, out)
 
 
-@dataclass(frozen=True)
-class HalvedSchurNormal(Product):
-    """S^H S in complex64, made of the adjoint and S, for spinors in 16 bits as well."""
+class _Products:
+    """Steps that compute S x, with one field to work in for all of the same width."""
 
-    def half_application(self, x: HalfField, out: HalfField, norms2: Array) -> Callable[[], None]:
-        """A function that computes ``out = S^H S x`` and ``norms2 = |S x|^2``, and allocates nothing.
+    def __init__(self, S: WilsonSchur) -> None:
+        self.S = S
+        self.between: Field = None
 
-        norms2: float64 ``[N]``. Two fields like x are made now.
-        """
-        S: Any = self.right
-        return partial(S.normal_through, x, numbers_like(x), numbers_like(x), out, norms2)
+    def __call__(self, x: Field, out: Field, dots: Array | None, a: float, b: float) -> Step:
+        if dots is not None or (a, b) != (0, 1):
+            raise NotImplementedError("a step of a Schur complement that is not Hermitian computes S x only")
+        if self.between is None or self.between.shape != x.shape:
+            self.between = numbers_like(x)
+        return partial(self.S.apply_through, x, self.between, out)
+
+
+class _HalfSpinors(HalfStorage):
+    """S, or S^H S, of spinors in 16 bits."""
+
+    def normal(self) -> HalfStorage:
+        S: Any = self.operator
+        return HalfStorage(Product(S.adjoint, S), partial(_normal_step, S))
+
+
+def _normal_step(S: WilsonSchur, x: HalfField, out: HalfField, norms2: Array, a: float, b: float) -> Step:
+    """A step that computes ``out = S^H S x`` and ``norms2 = |S x|^2``; two fields like x are made now."""
+    return partial(S.normal_through, x, numbers_like(x), numbers_like(x), out, norms2)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.laplacian import DIAGONAL, FoldedLaplacian, SpatialHop, check_links
+from stages.lqcd.dirac.laplacian import DIAGONAL, SpatialHop, check_links, folded_laplacian
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.lanczos import Progress
 from stages.lqcd.eigen.window import subspace_size
@@ -119,7 +119,7 @@ class LaplaceSolver:
             )
         method = BatchedLanczos(self.vectors, self.block, self.tolerance, max_restarts=self.max_restarts)
         if method.size(rows) < rows:
-            pairs = method.solve(FoldedLaplacian(hop), slices, progress=progress)
+            pairs = method.solve(folded_laplacian(hop), slices, progress=progress)
             values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(pairs.values), 0))
             vectors = _both_parities(hop, pairs.vectors, DIAGONAL - values)
         else:

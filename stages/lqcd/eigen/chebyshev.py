@@ -18,8 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, application
-from stages.lqcd.kernels import stream
+from stages.lqcd.dirac.operator import LinearOperator, Step, whole_storage
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.leja import leja_order
 
@@ -90,14 +89,14 @@ class RepeatedFilter:
 
     def _step(self, filter_: ChebyshevFilter, x: Array, spare: Array) -> Callable[[], None]:
         source, out = (block.reshape(*self.A.shape, -1) for block in (x, spare))
-        calls = []
+        storage = whole_storage(self.A)
+        calls: list[Step] = []
         for a, b in filter_.factors:
-            call, repeatable = application(self.A, source, out, None, a, b)
-            calls.append(call)
+            calls.append(storage.product(source, out, None, a, b))
             source, out = out, source
 
         def step() -> None:
             for call in calls:
                 call()
 
-        return stream.recorded(step, self.A.xp) if repeatable else step
+        return storage.recorded(step)

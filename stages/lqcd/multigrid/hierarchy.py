@@ -190,13 +190,13 @@ class Hierarchy:
         tolerance: float = 1e-10,
         max_iterations: int = 200,
         restart: int = CYCLE_RESTART,
-        inner: str = "single",
+        precision: str = "double-single",
     ) -> MultigridGCR:
         """GCR preconditioned by this hierarchy, with residuals in the precision of b.
 
-        inner: precision of its directions, 'single' or 'half'.
+        precision: 'double-half' keeps directions in 16 bits.
         """
-        return MultigridGCR(tolerance, max_iterations, inner, restart=restart, preconditioner=self)
+        return MultigridGCR(tolerance, max_iterations, precision, restart=restart, preconditioner=self)
 
     def arrays(self) -> dict[str, NDArray]:
         """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ...

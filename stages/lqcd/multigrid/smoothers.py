@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, TypeGuard
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import LinearOperator, Updating
+from stages.lqcd.dirac.operator import Field, LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
@@ -38,6 +38,20 @@ from stages.lqcd.solvers.leja import leja_order
 
 MOST_STEPS = 8
 """Of one fitted polynomial: powers of single precision beyond differ by little but rounding."""
+
+
+@runtime_checkable
+class Updating(Protocol):
+    """An operator on spinors whose product goes into an update in one go."""
+
+    def update(
+        self, x: Field, source: Field, factors: tuple[complex, complex, complex], between: Field, out: Field
+    ) -> Field:
+        """``out = a x + b A x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
+
+        All are fields or `stages.lqcd.kernels.short_numbers.HalfField`s, x and `source` alike, with one like
+        x to work in; `out` may be x or `source`.
+        """
 
 
 class Smoother(Protocol):

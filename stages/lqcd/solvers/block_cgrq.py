@@ -30,7 +30,6 @@ the prediction would lose accuracy, an iteration takes the steps one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -38,7 +37,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator, application
+from stages.lqcd.dirac.operator import Step, Storage
 from stages.lqcd.kernels import block_blas, block_cg, stream
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
@@ -85,14 +84,14 @@ class BlockCGrQ(KrylovSolver):
         In one precision that is a question of how far the disturbance has to be reduced, from the beginning.
         It costs the less, and deflation saves the more, the more vectors there are for each column.
         """
-        if self.inner is not None:
+        if self.precision != "double":
             return relative <= (ENDURED_AT_FIRST * share**0.5 if first else ENDURED)
         if first:
             return relative <= SPOILED * share**1.5
         return reduction <= REDUCED * share**REDUCED_MORE
 
-    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
-        return _BlockRecurrence(A, residual, target)
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+        return _BlockRecurrence(storage, residual, target)
 
 
 class _BlockRecurrence:
@@ -106,8 +105,9 @@ class _BlockRecurrence:
 
     lag = 0  # the pass over the blocks hides the host
 
-    def __init__(self, A: LinearOperator, residual: Array, target: Vector) -> None:
-        self.A, self.target = A, target
+    def __init__(self, storage: Storage, residual: Array, target: Vector) -> None:
+        self.storage, self.target = storage, target
+        self.A = A = storage.operator
         self.unit = float(np.finfo(A.dtype).eps)
         self.low = A.dtype != residual.dtype
         C = self._decompose(residual)
@@ -165,17 +165,17 @@ class _BlockRecurrence:
         self.__dict__.pop("ordinary", None)
 
     @cached_property
-    def ordinary(self) -> tuple[Callable[[], None], Callable[[], None]]:
+    def ordinary(self) -> tuple[Step, Step]:
         """An ordinary iteration on the arrays of now, in two parts.
 
         Up to the coefficients, and the pass over the blocks. Where the prediction is not accurate, the second
         leaves them as they are.
         """
         a, xp = self.coefficients, self.A.xp
-        apply, repeatable = application(self.A, self.p, self.ap)
+        apply = self.storage.product(self.p, self.ap)
         predict = partial(_predict, apply, self.p, self.ap, self.q, a, self.rank, self.unit)
         sweep = partial(block_cg.block_step, self.correction, self.q, self.p, self.ap, a)
-        if not (repeatable and block_cg.repeatable(self.p.shape[-1], self.A.dtype, xp)):
+        if not (self.storage.repeatable and block_cg.repeatable(self.p.shape[-1], self.A.dtype, xp)):
             return predict, sweep
         return stream.repeated(predict, xp), stream.repeated(sweep, xp)
 
@@ -215,7 +215,7 @@ class _BlockRecurrence:
 
 
 def _predict(
-    apply: Callable[[], None],
+    apply: Step,
     p: Array,
     ap: Array,
     q: Array,

@@ -13,7 +13,6 @@ stop. A column that has reached its target changes no bit any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -22,14 +21,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import Halved, HalvedNormal, LinearOperator, Shortened, ShortOperator
+from stages.lqcd.dirac.operator import Field, Step, Storage
 from stages.lqcd.kernels import cg_update, lane_blas, stream
-from stages.lqcd.kernels.cg_update import CGCoefficients, CGField, quotient
+from stages.lqcd.kernels.cg_update import CGCoefficients, quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import assign
-from stages.lqcd.kernels.stream import Reports
-from stages.lqcd.solvers.cg_fields import HalfFields, ShortFields, WholeFields
+from stages.lqcd.kernels.fields import assign, field_like
+from stages.lqcd.kernels.short_numbers import put, take
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
 from stages.lqcd.solvers.solution import SolveStatus, Vector
@@ -45,69 +42,58 @@ class BatchedCG(KrylovSolver):
 
     narrows: ClassVar[bool] = True
     update_at: ClassVar[float] = 0.1
-    halves: ClassVar[bool] = True
+    half_storages: ClassVar[tuple[type[Storage], ...]] = (Storage,)
+    half_is_for: ClassVar[str] = (
+        "conjugate gradients is for staggered operators and the normal equations of even-odd Wilson ones"
+    )
 
-    def in_half(self, A: LinearOperator) -> LinearOperator:
-        """A for short fields, or for spinors in 16 bits, of whose A^H A solves are. Raises InputError.
-
-        Where staggered links have no form for short fields half is single (`NormalOperator.shortened`).
-        """
-        if isinstance(A, Shortened):
-            return A.shortened()
-        if isinstance(A, Halved):
-            return A.halved()
-        raise InputError(
-            "half precision of conjugate gradients is for staggered operators and the normal equations of "
-            f"even-odd Wilson ones, not for {type(A).__name__}: iterate in 'single'"
-        )
-
-    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
-        kind = WholeFields
-        if self.inner == "half" and isinstance(A, HalvedNormal):
-            kind = HalfFields
-        elif self.inner == "half" and isinstance(A, ShortOperator) and A.short:
-            kind = ShortFields
-        return _BatchedRecurrence(kind(A, residual), target, directions)
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+        return _BatchedRecurrence(storage, residual, target, directions)
 
 
 class _Directions(NamedTuple):
     """p and A p ``[..., width]``, and p^H A p ``[width]``, of columns that go on."""
 
-    fields: tuple[Any, Any]
+    p: Field
+    ap: Field
     pap: Array
 
 
 class _BatchedRecurrence:
-    """r, p, A p and y ``[..., width]``, and the coefficients of each column."""
+    """r, p, A p and y ``[..., width]``, and the coefficients of each column; y is of the operator's dtype."""
 
     full = False
     r2: Vector
     target2: Vector
     replaced: bool
 
-    def __init__(self, fields: WholeFields, target: Vector, directions: _Directions | None) -> None:
-        self.fields, xp = fields, fields.A.xp
-        self.lag = stream.lag(xp)
-        self.y = fields.y
+    def __init__(
+        self, storage: Storage, residual: Array, target: Vector, directions: _Directions | None
+    ) -> None:
+        self.storage, dtype = storage, storage.operator.dtype
+        self.lag = stream.lag(storage.operator.xp)
+        self.r = storage.stored(residual)
+        self.y = field_like(residual, dtype=dtype)
         self.coefficients = CGCoefficients.zeros(self.y)
         if directions is None:
-            fields.begin()
+            self.p, self.ap = storage.directions(self.r, self.y)
         else:
-            fields.go_on(*directions.fields)
-            self.coefficients.pap[...] = directions.pap
-        self.reports: Reports = stream.reports(self.coefficients.numbers[:2])
-        self.apply, repeatable = fields.product(self.coefficients.pap)
-        step = partial(_step, self.apply, fields.y, fields.p, fields.r, fields.ap, self.coefficients)
-        self.step = fields.recorded(step) if repeatable else step
+            self.p, self.ap, self.coefficients.pap[...] = directions
+        self.reports = stream.reports(self.coefficients.numbers[:2])
+        self.apply = storage.product(self.p, self.ap, self.coefficients.pap)
+        step = partial(_step, self.apply, self.y, self.p, self.r, self.ap, self.coefficients)
+        self.step = storage.recorded(step)
         self._begin(target, replaced=directions is not None)
 
     def replace(self, residual: Array, target: Vector) -> None:
-        self.fields.replace(residual)
+        put(self.r, residual)
         self.reports.discard()
         self._begin(target, replaced=True)
 
     def directions(self, columns: NDArray[np.intp]) -> _Directions:
-        return _Directions(self.fields.take(columns), lane_blas.lane_take(self.coefficients.pap, columns))
+        return _Directions(
+            take(self.p, columns), take(self.ap, columns), lane_blas.lane_take(self.coefficients.pap, columns)
+        )
 
     @property
     def correction(self) -> Array:
@@ -116,7 +102,7 @@ class _BatchedRecurrence:
         Called at the end of a cycle.
         """
         self.coefficients.target2[...] = np.inf  # no direction advances
-        cg_update.cg_advance(self.y, self.fields.p, self.fields.r, self.coefficients)
+        cg_update.cg_advance(self.y, self.p, self.r, self.coefficients)
         self.coefficients.alpha[...] = 0
         return self.y
 
@@ -127,11 +113,11 @@ class _BatchedRecurrence:
         unlike the recurrence's own, is orthogonal to the old direction only up to rounding.
         """
         if self.replaced:
-            fields, c = self.fields, self.coefficients
-            cg_update.cg_advance(self.y, fields.p, fields.r, c)
+            c = self.coefficients
+            cg_update.cg_advance(self.y, self.p, self.r, c)
             self.apply()
-            c.gamma[...] = fields.overlap(fields.p)
-            cg_update.cg_residual(fields.r, fields.ap, c)
+            c.gamma[...] = self.storage.dots(self.p, self.r).real
+            cg_update.cg_residual(self.r, self.ap, c)
             c.beta[...] = self._conjugation()
             self.replaced = False
         else:
@@ -163,7 +149,7 @@ class _BatchedRecurrence:
         """Set y = 0 and the coefficients that belong to r and p."""
         assign(self.y, 0)
         c = self.coefficients
-        c.r2[...] = c.gamma[...] = self.fields.norms2()
+        c.r2[...] = c.gamma[...] = self.storage.norms2(self.r)
         c.target2[...] = to_device_like(target**2, self.y)
         self.r2 = as_numpy(c.r2).copy()
         self.target2 = target**2
@@ -177,18 +163,11 @@ class _BatchedRecurrence:
         Exactly, it is |r|^2 / |r_old|^2.
         """
         pap = self.coefficients.pap
-        return quotient(-self.fields.overlap(self.fields.ap), pap, pap > 0)
+        return quotient(-self.storage.dots(self.ap, self.r).real, pap, pap > 0)
 
 
-def _step(
-    apply: Callable[[], None],
-    y: Array,
-    p: CGField,
-    r: CGField,
-    ap: CGField,
-    coefficients: CGCoefficients,
-) -> None:
-    """Steps 1 to 3 on these arrays alone."""
+def _step(apply: Step, y: Array, p: Field, r: Field, ap: Field, coefficients: CGCoefficients) -> None:
+    """Steps 1 to 3 on these arrays only."""
     cg_update.cg_advance(y, p, r, coefficients)
     apply()
     cg_update.cg_residual(r, ap, coefficients)

@@ -3,7 +3,7 @@
     r = b - A x,   solve A y = r in complex64 to the solver's own tolerance,   x += y
 
 (R. S. Martin, G. Peters, J. H. Wilkinson, Numer. Math. 8 (1966) 203; for Wilson quarks arXiv:0911.3191,
-section 5.) Each correction begins a new Krylov space: reliable updates (`inner='single'`) keep theirs.
+section 5.) Each correction begins a new Krylov space: reliable updates ('double-single') keep theirs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator, Storage
 from stages.lqcd.kernels import lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import converted
-from stages.lqcd.solvers.frame import MAX_ITERATIONS, ReliableUpdates, column_norms
+from stages.lqcd.solvers.frame import MAX_ITERATIONS, ReliableUpdates
 from stages.lqcd.solvers.krylov import iterated
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, column_norms
 from stages.lqcd.solvers.solution import Progress, Solution, Solver, SolveStatus, Vector
 
 GOES_ON = (SolveStatus.CONVERGED, SolveStatus.ITERATION_LIMIT, SolveStatus.STAGNATED)
@@ -58,10 +58,10 @@ class DefectCorrection:
 
     @property
     def _frame(self) -> ReliableUpdates:
-        return ReliableUpdates(self.tolerance, self.max_iterations, "single")
+        return ReliableUpdates(self.tolerance, self.max_iterations, "double-single")
 
-    def _begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any) -> Recurrence:
-        return _Corrections(self.solver, A, residual, target)
+    def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Any) -> Recurrence:
+        return _Corrections(self.solver, storage.operator, residual, target)
 
 
 class _Corrections:

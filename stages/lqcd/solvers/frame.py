@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator, Storage, half_storage, whole_storage
 from stages.lqcd.kernels import block_blas, lane_blas
-from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import copied, zeros_like
 from stages.lqcd.solvers.recurrence import (
     DIVERGED_AT,
@@ -46,6 +46,7 @@ from stages.lqcd.solvers.recurrence import (
     Plateau,
     Recurrence,
     StopRules,
+    column_norms,
     next_width,
 )
 from stages.lqcd.solvers.solution import Progress, Solution, SolveStatus, Vector
@@ -54,6 +55,11 @@ from stages.lqcd.solvers.space import Correction, CorrectionSchedule
 MAX_ITERATIONS = 200_000
 """Limit of a solve unless another is given. Conjugate gradients on HISQ links, |D| < 4.8, take at most
 1.2 / m log(5 / (m tolerance)) iterations: 66,000 at m = 0.0005 to 1e-8, 200,000 at m = 0.0002 to 1e-10.
+"""
+
+PRECISIONS = ("double", "double-single", "double-half")
+"""Of residuals and of the recurrence, as solvers and parameter files name them; for b in complex64 "double"
+is single throughout.
 """
 
 TINY = 1e-150
@@ -65,16 +71,16 @@ class ReliableUpdates:
     """Frozen configuration of a solve: when it ends, and in what precision it iterates.
 
     tolerance: on the true |b - A x| / |b| of every right-hand side. max_iterations: of the whole solve.
-    inner: 'single' iterates in complex64 with reliable updates in the precision of b, 'half' with fields in
-    about 16 bits, which batched CG can on staggered operators and on the normal equations of even-odd Wilson
-    ones, and BiCGstab and GCR on the latter; None iterates in that of b.
+    precision: 'double' iterates in that of b. 'double-single' iterates in complex64 with reliable updates in
+    that of b, 'double-half' with fields in about 16 bits, which batched CG can on staggered operators and on
+    the normal equations of even-odd Wilson ones, and BiCGstab and GCR on the latter.
     delta: the fall of a residual, from its largest norm after a replacement, that asks for the next in
     mixed precision; None: the method's own.
     """
 
     tolerance: float = 1e-10
     max_iterations: int = MAX_ITERATIONS
-    inner: str | None = None
+    precision: str = PRECISIONS[0]
     delta: float | None = None
 
     narrows: ClassVar[bool] = False
@@ -86,24 +92,42 @@ class ReliableUpdates:
     forgets: ClassVar[bool] = False
     """Whether every replacement ends a method's search directions, so that it falls at an even rate."""
 
-    halves: ClassVar[bool] = False
-    """Whether the method can iterate in half precision."""
+    half_storages: ClassVar[tuple[type[Storage], ...]] = ()
+    """Storages in half precision that the method can work with; `half_is_for` says of which operators."""
+
+    half_is_for: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
             raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
         if self.max_iterations < 1:
             raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
-        if self.inner not in (None, "single", "half"):
+        if self.precision not in PRECISIONS:
+            raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        if self.half and not self.half_storages:
             raise InputError(
-                f"inner must be 'single', 'half', or None for the precision of b; got {self.inner!r}"
-            )
-        if self.inner == "half" and not self.halves:
-            raise InputError(
-                f"inner='half' is for BatchedCG, BiCGstab and GCR: give {type(self).__name__} 'single'"
+                f"precision 'double-half' is for BatchedCG, BiCGstab and GCR: give {type(self).__name__} "
+                "'double-single'"
             )
         if self.delta is not None and not 0 < self.delta < 1:
             raise InputError(f"delta must lie between 0 and 1, got {self.delta}")
+
+    @property
+    def half(self) -> bool:
+        """Whether it iterates in half precision."""
+        return self.precision == "double-half"
+
+    def storage(self, A: LinearOperator) -> Storage:
+        """The fields of the recurrence and their product. Raises InputError where there are none in half."""
+        if not self.half:
+            return whole_storage(A if self.precision == "double" else A.astype(np.complex64))
+        storage = half_storage(A)
+        if not isinstance(storage, self.half_storages):
+            raise InputError(
+                f"half precision of {self.half_is_for}, not for {type(A).__name__}: "
+                "iterate in 'double-single'"
+            )
+        return storage
 
     @property
     def fall(self) -> float:
@@ -113,10 +137,6 @@ class ReliableUpdates:
     def endures(self, relative: float, reduction: float, share: float, first: bool) -> bool:
         """True if a correction in a deflation space (`space.CorrectionSchedule`) saves more than it costs."""
         return relative <= 1
-
-    def in_half(self, A: LinearOperator) -> LinearOperator:
-        """A as a method that iterates in half precision applies it. Raises InputError."""
-        raise NotImplementedError
 
 
 class ReliableIteration:
@@ -159,32 +179,32 @@ class ReliableIteration:
 
     def run(self, begin: Begin) -> SolveStatus:
         """Iterate to the end; x, norms, history and counts are then final."""
-        A = self._inner_operator()
-        mixed = A is not self.A or self.solver.inner == "half"  # which A in single precision takes, too
+        storage = self.solver.storage(self.A)
+        mixed = storage.operator is not self.A or self.solver.half  # which A in single precision takes, too
         recurrence: Recurrence | None = None
         narrowed = self._narrow()
         while (status := self.rules.status(self.norms, self.iterations)) is None:
             before, fresh = self.norms.copy(), recurrence is None
             try:
                 if recurrence is None:
-                    recurrence = begin(A, *self._scaled(), None)
+                    recurrence = begin(storage, *self._scaled(), None)
                 elif narrowed is None:
                     recurrence.replace(*self._scaled())
                 else:
                     directions = recurrence.directions(narrowed)
                     recurrence = None  # its fields are free before there are others
-                    recurrence = begin(A, *self._scaled(), directions)
+                    recurrence = begin(storage, *self._scaled(), directions)
                     del directions
-                estimate = self._cycle(recurrence, self._cycle_rules(mixed, A.dtype))
+                estimate = self._cycle(recurrence, self._cycle_rules(mixed, storage.operator.dtype))
             except BreakdownError as breakdown:
                 useful = recurrence is not None and not breakdown.useless
-                if recurrence is not None and useful:
-                    self._absorb(recurrence.correction)  # the residual may lie in the span of old directions
+                if recurrence is not None and useful:  # the residual may lie in the span of old directions
+                    self._replace(recurrence)
                 if fresh or not useful:
                     return breakdown.status if self.open.any() else SolveStatus.CONVERGED
                 recurrence, narrowed = None, self._narrow()
                 continue
-            self._absorb(recurrence.correction)
+            self._replace(recurrence)
             shown = before.copy()
             shown[self.columns] = self._in_norm_of_residual(recurrence, estimate)
             self.rules.replaced(before, shown, self.norms, self.iterations, mixed)
@@ -193,12 +213,6 @@ class ReliableIteration:
             self._deflate(estimate)
             narrowed = self._narrow()
         return status
-
-    def _inner_operator(self) -> LinearOperator:
-        """The operator in the precision of the recurrence."""
-        if self.solver.inner == "single":
-            return self.A.astype(np.complex64)
-        return self.A if self.solver.inner is None else self.solver.in_half(self.A)
 
     def solution(self, status: SolveStatus, seconds: float) -> Solution:
         """Solution with its residuals, this status and duration; zero where what there is is worse."""
@@ -259,16 +273,9 @@ class ReliableIteration:
             plateau = Plateau(least, np.inf if solver.fall else 0.0)  # other corrections have no middle
         else:
             plateau = Plateau.at_rounding(least, dtype)
-        return Cycle(
-            SAFETY * self.target[columns],
-            self.norms[columns],
-            DIVERGED_AT * self.largest[columns],
-            delta,
-            rounding,
-            solver.narrows,
-            solver.max_iterations,
-            plateau,
-        )
+        target, diverged = SAFETY * self.target[columns], DIVERGED_AT * self.largest[columns]
+        limits = solver.narrows, solver.max_iterations
+        return Cycle(target, self.norms[columns], diverged, delta, rounding, *limits, plateau)
 
     def _cycle(self, recurrence: Recurrence, rules: Cycle) -> Vector:
         """Step 3: iterate until the residual wants replacing; the estimated norms of the block's columns.
@@ -299,15 +306,14 @@ class ReliableIteration:
         if self.progress is not None:
             self.progress(self.iterations, row)
 
-    def _absorb(self, correction: Array) -> None:
-        """Step 4: x += y, in the units of x, then the true residual."""
-        self._add(correction, self.unit)
+    def _replace(self, recurrence: Recurrence) -> None:
         self.replacements += 1
-        self._measure()
-        self._note_least(correction, self.unit)
+        self._absorb(recurrence.correction, self.unit)
 
-    def _note_least(self, correction: Array, unit: Vector) -> None:
-        """Note the norms, and where this correction has raised them, x without it."""
+    def _absorb(self, correction: Array, unit: Vector) -> None:
+        """Step 4: x += y in these units, then the true residual; where it has risen, x without y is noted."""
+        self._add(correction, unit)
+        self._measure()
         risen = self.least.enter(self.norms, self.open, self.x)
         self.least.take_back(risen, correction, unit, self.columns)
 
@@ -344,11 +350,10 @@ class ReliableIteration:
         lane_blas.lane_scale(residual, to_device_like(still_open / unit, residual), residual)
         correction = self.corrections.of(residual, norms / unit, self.target[self.columns] / unit)
         del residual
-        if correction is not None:
-            self._add(correction, unit)
-        self._measure()
-        if correction is not None:
-            self._note_least(correction, unit)
+        if correction is None:
+            self._measure()
+        else:
+            self._absorb(correction, unit)
         self.corrections.enter(self.norms[self.columns], self.columns)
 
     def _narrow(self) -> NDArray[np.intp] | None:
@@ -378,11 +383,6 @@ class ReliableIteration:
             lane_blas.lane_add(self.x, correction, factor)
         else:
             lane_blas.lane_put_add(self.x, correction, self.columns, factor)
-
-
-def column_norms(field: Array) -> Vector:
-    """|field| of each right-hand side, float64 ``[N]`` on the host."""
-    return np.sqrt(as_numpy(block_blas.norms2(field)))
 
 
 def _refuse_underflow(b: Array, norms: Vector) -> None:

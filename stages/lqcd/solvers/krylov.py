@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError, NoRoomError
-from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator, Storage
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, contiguous, copied, field_like
@@ -36,8 +36,8 @@ class KrylovSolver(ReliableUpdates):
                 "BiCGstab or GCR"
             )
 
-    def begin(self, A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
-        """The method itself, on an operator of the inner precision, from y = 0.
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+        """The method itself, on the fields of a storage, from y = 0.
 
         residual: true ones ``[..., width]``, may be overwritten. target: norms to reach. directions: of a
         recurrence before, which held more columns.

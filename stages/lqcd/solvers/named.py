@@ -11,15 +11,13 @@ from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.frame import MAX_ITERATIONS
+from stages.lqcd.solvers.frame import PRECISIONS as PRECISIONS
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCR, RESTART, MultigridGCR, Preconditioner
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import Solver
 
-PRECISIONS = {"double": None, "double-single": "single", "double-half": "half"}
-"""Precision inside the solver, by name; residuals are in double."""
-
-WHOLE_PRECISIONS = tuple(name for name in PRECISIONS if name != "double-half")
+WHOLE_PRECISIONS = PRECISIONS[:-1]
 """Those of solvers that do not iterate in half."""
 
 MULTIGRID = "multigrid"
@@ -142,8 +140,7 @@ class Solve:
     def _made(self, table: Mapping[str, Named], **options: Any) -> Any:
         if self.solver not in table:
             raise InputError(f"solver must be one of {', '.join(table)}, got {self.solver!r}")
-        precisions = tuple(PRECISIONS) if table[self.solver].halves else WHOLE_PRECISIONS
+        precisions = PRECISIONS if table[self.solver].halves else WHOLE_PRECISIONS
         if self.precision not in precisions:
             raise InputError(f"precision must be one of {', '.join(precisions)}, got {self.precision!r}")
-        inner = PRECISIONS[self.precision]
-        return table[self.solver].make(self.tolerance, self.max_iterations, inner, **options)
+        return table[self.solver].make(self.tolerance, self.max_iterations, self.precision, **options)

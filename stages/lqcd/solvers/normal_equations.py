@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import Halved, HasAdjoint, LinearOperator, Product
+from stages.lqcd.dirac.operator import HasAdjoint, LinearOperator, Storage
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted
-from stages.lqcd.solvers.frame import column_norms
+from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
-from stages.lqcd.solvers.recurrence import Recurrence
+from stages.lqcd.solvers.recurrence import Recurrence, column_norms
 from stages.lqcd.solvers.solution import Progress, Solution, Vector
 
 
@@ -45,26 +45,24 @@ class NormalEquations:
     ) -> Solution:
         """The solution of A x = b, as `KrylovSolver.solve`; `residual` is that of this system.
 
-        `matvecs` leaves out the product with the adjoint at each replacement. Half precision is for
-        `stages.lqcd.dirac.operator.Halved` operators: InputError for others.
+        `matvecs` leaves out the product with the adjoint at each replacement. Half precision is for even-odd
+        Wilson operators: InputError for others.
         """
-        if self.solver.inner == "half" and not isinstance(A, Halved):
+        if self.solver.half and A.shape[1:] != (COMPONENTS,):
             raise InputError(
                 "half precision on normal equations is for even-odd Wilson operators, not for "
-                f"{type(A).__name__}: iterate in 'single'"
+                f"{type(A).__name__}: iterate in 'double-single'"
             )
         return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
 
-    def _begin(self, A: Any, residual: Array, target: Vector, directions: Any) -> Recurrence:
-        adjoint, normal = A.adjoint, self._normal(A)
+    def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Any) -> Recurrence:
+        A: Any = storage.operator
+        adjoint, normal = A.adjoint, storage.normal()
 
         def begin(residual: Array, target: Vector) -> Recurrence:
             return self.solver.begin(normal, residual, target, directions)
 
         return _NormalRecurrence(adjoint, begin, residual, target)
-
-    def _normal(self, A: Any) -> Any:
-        return A.halved_normal() if self.solver.inner == "half" else Product(A.adjoint, A)
 
 
 class _NormalRecurrence:

@@ -17,9 +17,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import lane_blas
-from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.dirac.operator import Storage
+from stages.lqcd.kernels import block_blas, lane_blas
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign
 from stages.lqcd.solvers.solution import SolveStatus, Vector
 
@@ -53,6 +53,11 @@ WIDTHS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 def next_width(needed: int, width: int) -> int:
     """The narrowest of `WIDTHS` and `width` that holds `needed` columns."""
     return width if needed == width else min(w for w in (*WIDTHS, width) if w >= needed)
+
+
+def column_norms(field: Array) -> Vector:
+    """|field| of each right-hand side, float64 ``[N]`` on the host."""
+    return np.sqrt(as_numpy(block_blas.norms2(field)))
 
 
 class BreakdownError(Exception):
@@ -110,7 +115,7 @@ class Indirect(Protocol):
         """The norms ``[width]`` that an estimate without rounding would be, of a true residual."""
 
 
-Begin = Callable[[LinearOperator, Array, Vector, Any], Recurrence]
+Begin = Callable[[Storage, Array, Vector, Any], Recurrence]
 """`stages.lqcd.solvers.krylov.KrylovSolver.begin`."""
 
 

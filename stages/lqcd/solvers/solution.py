@@ -31,7 +31,7 @@ class SolveStatus(Enum):
     STAGNATED = (
         "the true residual stopped falling above the tolerance, at the rounding of the outer precision or "
         "because the inner one does not resolve the lowest modes: loosen the tolerance, solve in double "
-        "precision (complex128 right-hand sides, inner=None where 'single' stops), or use a larger mass"
+        "precision (complex128 right-hand sides, 'double' where 'double-single' stops), or use a larger mass"
     )
     BREAKDOWN = (
         "the iteration can take no further step: its directions are orthogonal to every residual: "

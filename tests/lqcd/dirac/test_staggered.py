@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
-from stages.lqcd.dirac.operator import Product
+from stages.lqcd.dirac.operator import Product, affine
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels.dispatch import as_numpy
@@ -101,11 +101,11 @@ def test_squared_dslash_is_the_normal_operator_without_its_mass(links, backend, 
     reference = -(matrix @ (matrix @ full.reshape(-1, 3))).reshape(full.shape)[parity]
     np.testing.assert_allclose(as_numpy(squared.apply(x)), reference, atol=1e-12)
     np.testing.assert_allclose(as_numpy(normal.apply(x)), reference + normal.shift * host, atol=1e-12)
-    np.testing.assert_allclose(as_numpy(squared.affine(0.7, -2.0, x)), 0.7 * host - 2 * reference, atol=1e-12)
-    shifted = (0.7 - 2 * normal.shift) * host - 2 * reference
-    np.testing.assert_allclose(as_numpy(normal.affine(0.7, -2.0, x)), shifted, atol=1e-12)
-    assert normal.massless == squared and normal.shift == pytest.approx(0.36)
     out, dots = backend.xp.empty_like(x), backend.xp.empty(3)
+    for operator, a in ((squared, 0.7), (normal, 0.7 - 2 * normal.shift)):
+        affine(operator, 0.7, -2.0, x, out)
+        np.testing.assert_allclose(as_numpy(out), a * host - 2 * reference, atol=1e-12)
+    assert normal.massless == squared and normal.shift == pytest.approx(0.36)
     squared.application(x, out, dots)()
     np.testing.assert_allclose(as_numpy(out), reference, atol=1e-12)
     np.testing.assert_allclose(as_numpy(dots), (host.conj() * reference).sum((0, 1)).real, rtol=1e-12)

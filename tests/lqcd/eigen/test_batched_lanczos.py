@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.operator import Storage
 from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
@@ -42,8 +44,8 @@ class Blocks:
 class Constant(Blocks):
     """36, whose powers are exact but for the last digits of each."""
 
-    def affine(self, a, b, x, out):
-        np.multiply(a + 36 * b, x, out=out)
+    def storage(self, name):
+        return Storage(self, lambda x, out, dots, a, b: partial(np.multiply, a + 36 * b, x, out))
 
 
 def blocks(spectra, dtype=complex, seed=3):

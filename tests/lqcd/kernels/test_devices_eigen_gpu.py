@@ -187,7 +187,7 @@ def test_block_lanczos_and_deflated_solves(thin: GaugeLinks, devices: tuple[int,
         pairs = BlockLanczos(VECTORS, tolerance=1e-8).solve(B)
         space = Space.measured(B, pairs.vectors)
         b = random((LATTICE.half_volume, 3, 8), 4)
-        solver = DeflatedSolver(BatchedCG(1e-9, inner="single"), StaggeredSpace(dslash, space))
+        solver = DeflatedSolver(BatchedCG(1e-9, precision="double-single"), StaggeredSpace(dslash, space))
         solution = solver.solve(NormalOperator(dslash, 0.05), b)
         iterations.append(solution.iterations)
         return {
@@ -220,7 +220,11 @@ def test_powers_and_sstep_cg(thin: GaugeLinks, devices: tuple[int, ...]) -> None
             results[f"magnitudes {fields.dtype}"] = powers.magnitudes(fields)
         A = NormalOperator(operator(thin), 0.2)
         b = random((LATTICE.half_volume, 3, 8), 4)
-        for solver in (SStepCG(1e-9, inner="single"), SStepCG(1e-9, s=8, basis="newton"), SStepCG(1e-9, s=1)):
+        for solver in (
+            SStepCG(1e-9, precision="double-single"),
+            SStepCG(1e-9, s=8, basis="newton"),
+            SStepCG(1e-9, s=1),
+        ):
             solution = solver.solve(A, b)
             iterations.append(solution.iterations)
             results[f"x, s = {solver.s}"] = solution.x

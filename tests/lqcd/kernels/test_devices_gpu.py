@@ -135,13 +135,13 @@ def operator(gauge: GaugeLinks) -> StaggeredDslash:
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ])
-@pytest.mark.parametrize("inner", [None, "single"])
-def test_solves(gauge: GaugeLinks, solver: Any, inner: str | None, devices: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("precision", ["double", "double-single"])
+def test_solves(gauge: GaugeLinks, solver: Any, precision: str, devices: tuple[int, ...]) -> None:
     iterations = []
 
     def compute() -> Results:
         A = NormalOperator(operator(gauge), 0.2)
-        solution = solver(1e-9, inner=inner).solve(A, random_field(16, 7))
+        solution = solver(1e-9, precision=precision).solve(A, random_field(16, 7))
         iterations.append(solution.iterations)
         return {"x": solution.x, "norms": solution.residual}
 
@@ -159,7 +159,7 @@ def test_order_holds_whatever_a_device_waits_for(
 
     def compute() -> Results:
         A = NormalOperator(operator(gauge), 0.2)
-        return {"x": solver(1e-9, inner="single").solve(A, random_field(16, 7)).x}
+        return {"x": solver(1e-9, precision="double-single").solve(A, random_field(16, 7)).x}
 
     plain = on(devices, compute)
     delay_launches(group_of(LATTICE, devices), monkeypatch)

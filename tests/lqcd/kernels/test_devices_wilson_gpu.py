@@ -225,8 +225,8 @@ def test_gram_matrices_of_each_right_hand_side(devices: tuple[int, ...]) -> None
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 
 
-def normal_cg(tolerance: float, inner: str) -> NormalEquations:
-    return NormalEquations(BatchedCG(tolerance, inner=inner))
+def normal_cg(tolerance: float, precision: str) -> NormalEquations:
+    return NormalEquations(BatchedCG(tolerance, precision=precision))
 
 
 def true_residuals(gauge: GaugeLinks, x: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -260,25 +260,25 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize(
-    ("solver", "inner"),
+    ("solver", "precision"),
     [
-        (BiCGstab, None),
-        (BiCGstab, "single"),
-        (BiCGstab, "half"),
-        (normal_cg, "half"),
-        (GCR, None),
-        (GCR, "single"),
+        (BiCGstab, "double"),
+        (BiCGstab, "double-single"),
+        (BiCGstab, "double-half"),
+        (normal_cg, "double-half"),
+        (GCR, "double"),
+        (GCR, "double-single"),
     ],
 )
 def test_solves(
-    gauges: dict[Lattice, GaugeLinks], solver: Any, inner: str | None, devices: tuple[int, ...]
+    gauges: dict[Lattice, GaugeLinks], solver: Any, precision: str, devices: tuple[int, ...]
 ) -> None:
     """The operator has applied nothing before, and makes what it needs in the first iteration."""
     iterations = []
 
     def compute() -> Results:
         S, b = WilsonSchur(operator(gauges[LATTICE])), random_field(LATTICE, 12, 7)
-        solution = solver(1e-9, inner=inner).solve(S, b)
+        solution = solver(1e-9, precision=precision).solve(S, b)
         iterations.append(solution.iterations)
         return {
             "x": solution.x,
@@ -298,10 +298,10 @@ def test_solves(
 
 
 @pytest.mark.parametrize("devices", several(), ids=str)
-@pytest.mark.parametrize("inner", [None, "single"])
+@pytest.mark.parametrize("precision", ["double", "double-single"])
 def test_order_holds_whatever_a_device_waits_for(
     gauges: dict[Lattice, GaugeLinks],
-    inner: str | None,
+    precision: str,
     devices: tuple[int, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -310,7 +310,7 @@ def test_order_holds_whatever_a_device_waits_for(
 
     def compute() -> Results:
         S = WilsonSchur(operator(gauges[lattice]))
-        return {"x": BiCGstab(1e-9, inner=inner).solve(S, random_field(lattice, 12, 7)).x}
+        return {"x": BiCGstab(1e-9, precision=precision).solve(S, random_field(lattice, 12, 7)).x}
 
     plain = on(lattice, devices, compute)
     delay_launches(group_of(lattice, devices), monkeypatch)

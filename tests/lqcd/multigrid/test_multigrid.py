@@ -87,7 +87,7 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
         other = BatchedCG(tolerance=1e-13).solve(normal, right, on_failure="return").x
         assert np.abs(as_numpy(solution.x - other)).max() < 1e-8 * np.abs(as_numpy(other)).max()
         assert solution.iterations < 20
-        half = hierarchy.solver(inner="half").solve(S, S.prepare(b)[0])
+        half = hierarchy.solver(precision="double-half").solve(S, S.prepare(b)[0])
         assert half.residual.max() <= 1e-10 and half.iterations <= solution.iterations + 1
 
 
@@ -113,7 +113,7 @@ def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
         assert relative(M, S.reconstruct(solution.x, b), b).max() < 3e-10
         plain = GCR(tolerance=1e-10, restart=20).solve(S, S.prepare(b)[0])
         assert solution.iterations < 0.6 * plain.iterations
-    half = hierarchy.solver(inner="half").solve(S, S.prepare(b)[0])
+    half = hierarchy.solver(precision="double-half").solve(S, S.prepare(b)[0])
     assert half.residual.max() <= 1e-10 and half.iterations <= solution.iterations + 1
 
 
@@ -257,8 +257,8 @@ def test_right_hand_side_that_is_not_finite_costs_no_other(wilson: Any, draw: An
     b = draw(*M.shape, 3)
     b[1, 7, 2, 1] = np.inf
     S = hierarchy.system
-    for inner in ("single", "half"):
-        solution = hierarchy.solver(inner=inner).solve(S, S.prepare(b)[0], on_failure="return")
+    for precision in ("double-single", "double-half"):
+        solution = hierarchy.solver(precision=precision).solve(S, S.prepare(b)[0], on_failure="return")
         assert solution.status is SolveStatus.NOT_FINITE
         assert np.flatnonzero(~(solution.residual <= 1e-10)).tolist() == [1]
 

@@ -24,9 +24,9 @@ TINY = Lattice((4, 4, 4, 4))
 K = 16
 MASS = 0.01
 SOLVERS = {
-    f"{method.__name__}-{inner or 'double'}": method(1e-10, inner=inner)
+    f"{method.__name__}-{precision.removeprefix('double-')}": method(1e-10, precision=precision)
     for method in (BatchedCG, BlockCGrQ)
-    for inner in (None, "single")
+    for precision in ("double", "double-single")
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.operator import HALF, ShortStorage
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.link_forms import Packing
@@ -16,8 +17,7 @@ from stages.lqcd.kernels.short_numbers import from_half, numbers_like, to_half
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.lqcd.solvers.gcr import GCR, GCRSpace
-from stages.lqcd.solvers.gcr_directions import HalfDirections
+from stages.lqcd.solvers.gcr import GCR, GCRSpace, HalfDirections
 from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.normal_equations import NormalEquations
 
@@ -37,9 +37,11 @@ def residuals(A, b, x):
 def test_reaches_any_tolerance_in_as_many_iterations(staggered, random_block, mass, tolerance):
     """Right-hand sides of very different sizes, one of them zero; 20 % are the most that it may cost."""
     A = packed_for(4, staggered("hisq", mass))
-    assert A.shortened().short
+    assert isinstance(A.storage(HALF), ShortStorage)
     b = random_block(8, *A.shape, 4) * np.array([1e-9, 1, 0, 1e6])
-    double, half = (BatchedCG(tolerance, inner=inner).solve(A, b) for inner in (None, "half"))
+    double, half = (
+        BatchedCG(tolerance, precision=precision).solve(A, b) for precision in ("double", "double-half")
+    )
     assert (residuals(A, b, half.x) <= tolerance * np.linalg.norm(b.reshape(-1, 4), axis=0)).all()
     assert not half.x[..., 2].any()
     assert half.iterations <= 1.2 * double.iterations
@@ -50,7 +52,7 @@ def test_reaches_any_tolerance_in_as_many_iterations(staggered, random_block, ma
 def test_half_is_single_where_links_have_no_form_for_short_fields(staggered, random_block, action, block):
     """Those of wide blocks and without three hops."""
     A = packed_for(block, staggered(action, 0.3))
-    assert not A.shortened().short
+    assert not isinstance(A.storage(HALF), ShortStorage)
     b = random_block(8, *A.shape, 2)
     half, single = (BatchedCG(1e-9, inner=inner).solve(A, b) for inner in ("half", "single"))
     assert np.array_equal(half.x, single.x) and half.iterations == single.iterations
@@ -60,9 +62,9 @@ def test_single_half_and_a_first_guess(staggered, random_block):
     """In single precision outside; a solve that begins near the end takes few iterations."""
     A = packed_for(2, staggered("hisq", 0.3)).astype(np.complex64)
     b = random_block(9, *A.shape, 2, dtype=np.complex64)
-    solution = BatchedCG(1e-5, inner="half").solve(A, b)
+    solution = BatchedCG(1e-5, precision="double-half").solve(A, b)
     assert solution.x.dtype == np.complex64 and solution.residual.max() <= 1e-5
-    again = BatchedCG(1e-5, inner="half").solve(A, b, x0=solution.x)
+    again = BatchedCG(1e-5, precision="double-half").solve(A, b, x0=solution.x)
     assert again.iterations == 0
     single = BatchedCG(1e-5).solve(A, b)
     assert solution.iterations <= 1.1 * single.iterations
@@ -74,14 +76,14 @@ def test_on_the_device(staggered, random_block, backend):
     A, host = staggered("hisq", 0.3, name), staggered("hisq", 0.3)
     b = random_block(10, *host.shape, 3)
     for block in (3, 16):
-        solution = BatchedCG(1e-9, inner="half").solve(packed_for(block, A), backend.array(b))
+        solution = BatchedCG(1e-9, precision="double-half").solve(packed_for(block, A), backend.array(b))
         expected = BatchedCG(1e-9).solve(host, b)
         np.testing.assert_allclose(backend.host(solution.x), expected.x, atol=1e-7 * abs(expected.x).max())
         assert solution.iterations <= 1.2 * expected.iterations
 
 
-def normal_cg(tolerance, inner=None):
-    return NormalEquations(BatchedCG(tolerance, inner=inner))
+def normal_cg(tolerance, precision="double"):
+    return NormalEquations(BatchedCG(tolerance, precision=precision))
 
 
 @pytest.mark.parametrize("where", WHERE)
@@ -92,7 +94,7 @@ def test_wilson_quarks(wilson, random_block, where, method, kind, mass, toleranc
     """Right-hand sides of very different sizes, one of them zero."""
     A, host = wilson(mass, where, kind), wilson(mass, "cpu", kind)
     b = random_block(8, *host.shape, 4) * np.array([1e-9, 1, 0, 1e6])
-    half = method(tolerance, inner="half").solve(A, A.xp.asarray(b))
+    half = method(tolerance, precision="double-half").solve(A, A.xp.asarray(b))
     double, x = method(tolerance).solve(host, b), as_numpy(half.x)
     assert (residuals(host, b, x) <= tolerance * np.linalg.norm(b.reshape(-1, 4), axis=0)).all()
     assert not x[..., 2].any()
@@ -108,7 +110,7 @@ def test_wilson_blocks_narrow(wilson, random_block, where, method):
     b = random_block(12, *host.shape, 4)
     guess = BiCGstab(1e-6).solve(host, b).x
     guess[..., 3] = 0
-    solver = method(1e-10, inner="half")
+    solver = method(1e-10, precision="double-half")
     solution = solver.solve(A, xp.asarray(b), x0=xp.asarray(guess))
     alone = solver.solve(A, xp.asarray(b[..., 3:4].copy()))
     assert solution.residual.max() <= 1e-10
@@ -124,7 +126,7 @@ def test_the_normal_operator(wilson, random_block, backend, kind, csw):
     A, host = wilson(0.1, where, kind, csw), wilson(0.1, "cpu", kind, csw)
     x = to_half(backend.array(random_block(5, *host.shape, 3, dtype=np.complex64)))
     out, norms2 = numbers_like(x), backend.array(np.zeros(3))
-    A.halved_normal().half_application(x, out, norms2)()
+    A.storage(HALF).normal().product(x, out, norms2)()
     product = host.apply(backend.host(from_half(x)).astype(complex))
     exact = host.adjoint.apply(product)
     assert np.linalg.norm(backend.host(from_half(out)) - exact) < 1e-4 * np.linalg.norm(exact)
@@ -137,7 +139,10 @@ def test_directions_of_gcr(wilson, random_block, where, mass, tolerance):
     """In as many iterations as with directions in single precision, or a tenth more."""
     A, host = wilson(mass, where), wilson(mass)
     b = random_block(8, *host.shape, 4) * np.array([1e-9, 1, 0, 1e6])
-    single, half = (GCR(tolerance, inner=inner).solve(A, A.xp.asarray(b)) for inner in ("single", "half"))
+    single, half = (
+        GCR(tolerance, precision=precision).solve(A, A.xp.asarray(b))
+        for precision in ("double-single", "double-half")
+    )
     x = as_numpy(half.x)
     assert (residuals(host, b, x) <= tolerance * np.linalg.norm(b.reshape(-1, 4), axis=0)).all()
     assert not x[..., 2].any()
@@ -150,7 +155,7 @@ def test_wilson_quarks_in_single_half(wilson, random_block, method):
     """In single precision outside residuals are replaced on the way as well."""
     A = wilson(-0.3)
     b = random_block(9, *A.shape, 2, dtype=np.complex64)
-    solution = method(1e-6, inner="half").solve(A.astype(np.complex64), b)
+    solution = method(1e-6, precision="double-half").solve(A.astype(np.complex64), b)
     assert solution.x.dtype == np.complex64 and solution.residual.max() <= 1e-6
     assert solution.iterations <= 1.2 * method(1e-6).solve(A, b.astype(complex)).iterations
 
@@ -173,27 +178,27 @@ def test_what_gcr_keeps_in_16_bits_adds_up(wilson, random_block):
 
 def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_block):
     with pytest.raises(
-        InputError, match="inner='half' is for BatchedCG, BiCGstab and GCR: give BlockCGrQ 'single'"
+        InputError, match=r"precision 'double-half' is for .*GCR: give BlockCGrQ 'double-single'"
     ):
-        BlockCGrQ(inner="half")
+        BlockCGrQ(precision="double-half")
     A = dense(3, np.linspace(1, 2, 12))
     for method, operator in ((BatchedCG, A), *product((BiCGstab, GCR), (A, staggered("hisq", 0.3)))):
         b = random_block(4, *operator.shape, 2)
-        with pytest.raises(InputError, match=f"not for {type(operator).__name__}: iterate in 'single'"):
-            method(inner="half").solve(operator, b)
+        with pytest.raises(InputError, match=f"not for {type(operator).__name__}: iterate in"):
+            method(precision="double-half").solve(operator, b)
     with pytest.raises(InputError, match=r"on normal equations is for .* not for NormalOperator: iterate in"):
-        normal_cg(1e-8, "half").solve(staggered("hisq", 0.3), b)
-    for solver in (BiCGstab(inner="half"), normal_cg(1e-8, "half")):
+        normal_cg(1e-8, "double-half").solve(staggered("hisq", 0.3), b)
+    for solver in (BiCGstab(precision="double-half"), normal_cg(1e-8, "double-half")):
         with pytest.raises(InputError, match="half precision is for the Schur complement itself"):
             solver.solve(wilson(0.1).adjoint, random_block(4, *wilson(0.1).shape, 2))
     with pytest.raises(InputError, match="solve its normal equations"):
-        BatchedCG(inner="half").solve(wilson(0.1), random_block(4, *wilson(0.1).shape, 2))
+        BatchedCG(precision="double-half").solve(wilson(0.1), random_block(4, *wilson(0.1).shape, 2))
 
 
 def test_solvers_by_name():
     """Half is for all but block CGrQ."""
-    assert Solve("cgnr", 1e-8, "double-half").of_regular().solver.inner == "half"
+    assert Solve("cgnr", 1e-8, "double-half").of_regular().solver.precision == "double-half"
     for name in ("bicgstab", "gcr", MULTIGRID):
-        assert Solve(name, 1e-8, "double-half").of_regular(lambda x: x).inner == "half"
+        assert Solve(name, 1e-8, "double-half").of_regular(lambda x: x).precision == "double-half"
     with pytest.raises(InputError, match="precision must be one of double, double-single, got 'double-half'"):
         Solve("block_cgrq", 1e-8, "double-half").of_regular()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("reference_kernels")
 LATTICE = Lattice((4, 4, 4, 4))
 
 
-@pytest.fixture(params=[BatchedCG(1e-12), BlockCGrQ(1e-12, inner="single")])
+@pytest.fixture(params=[BatchedCG(1e-12), BlockCGrQ(1e-12, precision="double-single")])
 def solver(request):
     return request.param
 

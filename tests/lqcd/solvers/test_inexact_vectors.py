@@ -21,7 +21,7 @@ from stages.lqcd.solvers.space import CorrectionSchedule, Space
 
 ALLOWED = 1.05
 ERRORS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
-INNER = (None, "single")
+PRECISIONS = ("double", "double-single")
 
 
 @dataclass(frozen=True)
@@ -58,20 +58,20 @@ def small() -> Field:
 
 
 @pytest.mark.parametrize(
-    ("parity", "inner", "error", "allowed"),
+    ("parity", "precision", "error", "allowed"),
     [
-        (EVEN, None, 1e-3, ALLOWED),
-        (EVEN, None, 1e-4, 0.85),
-        (ODD, None, 1e-5, ALLOWED),
-        (EVEN, "single", 1e-3, 0.85),
-        (ODD, "single", 1e-4, ALLOWED),
+        (EVEN, "double", 1e-3, ALLOWED),
+        (EVEN, "double", 1e-4, 0.85),
+        (ODD, "double", 1e-5, ALLOWED),
+        (EVEN, "double-single", 1e-3, 0.85),
+        (ODD, "double-single", 1e-4, ALLOWED),
     ],
 )
 def test_errors_cost_no_iterations(
-    small: Field, parity: int, inner: str | None, error: float, allowed: float
+    small: Field, parity: int, precision: str, error: float, allowed: float
 ) -> None:
     """What is allowed, of the iterations without vectors, is less where the vectors still serve."""
-    solver = BlockCGrQ(1e-8, inner=inner)
+    solver = BlockCGrQ(1e-8, precision=precision)
     none = small.iterations(parity, 0.01, solver, 4)
     count = small.iterations(parity, 0.01, DeflatedSolver(solver, small.space(8, error)), 4)
     assert count <= allowed * none, (count, none)
@@ -121,16 +121,16 @@ def test_corrections_end_where_they_disturb() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parity", [EVEN, ODD])
-@pytest.mark.parametrize("inner", INNER)
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("vectors", [16, 64])
 @pytest.mark.parametrize("mass", [0.01, 0.002])
 def test_errors_cost_no_iterations_of_any_solve(
-    mass: float, vectors: int, inner: str | None, parity: int
+    mass: float, vectors: int, precision: str, parity: int
 ) -> None:
     """The table of docs/deflation.md, by the bounds that hold for every line of it."""
     field = large()
     for tolerance in (1e-10, 1e-12):
-        solver = BlockCGrQ(tolerance, inner=inner)
+        solver = BlockCGrQ(tolerance, precision=precision)
         none = field.iterations(parity, mass, solver, 16)
         count = [
             field.iterations(parity, mass, DeflatedSolver(solver, field.space(vectors, error)), 16)

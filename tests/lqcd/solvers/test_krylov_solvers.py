@@ -15,19 +15,19 @@ from stages.lqcd.solvers.solution import SolveStatus
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 SOLVERS = {
-    f"{method.__name__}-{inner or 'double'}": (method, inner)
+    f"{method.__name__}-{precision.removeprefix('double-')}": (method, precision)
     for method in (BatchedCG, BlockCGrQ)
-    for inner in (None, "single")
+    for precision in ("double", "double-single")
 }
 
 
 @pytest.fixture(params=SOLVERS)
 def solver(request):
     """solver(tolerance, **options) of each row of the table."""
-    method, inner = SOLVERS[request.param]
+    method, precision = SOLVERS[request.param]
 
     def make(tolerance=1e-10, **options):
-        return method(tolerance, inner=inner, **options)
+        return method(tolerance, precision=precision, **options)
 
     return make
 
@@ -176,7 +176,7 @@ def test_inner_operator_may_be_wrong(dense, random_block):
 
     b = random_block(54, *A.shape, 4)
     for method in (BatchedCG, BlockCGrQ):
-        check(A, b, method(1e-12, inner="single").solve(Deviating(A.matrix), b), 1e-12)
+        check(A, b, method(1e-12, precision="double-single").solve(Deviating(A.matrix), b), 1e-12)
 
 
 @pytest.mark.parametrize(("method", "limit"), [(BatchedCG, 1.1), (BlockCGrQ, 1.5)])
@@ -184,7 +184,7 @@ def test_reliable_updates_keep_the_search_directions(method, limit, staggered, r
     """Without them 1.2 and 1.7 times the iterations of double precision are needed here."""
     A = staggered("hisq", 0.1)
     b = random_block(59, *A.shape, 2)
-    double, mixed = (method(1e-12, inner=i).solve(A, b) for i in (None, "single"))
+    double, mixed = (method(1e-12, precision=i).solve(A, b) for i in ("double", "double-single"))
     assert mixed.extras["replacements"] >= 4 > double.extras["replacements"]
     assert mixed.iterations < limit * double.iterations
 
@@ -253,7 +253,10 @@ def test_single_precision_throughout(staggered, random_block):
         ({"tolerance": 0.0}, "tolerance must lie between 0 and 1, got 0.0"),
         ({"tolerance": 2.0}, "tolerance"),
         ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
-        ({"inner": "quarter"}, "inner must be 'single'.*got 'quarter'"),
+        (
+            {"precision": "quarter"},
+            "precision must be one of double, .*half, got 'quarter'",
+        ),
     ],
 )
 def test_configuration_is_checked(options, message):

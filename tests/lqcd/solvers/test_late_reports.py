@@ -34,12 +34,12 @@ def test_an_iteration_after_convergence_changes_no_bit(late, staggered, random_b
     assert solution.matvecs == expected.matvecs + 1
 
 
-@pytest.mark.parametrize("inner", [pytest.param(None, marks=pytest.mark.slow), "single"])
-def test_narrowing_and_replacements_cost_few_iterations(late, staggered, random_block, inner):
+@pytest.mark.parametrize("precision", [pytest.param("double", marks=pytest.mark.slow), "double-single"])
+def test_narrowing_and_replacements_cost_few_iterations(late, staggered, random_block, precision):
     A = staggered("naive", 0.02)
     b = random_block(93, *A.shape, 16)
     b[..., :9] *= np.geomspace(1, 1e-6, 9)
-    solver = BatchedCG(1e-11, inner=inner)
+    solver = BatchedCG(1e-11, precision=precision)
     expected, solution = solver.solve(A, b), late(solver, A, b)
     assert solution.status is SolveStatus.CONVERGED and (solution.residual <= 1e-11).all()
     assert abs(solution.iterations - expected.iterations) <= 0.08 * expected.iterations

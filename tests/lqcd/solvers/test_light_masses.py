@@ -86,65 +86,79 @@ def sources(A: Any, kind: str, rhs: int) -> NDArray:
 
 
 SMALL, MIDDLE, LONG, COLD = (4, 4, 4, 8), (6, 6, 6, 6), (4, 4, 4, 16), (4, 4, 4, 4)
+MIXED = "double-single"
 CORRECTED = "DefectCorrection of CG"
 
 CASES = [
-    ("flat", (1000,), 1e-3, None, "noise", BatchedCG, 1, "single"),
-    ("flat", (1000,), 1e-3, None, "noise", BlockCGrQ, 2, "single"),
-    ("random", MIDDLE, 5e-4, None, "solution", BatchedCG, 1, "single"),
-    ("5.7", COLD, -1.0, 1.0, "noise", GCR, 1, "single"),
-    ("free", SMALL, 1e-3, None, "wall", BatchedCG, 2, "single"),
+    ("flat", (1000,), 1e-3, None, "noise", BatchedCG, 1, "double-single"),
+    ("flat", (1000,), 1e-3, None, "noise", BlockCGrQ, 2, "double-single"),
+    ("random", MIDDLE, 5e-4, None, "solution", BatchedCG, 1, "double-single"),
+    ("5.7", COLD, -1.0, 1.0, "noise", GCR, 1, "double-single"),
+    ("free", SMALL, 1e-3, None, "wall", BatchedCG, 2, "double-single"),
 ]
-"""Links or spectrum, extents, mass, csw, source, method, right-hand sides, inner precision."""
+"""Links or spectrum, extents, mass, csw, source, method, right-hand sides, precision."""
 
 SLOW_CASES = [
     *[
-        ("flat", (4000,), 5e-4, None, source, BatchedCG, 1, "single")
+        ("flat", (4000,), 5e-4, None, source, BatchedCG, 1, "double-single")
         for source in ("noise", "wall", "solution")
     ],
     *[
-        ("random", MIDDLE, mass, None, source, BatchedCG, 1, inner)
+        ("random", MIDDLE, mass, None, source, BatchedCG, 1, precision)
         for mass in (5e-4, 1e-4)
         for source in ("noise", "wall", "solution")
-        for inner in ("single", "half")
+        for precision in ("double-single", "double-half")
     ],
-    *[("random", MIDDLE, 5e-4, None, source, BlockCGrQ, 4, "single") for source in ("noise", "solution")],
-    *[("random", SMALL, 5e-4, None, "noise", method, 1, "single") for method in (SStepCG, CORRECTED)],
     *[
-        ("5.7", LONG, 5e-4, None, source, method, 2, "single")
+        ("random", MIDDLE, 5e-4, None, source, BlockCGrQ, 4, "double-single")
+        for source in ("noise", "solution")
+    ],
+    *[("random", SMALL, 5e-4, None, "noise", method, 1, "double-single") for method in (SStepCG, CORRECTED)],
+    *[
+        ("5.7", LONG, 5e-4, None, source, method, 2, "double-single")
         for source in ("wall", "point", "noise", "solution")
         for method in (BatchedCG, BlockCGrQ)
     ],
     *[
-        ("free", SMALL, 1e-3, None, source, method, 2, "single")
+        ("free", SMALL, 1e-3, None, source, method, 2, "double-single")
         for source in ("point", "wall")
         for method in (BlockCGrQ, SStepCG)
     ],
     *[
-        ("5.7", COLD, mass, 1.0, "noise", GCR, 1, inner)
+        ("5.7", COLD, mass, 1.0, "noise", GCR, 1, precision)
         for mass in (-1.0, -0.8)
-        for inner in ("single", "half")
+        for precision in ("double-single", "double-half")
     ],
-    *[("5.7", COLD, -0.8, 1.0, "noise", method, 2, "single") for method in (BiCGstab, NormalEquations)],
+    *[
+        ("5.7", COLD, -0.8, 1.0, "noise", method, 2, "double-single")
+        for method in (BiCGstab, NormalEquations)
+    ],
 ]
 
 
 def check(
-    kind: str, extents: tuple, mass: float, csw: float | None, source: str, method: Any, rhs: int, inner: str
+    kind: str,
+    extents: tuple,
+    mass: float,
+    csw: float | None,
+    source: str,
+    method: Any,
+    rhs: int,
+    precision: str,
 ) -> None:
     A = operator(kind, extents, mass, csw)
     b = sources(A, source, rhs)
 
-    def solved(inner: str | None) -> Any:
+    def solved(precision: str) -> Any:
         if method is NormalEquations:
-            return method(BatchedCG(1e-8, inner=inner)).solve(A, b, on_failure="return")
-        if method is CORRECTED and inner:
+            return method(BatchedCG(1e-8, precision=precision)).solve(A, b, on_failure="return")
+        if method is CORRECTED and precision != "double":
             return DefectCorrection(BatchedCG(1e-2), 1e-8).solve(A, b, on_failure="return")
         krylov = BatchedCG if method is CORRECTED else method
-        return krylov(1e-8, inner=inner).solve(A, b, on_failure="return")
+        return krylov(1e-8, precision=precision).solve(A, b, on_failure="return")
 
-    double = solved(None)
-    mixed = solved(inner)
+    double = solved("double")
+    mixed = solved(precision)
     assert double.status is SolveStatus.CONVERGED
     assert mixed.status is SolveStatus.CONVERGED, (double.iterations, mixed.iterations, mixed.residual)
     assert mixed.iterations <= (4 if kind == "random" else 2) * double.iterations + 8
@@ -165,5 +179,8 @@ def test_block_cgrq_replaces_residuals_before_rounding_takes_the_place_of_a_comb
     """73 iterations in double, 108 in mixed precision, 134 where columns alone ask for replacements."""
     A = operator("5.7", MIDDLE, 0.005)
     b = sources(A, "noise", 8)
-    double, mixed = (BlockCGrQ(1e-10, inner=inner).solve(A, b).iterations for inner in (None, "single"))
+    double, mixed = (
+        BlockCGrQ(1e-10, precision=precision).solve(A, b).iterations
+        for precision in ("double", "double-single")
+    )
     assert mixed <= 1.65 * double

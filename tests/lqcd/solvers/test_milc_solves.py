@@ -13,7 +13,9 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.even_odd import EvenOdd
 
 
-@pytest.mark.parametrize("solver", [BatchedCG(1e-10), BlockCGrQ(1e-10, inner="single")], ids=["cg", "block"])
+@pytest.mark.parametrize(
+    "solver", [BatchedCG(1e-10), BlockCGrQ(1e-10, precision="double-single")], ids=["cg", "block"]
+)
 def test_asqtad_solutions_are_milcs(reference_data, expected, solver):
     entry = expected["asqtad:Minv"]
     configuration, source, inverse, normal_inverse = entry["files"]

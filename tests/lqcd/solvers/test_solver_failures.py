@@ -24,21 +24,21 @@ def method(request):
     return make
 
 
-@pytest.mark.parametrize("inner", [None, "single"])
-def test_iteration_limit(method, staggered, random_block, inner):
+@pytest.mark.parametrize("precision", ["double", "double-single"])
+def test_iteration_limit(method, staggered, random_block, precision):
     A = staggered("naive", 0.01)
     b = random_block(11, *A.shape, 3)
     with pytest.raises(
         NotConverged, match=r"3 of 3 .*tolerance 1e-10 .*after 7 iterations.*raise max_iterations"
     ) as e:
-        method(1e-10, max_iterations=7, inner=inner).solve(A, b)
+        method(1e-10, max_iterations=7, precision=precision).solve(A, b)
     solution = e.value.solution
     assert solution.status is SolveStatus.ITERATION_LIMIT and solution.iterations == 7
     difference = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 3), axis=0)
     np.testing.assert_allclose(
         solution.residual, difference / np.linalg.norm(b.reshape(-1, 3), axis=0), rtol=1e-8
     )
-    returned = method(1e-10, max_iterations=7, inner=inner).solve(A, b, on_failure="return")
+    returned = method(1e-10, max_iterations=7, precision=precision).solve(A, b, on_failure="return")
     assert returned.status is SolveStatus.ITERATION_LIMIT
     np.testing.assert_array_equal(returned.x, solution.x)
 
@@ -81,17 +81,17 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
-@pytest.mark.parametrize("inner", [None, "single"])
-def test_right_hand_side_that_is_not_finite(method, staggered, random_block, inner, bad):
+@pytest.mark.parametrize("precision", ["double", "double-single"])
+def test_right_hand_side_that_is_not_finite(method, staggered, random_block, precision, bad):
     """It costs no other: these have the bits that they have beside zeros."""
     A = staggered("hisq", 0.1)
     b = random_block(17, *A.shape, 4)
     b[5, 1, 2] = bad
     with pytest.raises(NotConverged, match=REFUSED) as e:
-        method(1e-8, inner=inner).solve(A, b, x0=0.1 * b)
+        method(1e-8, precision=precision).solve(A, b, x0=0.1 * b)
     assert e.value.solution.status is SolveStatus.NOT_FINITE
     b[..., 2] = 0
-    expected = method(1e-8, inner=inner).solve(A, b, x0=0.1 * b)
+    expected = method(1e-8, precision=precision).solve(A, b, x0=0.1 * b)
     np.testing.assert_array_equal(e.value.solution.x, expected.x)
     np.testing.assert_array_equal(
         e.value.solution.residual, [*expected.residual[:2], np.nan, expected.residual[3]]
@@ -106,7 +106,7 @@ def test_right_hand_side_that_is_not_finite_on_a_gpu(method, staggered, random_b
     A, b = staggered("hisq", 0.1, "cuda"), cupy.asarray(random_block(17, 128, 3, 4))
     b[5, 1, 2] = bad
     with pytest.raises(NotConverged, match=REFUSED) as e:
-        method(1e-8, inner="single").solve(A, b)
+        method(1e-8, precision="double-single").solve(A, b)
     assert np.flatnonzero(~(e.value.solution.residual <= 1e-8)).tolist() == [2]
     assert not e.value.solution.x[..., 2].any()
 
@@ -213,7 +213,7 @@ def test_a_restarted_method_ends_where_its_fall_would_take_forever(dense, random
     for eigenvalues in (around, np.geomspace(1e-4, 1, 60)):
         A = dense(26, eigenvalues)
         A.hermitian = A.positive_definite = False
-        method = GCR(0.03, restart=2, inner="single")
+        method = GCR(0.03, restart=2, precision="double-single")
         solutions.append(method.solve(A, random_block(27, *A.shape, 1), on_failure="return"))
     rests, falls = solutions
     assert rests.status is SolveStatus.STAGNATED and rests.iterations < 3000 and rests.residual > 0.2
@@ -230,12 +230,12 @@ def test_short_cycles_that_are_all_taken_back_end_a_solve(dense, random_block):
     assert solution.residual < 2e-7
 
 
-@pytest.mark.parametrize("inner", [None, "single"])
+@pytest.mark.parametrize("precision", ["double", "double-single"])
 @pytest.mark.parametrize("limit", [5, 60, 150])
-def test_no_solution_is_worse_than_zero(dense, random_block, inner, limit):
+def test_no_solution_is_worse_than_zero(dense, random_block, precision, limit):
     A = skewed(dense, 3, 0.01, 3.1, 0.0)
     b = random_block(23, *A.shape, 3)
-    solution = BiCGstab(1e-8, max_iterations=limit, inner=inner).solve(A, b, on_failure="return")
+    solution = BiCGstab(1e-8, max_iterations=limit, precision=precision).solve(A, b, on_failure="return")
     assert solution.status is not SolveStatus.CONVERGED
     assert (solution.residual <= 1).all()
     difference = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 3), axis=0)
@@ -307,7 +307,7 @@ def test_mixed_and_deflated_solves_end_with_the_least_residual(dense, random_blo
 
     A.apply = noting  # the outer operator: each application is a true residual
     deflate = None if noise is None else NoisyModes(A, 6, noise, 3)
-    options = {"max_iterations": 20_000, "inner": "single"}
+    options = {"max_iterations": 20_000, "precision": "double-single"}
     solution = solver(1e-10, **options).solve(A, b, on_failure="return", deflate=deflate)
     expected = SolveStatus.DIVERGED if solver is BiCGstab else SolveStatus.STAGNATED
     assert solution.status is expected and solution.iterations < 8_000

@@ -62,28 +62,28 @@ def test_deviation_asks_for_replacement_when_it_has_grown():
 
 
 @pytest.mark.parametrize(
-    ("s", "basis", "inner"),
+    ("s", "basis", "precision"),
     [
-        pytest.param(1, "monomial", None, marks=pytest.mark.slow),
-        (1, "monomial", "single"),
-        (8, "monomial", None),
-        (8, "monomial", "single"),
-        (16, "newton", None),
-        (16, "newton", "single"),
-        (16, "chebyshev", None),
-        pytest.param(16, "chebyshev", "single", marks=pytest.mark.slow),
+        pytest.param(1, "monomial", "double", marks=pytest.mark.slow),
+        (1, "monomial", "double-single"),
+        (8, "monomial", "double"),
+        (8, "monomial", "double-single"),
+        (16, "newton", "double"),
+        (16, "newton", "double-single"),
+        (16, "chebyshev", "double"),
+        pytest.param(16, "chebyshev", "double-single", marks=pytest.mark.slow),
     ],
 )
-def test_as_many_iterations_as_conjugate_gradients(dslash, random_complex, s, basis, inner):
+def test_as_many_iterations_as_conjugate_gradients(dslash, random_complex, s, basis, precision):
     """A block of mixed scales, with a zero column; every residual is a true one.
 
     In mixed precision polynomials of degree 16 may cost up to 30 % more, as rounding on a processor has it.
     """
     A = NormalOperator(dslash, 0.05)
     b = random_complex(*A.shape, 4) * np.array([1, 1e-30, 0, 1e20])
-    plain = BatchedCG(1e-10, inner=inner).solve(A, b)
-    solution = SStepCG(1e-10, inner=inner, s=s, basis=basis).solve(A, b)
-    more = 1.3 if inner and s == 16 else 1.1
+    plain = BatchedCG(1e-10, precision=precision).solve(A, b)
+    solution = SStepCG(1e-10, precision=precision, s=s, basis=basis).solve(A, b)
+    more = 1.3 if precision != "double" and s == 16 else 1.1
     assert solution.iterations <= more * plain.iterations + 1
     norms = np.linalg.norm(b.reshape(-1, 4), axis=0)
     missed = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 4), axis=0)
@@ -94,9 +94,11 @@ def test_as_many_iterations_as_conjugate_gradients(dslash, random_complex, s, ba
 def test_guard_shortens_blocks_and_says_so(dslash, random_complex):
     A = NormalOperator(dslash, 0.05)
     b = random_complex(*A.shape, 1)
-    guarded = SStepCG(1e-6, inner="single", s=16, basis="monomial").solve(A, b)
+    guarded = SStepCG(1e-6, precision="double-single", s=16, basis="monomial").solve(A, b)
     assert 1 <= min(guarded.extras["steps"]) < 16
-    free = SStepCG(1e-6, inner="single", s=16, guard=False, basis="monomial").solve(A, b, on_failure="return")
+    free = SStepCG(1e-6, precision="double-single", s=16, guard=False, basis="monomial").solve(
+        A, b, on_failure="return"
+    )
     assert set(free.extras["steps"]) == {16}
 
 
@@ -129,12 +131,12 @@ def test_wrong_settings(options, message):
 
 
 @pytest.mark.parametrize("place", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize(("s", "inner"), [(4, "single"), (8, None)])
-def test_whole_blocks_ahead_of_the_host(staggered, random_complex, monkeypatch, place, s, inner):
+@pytest.mark.parametrize(("s", "precision"), [(4, "double-single"), (8, "double")])
+def test_whole_blocks_ahead_of_the_host(staggered, random_complex, monkeypatch, place, s, precision):
     """As a device is given them: the same solutions, and the host is told at the end of the blocks."""
     A = staggered("hisq", 0.05, place)
     b = A.xp.asarray(random_complex(*A.shape, 3) * np.array([1, 1e-8, 0]))
-    solver = SStepCG(1e-10, inner=inner, s=s, replace=False)
+    solver = SStepCG(1e-10, precision=precision, s=s, replace=False)
     expected = solver.solve(A, b)
     if place == "cpu":
         monkeypatch.setattr(stream, "lag", lambda xp: 1)

@@ -26,20 +26,29 @@ def normal(method):
     return lambda **options: NormalEquations(method(**options))
 
 
-def corrected(method, **inner):
+def corrected(method, **precision):
     """Defect correction around a solver of so loose a tolerance."""
 
     def make(tolerance, max_iterations=10_000):
-        limited = method(max_iterations=max_iterations, **inner)
+        limited = method(max_iterations=max_iterations, **precision)
         return DefectCorrection(limited, tolerance, max_iterations)
 
     return make
 
 
 SOLVERS = {
-    **{f"gcr-{inner or 'double'}": partial(GCR, inner=inner) for inner in (None, "single")},
-    **{f"bicgstab-{inner or 'double'}": partial(BiCGstab, inner=inner) for inner in (None, "single")},
-    **{f"cgnr-{inner or 'double'}": partial(normal(BatchedCG), inner=inner) for inner in (None, "single")},
+    **{
+        f"gcr-{precision.removeprefix('double-')}": partial(GCR, precision=precision)
+        for precision in ("double", "double-single")
+    },
+    **{
+        f"bicgstab-{precision.removeprefix('double-')}": partial(BiCGstab, precision=precision)
+        for precision in ("double", "double-single")
+    },
+    **{
+        f"cgnr-{precision.removeprefix('double-')}": partial(normal(BatchedCG), precision=precision)
+        for precision in ("double", "double-single")
+    },
     "block-cgnr": normal(BlockCGrQ),
     "defect-bicgstab": corrected(BiCGstab, tolerance=1e-3),
     "defect-gcr": corrected(GCR, tolerance=1e-4),
@@ -251,7 +260,8 @@ def test_delta_sets_how_often_residuals_are_replaced(wilson, random_block):
     b = random_block(45, *A.shape, 1)
     for method in (BiCGstab, lambda **o: NormalEquations(BatchedCG(**o))):
         often, seldom = (
-            method(tolerance=1e-10, inner="single", delta=delta).solve(A, b) for delta in (0.1, 0.001)
+            method(tolerance=1e-10, precision="double-single", delta=delta).solve(A, b)
+            for delta in (0.1, 0.001)
         )
         assert often.extras["replacements"] > seldom.extras["replacements"] >= 3
 
@@ -263,7 +273,8 @@ def test_reliable_updates_keep_what_defect_correction_forgets(method, mass, wils
     A = wilson(mass)
     b = random_block(46, *A.shape, 1)
     double, reliable = (
-        method(tolerance=1e-11, inner=inner, delta=0.1).solve(A, b) for inner in (None, "single")
+        method(tolerance=1e-11, precision=precision, delta=0.1).solve(A, b)
+        for precision in ("double", "double-single")
     )
     loose = method(tolerance=0.1)
     corrected = DefectCorrection(loose, 1e-11).solve(A, b)

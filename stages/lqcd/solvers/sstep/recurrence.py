@@ -24,13 +24,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator, Storage
 from stages.lqcd.kernels import block_blas, lane_blas, powers, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, copied
-from stages.lqcd.solvers.frame import column_norms
-from stages.lqcd.solvers.recurrence import BreakdownError
+from stages.lqcd.solvers.recurrence import BreakdownError, column_norms
 from stages.lqcd.solvers.solution import SolveStatus, Vector
 from stages.lqcd.solvers.sstep.block import Block, Fields, Ingredients
 from stages.lqcd.solvers.sstep.deviation import Deviation
@@ -193,7 +192,7 @@ class SStepRecurrence:
 def ingredients_of(parts: Ingredients, log: Log) -> Any:
     """`KrylovSolver.begin` with these."""
 
-    def begin(A: LinearOperator, residual: Array, target: Vector, directions: Any = None) -> SStepRecurrence:
-        return SStepRecurrence(A, residual, target, directions, parts, log)
+    def begin(storage: Storage, residual: Array, target: Vector, directions: Any = None) -> SStepRecurrence:
+        return SStepRecurrence(storage.operator, residual, target, directions, parts, log)
 
     return begin

@@ -72,7 +72,7 @@ class SStepCG(KrylovSolver):
 
     def ingredients(self, A: LinearOperator) -> Ingredients:
         """The parts of the method for an operator, in the inner precision."""
-        dtype = np.dtype(np.complex64 if self.inner == "single" else A.dtype)
+        dtype = np.dtype(np.complex64 if self.precision == "double-single" else A.dtype)
         single = dtype == np.complex64
         ritz = np.array(self.ritz) if self.ritz else known_ritz_values(A, dtype)
         return Ingredients(
@@ -80,6 +80,6 @@ class SStepCG(KrylovSolver):
             self.s,
             self.gram or (powers.DOUBLE if single else powers.DOUBLED),
             ABOVE * float(ritz[-1]),
-            self.replace and self.inner is None,
+            self.replace and self.precision == "double",
             self.guard,
         )
