@@ -27,7 +27,7 @@ from stages.lqcd.kernels.fields import assign, empty_rows, field_like, zeros_lik
 from stages.lqcd.multigrid.aggregates import Aggregates, Prolongation, Transfer, random_fields
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, LevelOperator, coarse_operator
 from stages.lqcd.multigrid.smoothers import Smoother, fitted
-from stages.lqcd.solvers.even_odd import through
+from stages.lqcd.solvers.even_odd import even_odd_solve
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, MultigridGCR, gcr_correction
 
 DIRECT_UNKNOWNS = 1024
@@ -74,7 +74,7 @@ class Coarsest:
 
     def solve(self, b: Array) -> Array:
         """About A^-1 b, on the whole grid; b is kept."""
-        return through(self.A, b, self._corrected)
+        return even_odd_solve(self.A, b, self._corrected)
 
     def _corrected(self, rhs: Array) -> Array:
         """About S^-1 rhs."""
@@ -113,7 +113,7 @@ class Cycle:
             return self.coarsest.solve(b)
         A = cycle.levels[0].A
         S = A.operator
-        return through(A, b, lambda rhs: gcr_correction(S, rhs, level.steps, level.tolerance, cycle))
+        return even_odd_solve(A, b, lambda rhs: gcr_correction(S, rhs, level.steps, level.tolerance, cycle))
 
     @property
     def below(self) -> Cycle | None:

@@ -51,7 +51,7 @@ from stages.lqcd.multigrid.hierarchy import (
 )
 from stages.lqcd.multigrid.smoothers import PolynomialSmoother, Recorder, Smoother
 from stages.lqcd.multigrid.wilson import FineWilson
-from stages.lqcd.solvers.even_odd import through
+from stages.lqcd.solvers.even_odd import even_odd_solve
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCRSpace, MultigridGCR
 
 NO_GAIN = 0.95
@@ -288,7 +288,7 @@ def relaxed(A: LevelOperator, fields: Array, smoother: Smoother) -> Array:
 def refined(A: LevelOperator, fields: Array, cycle: Cycle) -> Array:
     """One step of inverse iteration: about A^-1 times the fields, first made of norm one, in place."""
     lane_blas.lane_divide(fields, block_blas.norms(fields).astype(fields.real.dtype), fields)
-    return through(A, fields, cycle.apply)
+    return even_odd_solve(A, fields, cycle.apply)
 
 
 Begun = tuple[GCRSpace, list[float]]

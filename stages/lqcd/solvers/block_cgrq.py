@@ -55,7 +55,7 @@ and perturbs its direction a little; later it would be the direction. Combinatio
 count.
 """
 
-ENDURED_AT_FIRST, ENDURED = 0.1, 0.01
+TOLERATED_AT_FIRST, TOLERATED = 0.1, 0.01
 """Disturbance of the residual in mixed precision, where rounding disturbs it, too: at the start by N vectors
 of N right-hand sides, growing with the root of vectors over columns; and later.
 """
@@ -78,14 +78,14 @@ class BlockCGrQ(KrylovSolver):
     update_at: ClassVar[float] = 1e-3
     """Of columns, in deflated solves in one precision; in mixed precision `REMAINS` asks earlier."""
 
-    def endures(self, relative: float, reduction: float, share: float, first: bool) -> bool:
+    def tolerates(self, relative: float, reduction: float, share: float, first: bool) -> bool:
         """True if a correction in a deflation space saves more iterations than its disturbance costs.
 
         In one precision that is a question of how far the disturbance has to be reduced, from the beginning.
         It costs the less, and deflation saves the more, the more vectors there are for each column.
         """
         if self.precision != "double":
-            return relative <= (ENDURED_AT_FIRST * share**0.5 if first else ENDURED)
+            return relative <= (TOLERATED_AT_FIRST * share**0.5 if first else TOLERATED)
         if first:
             return relative <= SPOILED * share**1.5
         return reduction <= REDUCED * share**REDUCED_MORE

@@ -67,7 +67,7 @@ class EvenOdd:
         return replace(solution, x=system.reconstruct(solution.x, source))
 
 
-def through(system: EvenOddSystem, b: Array, solve: Callable[[Array], Array]) -> Array:
+def even_odd_solve(system: EvenOddSystem, b: Array, solve: Callable[[Array], Array]) -> Array:
     """About M^-1 b by `solve`, which is about the inverse of the system's operator."""
     rhs, source = system.prepare(b)
     return system.reconstruct(solve(rhs), source)

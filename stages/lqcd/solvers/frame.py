@@ -134,7 +134,7 @@ class ReliableUpdates:
         """Fall of a residual that asks for its next replacement: `delta`, or the method's own."""
         return self.delta or self.update_at
 
-    def endures(self, relative: float, reduction: float, share: float, first: bool) -> bool:
+    def tolerates(self, relative: float, reduction: float, share: float, first: bool) -> bool:
         """True if a correction in a deflation space (`space.CorrectionSchedule`) saves more than it costs."""
         return relative <= 1
 
@@ -161,7 +161,7 @@ class ReliableIteration:
         self.target = solver.tolerance * self.source
         self.unit = np.ones_like(self.source)
         self.norms = self.source.copy()
-        self.corrections = CorrectionSchedule(deflate, solver.endures, self.source.size)
+        self.corrections = CorrectionSchedule(deflate, solver.tolerates, self.source.size)
         self.iterations = self.matvecs = self.replacements = 0
         self.columns = np.arange(b.shape[-1])
         if x0 is None:
@@ -170,7 +170,7 @@ class ReliableIteration:
             self.x = copied(x0)
             lane_blas.lane_clear(self.x, np.flatnonzero(self.source == 0))
             self._measure()
-        self.least = LeastResidual(self.norms)
+        self.best = LeastResidual(self.norms)
         self._deflate()
         self.largest = np.maximum(self.norms, self.source)
         self.history = [self._relative(self.norms)]
@@ -262,7 +262,7 @@ class ReliableIteration:
     def _cycle_rules(self, mixed: bool, dtype: np.dtype) -> Cycle:
         """The rules of the next cycle, of a recurrence in this precision."""
         solver, columns, rounding = self.solver, self.columns, self.rules.rounding_seen
-        deflated, least = self.corrections.go_on, self.least.norms[self.columns]
+        deflated, least = self.corrections.active, self.best.norms[self.columns]
         if rounding:
             delta = solver.update_at
         elif mixed:
@@ -314,14 +314,14 @@ class ReliableIteration:
         """Step 4: x += y in these units, then the true residual; where it has risen, x without y is noted."""
         self._add(correction, unit)
         self._measure()
-        risen = self.least.enter(self.norms, self.open, self.x)
-        self.least.take_back(risen, correction, unit, self.columns)
+        risen = self.best.enter(self.norms, self.open, self.x)
+        self.best.take_back(risen, correction, unit, self.columns)
 
     def _restore(self) -> None:
         """The x of the least true residuals, and these."""
-        if self.least.restore(self.x):
+        if self.best.restore(self.x):
             self._measure()
-            self.least.enter(self.norms, self.norms < 0, self.x)
+            self.best.enter(self.norms, self.norms < 0, self.x)
 
     def _in_norm_of_residual(self, recurrence: Recurrence, estimate: Vector) -> Vector:
         """An estimate of now as a norm of the residual, if it is another field's."""
@@ -338,7 +338,7 @@ class ReliableIteration:
         Due are columns that have fallen far enough since the last time, and those whose residual is not what
         the recurrence believed. Columns that are done are left alone: inexact vectors may raise them.
         """
-        if not (self.corrections.go_on and np.isfinite(self.norms).all()):
+        if not (self.corrections.active and np.isfinite(self.norms).all()):
             return
         norms, still_open, unit = self.norms[self.columns], self.open[self.columns], self._units()
         due = self.corrections.due(norms, self.columns)
@@ -348,7 +348,7 @@ class ReliableIteration:
             return
         residual = self._hand_over()
         lane_blas.lane_scale(residual, to_device_like(still_open / unit, residual), residual)
-        correction = self.corrections.of(residual, norms / unit, self.target[self.columns] / unit)
+        correction = self.corrections.correct(residual, norms / unit, self.target[self.columns] / unit)
         del residual
         if correction is None:
             self._measure()

@@ -236,21 +236,21 @@ class Correction:
 class CorrectionSchedule:
     """The corrections of one solve: when they are due, and whether they go on.
 
-    endures(relative, reduction, share, first): whether the method gains by a correction that adds so much to
+    tolerates(relative, reduction, share, first): whether the method gains by a correction that adds so much to
     the residual of the worst column, relative to that residual and to the norm that the solve has to reach;
     share: vectors of the space over columns of the block; first: at the start of a solve, when no search
     direction is lost. made: corrections so far.
     """
 
     def __init__(
-        self, correct: Correction | None, endures: Callable[[float, float, float, bool], bool], rhs: int
+        self, correct: Correction | None, tolerates: Callable[[float, float, float, bool], bool], rhs: int
     ) -> None:
-        self._correct, self._endures = correct, endures
+        self._correct, self._tolerates = correct, tolerates
         self._norms, self._fall = np.full(rhs, np.inf), DEFLATE_AT
         self.made = 0
 
     @property
-    def go_on(self) -> bool:
+    def active(self) -> bool:
         """True if there may be another one."""
         return self._correct is not None
 
@@ -263,7 +263,7 @@ class CorrectionSchedule:
         """Columns whose norms have fallen far enough since the last correction."""
         return norms < self._fall * self._norms[columns]
 
-    def of(self, residual: Array, norms: Vector, target: Vector) -> Array | None:
+    def correct(self, residual: Array, norms: Vector, target: Vector) -> Array | None:
         """The correction of a residual whose columns had these norms; None, now and ever, if it disturbs.
 
         target: norms to reach. Columns of the residual that are done are zero.
@@ -272,7 +272,7 @@ class CorrectionSchedule:
         correction, added = self._correct(residual)
         relative, reduction = (float(np.max(added / np.where(each > 0, each, 1))) for each in (norms, target))
         first = self.made == 0
-        if not self._endures(relative, reduction, len(self._correct) / norms.size, first):
+        if not self._tolerates(relative, reduction, len(self._correct) / norms.size, first):
             self._correct = None
             return None
         if first and relative > NEARLY_EXACT:

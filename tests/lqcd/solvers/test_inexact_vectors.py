@@ -101,18 +101,18 @@ def test_corrections_end_where_they_disturb() -> None:
 
     seen: list[tuple[float, float, float, bool]] = []
 
-    def endures(relative: float, reduction: float, share: float, first: bool) -> bool:
+    def tolerates(relative: float, reduction: float, share: float, first: bool) -> bool:
         seen.append((relative, reduction, share, first))
         return relative < 0.3
 
-    corrections, columns = CorrectionSchedule(Deflate(), endures, 4), np.array([0, 1, 3])
+    corrections, columns = CorrectionSchedule(Deflate(), tolerates, 4), np.array([0, 1, 3])
     r, target = np.ones((4, 3)), np.array([0.1, 1e-3, 0.1])
     assert corrections.due(np.full(3, 2.0), columns).all() and corrections.replaced_at == 0
-    assert corrections.of(r, np.full(3, 2.0), target) is r
+    assert corrections.correct(r, np.full(3, 2.0), target) is r
     corrections.enter(np.array([2.0, 2.0, 2.0]), columns)
     assert corrections.due(np.array([0.1, 0.3, 0.3]), columns).tolist() == [True, False, False]
-    assert corrections.of(r, np.full(3, 2.0), target) is None
-    assert (corrections.made, corrections.go_on) == (1, False)
+    assert corrections.correct(r, np.full(3, 2.0), target) is None
+    assert (corrections.made, corrections.active) == (1, False)
     relative, reduction, share, first = zip(*seen, strict=True)
     assert first == (True, False) and share == (5 / 3,) * 2
     np.testing.assert_allclose(relative, [2e-3, 0.4])
