@@ -236,10 +236,10 @@ class Correction:
 class CorrectionSchedule:
     """The corrections of one solve: when they are due, and whether they go on.
 
-    tolerates(relative, reduction, share, first): whether the method gains by a correction that adds so much to
-    the residual of the worst column, relative to that residual and to the norm that the solve has to reach;
-    share: vectors of the space over columns of the block; first: at the start of a solve, when no search
-    direction is lost. made: corrections so far.
+    tolerates(relative, reduction, share, first): whether the method gains by a correction that adds so much
+    to the residual of the worst column, relative to that residual and to the norm that the solve has to
+    reach; share: vectors of the space over columns of the block; first: at the start of a solve, when no
+    search direction is lost. made: corrections so far.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ def test_half_is_single_where_links_have_no_form_for_short_fields(staggered, ran
     A = packed_for(block, staggered(action, 0.3))
     assert not isinstance(A.storage(HALF), ShortStorage)
     b = random_block(8, *A.shape, 2)
-    half, single = (BatchedCG(1e-9, inner=inner).solve(A, b) for inner in ("half", "single"))
+    half, single = (BatchedCG(1e-9, precision=f"double-{p}").solve(A, b) for p in ("half", "single"))
     assert np.array_equal(half.x, single.x) and half.iterations == single.iterations
 
 
