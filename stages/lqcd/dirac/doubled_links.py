@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numpy.typing import DTypeLike
 
 from stages.lqcd.kernels import link_fields
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
@@ -12,7 +12,7 @@ from stages.lqcd.lattice.geometry import Lattice
 
 
 def doubled_links(
-    one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int, dtype: Any
+    one_hop: Array, three_hops: Array | None, lattice: Lattice, parity: int, dtype: DTypeLike
 ) -> Array:
     """Links into the sites x of `parity`, ``[site, direction, 3, 3]``, as `pack` of the dslashes takes them.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
@@ -52,7 +52,7 @@ class StaggeredOperator:
         """M x on the sites of a parity, ``[site, 3, N]``; returns `out`."""
         return self.dslash.apply_to(parity, x[1 - parity], out, x[parity], 2 * self.mass, float(self.sign))
 
-    def astype(self, dtype: Any) -> StaggeredOperator:
+    def astype(self, dtype: DTypeLike) -> StaggeredOperator:
         return replace(self, dslash=self.dslash.astype(dtype))
 
 

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import SquaredDslash
@@ -74,7 +75,7 @@ class SpatialHop:
         packed = self._packed[parity]
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
-    def astype(self, dtype: Any) -> SpatialHop:
+    def astype(self, dtype: DTypeLike) -> SpatialHop:
         return self if self.dtype == dtype else SpatialHop(self.links, self.lattice, dtype)
 
     @cached_property

@@ -81,7 +81,7 @@ class StaggeredDslash:
         out = numbers_like(x) if out is None else out
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
 
-    def astype(self, dtype: Any) -> StaggeredDslash:
+    def astype(self, dtype: DTypeLike) -> StaggeredDslash:
         """This operator in another precision, which this one keeps: its links are packed once.
 
         That one does not know this one, so that the memory of both is free as soon as nobody uses this one.
@@ -163,7 +163,7 @@ class HoppingTerm(Protocol):
         dots: Array | None = None,
     ) -> Array: ...
 
-    def astype(self, dtype: Any) -> Self: ...
+    def astype(self, dtype: DTypeLike) -> Self: ...
 
 
 class _Workspace:

@@ -16,10 +16,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.gauge.wilson_links import WilsonLinks
 from stages.lqcd.kernels import clover, wilson_dslash
+from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -103,7 +105,7 @@ class WilsonOperator:
     mass: float
     sign: int = 1
     _precisions: dict[np.dtype, WilsonOperator] = field(default_factory=dict, repr=False, compare=False)
-    _matrices: dict[tuple[float, np.dtype, bool, int], Any] = field(
+    _matrices: dict[tuple[float, np.dtype, bool, int], PackedClover] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -162,25 +164,25 @@ class WilsonOperator:
             return {"a": self.constant}
         return {"a": 1.0, "clover": ("diagonal", self.clover(parity))}
 
-    def clover(self, parity: int) -> Any:
+    def clover(self, parity: int) -> PackedClover:
         """A on the sites of `parity`, packed; only with a clover term. Raises InputError."""
         return self._local_matrices(self.dtype, False, parity)
 
-    def clover_inverse(self, parity: int) -> Any:
+    def clover_inverse(self, parity: int) -> PackedClover:
         """A^-1 on the sites of `parity`, packed; only with a clover term.
 
         Raises InputError where A is singular.
         """
         return self._local_matrices(self.dtype, True, parity)
 
-    def _local_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> Any:
+    def _local_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> PackedClover:
         """A or its inverse, made once for this operator, its adjoint and its other precisions."""
         key = (self.mass, dtype, inverted, parity)
         if key not in self._matrices:
             self._matrices[key] = self._new_matrices(dtype, inverted, parity)
         return self._matrices[key]
 
-    def _new_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> Any:
+    def _new_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> PackedClover:
         if dtype != np.complex128:
             return clover.astype(self._local_matrices(np.dtype(complex), inverted, parity), dtype)
         if not inverted:
@@ -199,7 +201,7 @@ class WilsonOperator:
                 self.clover_inverse(parity)
         self.dslash.packed  # noqa: B018 - made and kept
 
-    def astype(self, dtype: Any) -> WilsonOperator:
+    def astype(self, dtype: DTypeLike) -> WilsonOperator:
         """This operator in another precision, which this one keeps: its matrices are packed once."""
         dtype = np.dtype(dtype)
         if dtype == self.dtype:

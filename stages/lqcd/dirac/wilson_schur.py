@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import WHOLE, Field, HalfStorage, Product, Step, Storage
@@ -83,7 +84,7 @@ class WilsonSchur:
         inverse_first = self.kind == "symmetric" and self.sign < 0
         return self._hops(self._inverse(self.parity, x, out) if inverse_first else x, x, between, out)
 
-    def _hops(self, start: Any, x: Any, between: Any, out: Any, factor: float = 1.0) -> Any:
+    def _hops(self, start: Field, x: Field, between: Field, out: Field, factor: float = 1.0) -> Field:
         """``out = S x`` from where hops start: x, or A^-1 x / factor for the adjoint of the symmetric S."""
         parity, opposite, dslash = self.parity, 1 - self.parity, self.M.dslash
         dslash.apply_to(opposite, start, between, self.sign, **self._inverted(opposite, 1.0))
@@ -115,8 +116,8 @@ class WilsonSchur:
         source: Field | None,
         factors: tuple[complex, complex, complex],
         between: Field,
-        out: Any,
-    ) -> Any:
+        out: Field,
+    ) -> Field:
         """``out = a x + b S x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
 
         With a field like x to work in; `out` may be x or `source`. Raises InputError unless S is symmetric
@@ -152,7 +153,7 @@ class WilsonSchur:
         parity, opposite = self.parity, 1 - self.parity
         self.M.dslash.apply_to(opposite, x[parity], x[opposite], **self._inverted(opposite, 0.5))
 
-    def astype(self, dtype: Any) -> WilsonSchur:
+    def astype(self, dtype: DTypeLike) -> WilsonSchur:
         return self if self.dtype == dtype else replace(self, M=self.M.astype(dtype))
 
     def storage(self, name: str) -> Storage:
@@ -179,7 +180,7 @@ class WilsonSchur:
             return {"b": factor * self._constant}
         return {"b": factor, "clover": ("hop", self.M.clover_inverse(parity))}
 
-    def _inverse(self, parity: int, x: Any, out: Any = None) -> Array:
+    def _inverse(self, parity: int, x: Field, out: Field = None) -> Array:
         """A^-1 x on `parity`, in `out` or a new field."""
         out = field_like(x) if out is None else out
         if self.M.links.csw is None:

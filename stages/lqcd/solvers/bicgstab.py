@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from stages.lqcd.kernels.half_update import half_alpha, half_dot, half_omega, ha
 from stages.lqcd.kernels.short_numbers import HalfField, put, take
 from stages.lqcd.kernels.stream import Reports
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.recurrence import BreakdownError, Directions, Recurrence
 from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 STUCK_STEPS = 3
@@ -61,7 +61,7 @@ class BiCGstab(KrylovSolver):
     def check_operator(self, A: LinearOperator) -> None:
         """Any operator will do."""
 
-    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         kind = _HalfRecurrence if isinstance(storage, HalfStorage) else _StabilisedRecurrence
         return kind(storage, residual, target, directions)
 

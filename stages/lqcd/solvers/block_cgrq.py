@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +45,7 @@ from stages.lqcd.kernels.fields import assign, contiguous, converted, copied, fi
 from stages.lqcd.kernels.host_lapack import Matrix, cholesky
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.orthonormal import NOISE, host_gram, orthonormalise
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, next_width
+from stages.lqcd.solvers.recurrence import BreakdownError, Directions, Recurrence, next_width
 from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 REMAINS = 0.03
@@ -90,7 +90,7 @@ class BlockCGrQ(KrylovSolver):
             return relative <= SPOILED * share**1.5
         return reduction <= REDUCED * share**REDUCED_MORE
 
-    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         return _BlockRecurrence(storage, residual, target)
 
 

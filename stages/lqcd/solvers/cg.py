@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.kernels.short_numbers import put, take
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.recurrence import BreakdownError, Directions, Recurrence
 from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 
@@ -47,7 +47,7 @@ class BatchedCG(KrylovSolver):
         "conjugate gradients is for staggered operators and the normal equations of even-odd Wilson ones"
     )
 
-    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         return _BatchedRecurrence(storage, residual, target, directions)
 
 

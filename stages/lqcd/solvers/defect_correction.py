@@ -9,7 +9,6 @@ section 5.) Each correction begins a new Krylov space: reliable updates ('double
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.frame import MAX_ITERATIONS, ReliableUpdates
 from stages.lqcd.solvers.krylov import iterated
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence, column_norms
+from stages.lqcd.solvers.recurrence import BreakdownError, Directions, Recurrence, column_norms
 from stages.lqcd.solvers.solution import Progress, Solution, Solver, SolveStatus, Vector
 
 GOES_ON = (SolveStatus.CONVERGED, SolveStatus.ITERATION_LIMIT, SolveStatus.STAGNATED)
@@ -60,7 +59,7 @@ class DefectCorrection:
     def _frame(self) -> ReliableUpdates:
         return ReliableUpdates(self.tolerance, self.max_iterations, "double-single")
 
-    def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Any) -> Recurrence:
+    def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         return _Corrections(self.solver, storage.operator, residual, target)
 
 

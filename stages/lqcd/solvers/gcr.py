@@ -14,7 +14,7 @@ y is put together once, at the end. All coefficients stay where the fields are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from stages.lqcd.kernels.half_update import (
 )
 from stages.lqcd.kernels.short_numbers import from_half, to_half
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.recurrence import BreakdownError, Recurrence
+from stages.lqcd.solvers.recurrence import BreakdownError, Directions, Recurrence
 from stages.lqcd.solvers.solution import SolveStatus, Vector
 
 ROUNDING = 8
@@ -98,7 +98,7 @@ class GCR(KrylovSolver):
             )
         return whole_storage(A.astype(np.complex64))
 
-    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         r = storage.stored(residual)
         target2 = to_device_like(target**2, r)
         kept = HalfDirections if self.half else WholeDirections
@@ -226,9 +226,6 @@ class HalfDirections:
         return y
 
 
-Directions: TypeAlias = type[WholeDirections] | type[HalfDirections]
-
-
 class GCRSpace:
     """The space of up to `size` directions, and the residual r ``[..., N]``, which it changes.
 
@@ -243,7 +240,7 @@ class GCRSpace:
         size: int,
         preconditioner: Preconditioner | None,
         target2: Array,
-        directions: Directions = WholeDirections,
+        directions: type[WholeDirections | HalfDirections] = WholeDirections,
     ) -> None:
         n = r.shape[-1]
         self.A, self.preconditioner = A, preconditioner

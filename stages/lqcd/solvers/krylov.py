@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, contiguous, copied, field_like
 from stages.lqcd.solvers.frame import ReliableIteration, ReliableUpdates
-from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Recurrence
+from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Directions, Recurrence
 from stages.lqcd.solvers.solution import NotConverged, Progress, Solution, SolveStatus, Vector, without
 from stages.lqcd.solvers.space import Correction
 
@@ -36,7 +35,7 @@ class KrylovSolver(ReliableUpdates):
                 "BiCGstab or GCR"
             )
 
-    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Any = None) -> Recurrence:
+    def begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         """The method itself, on the fields of a storage, from y = 0.
 
         residual: true ones ``[..., width]``, may be overwritten. target: norms to reach. directions: of a

@@ -21,7 +21,7 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
-from stages.lqcd.solvers.recurrence import Recurrence, column_norms
+from stages.lqcd.solvers.recurrence import Directions, Recurrence, column_norms
 from stages.lqcd.solvers.solution import Progress, Solution, Vector
 
 
@@ -55,7 +55,7 @@ class NormalEquations:
             )
         return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
 
-    def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Any) -> Recurrence:
+    def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         A: Any = storage.operator
         adjoint, normal = A.adjoint, storage.normal()
 
@@ -90,7 +90,7 @@ class _NormalRecurrence:
         normal_residual, self.ratio = self._transformed(residual)
         self.normal.replace(normal_residual, target / self.ratio)
 
-    def directions(self, columns: NDArray[np.intp]) -> Any:
+    def directions(self, columns: NDArray[np.intp]) -> Directions:
         return self.normal.directions(columns)
 
     def start(self) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,10 @@ class BreakdownError(Exception):
         return self.status in (SolveStatus.NOT_FINITE, SolveStatus.DIVERGED)
 
 
+Directions: TypeAlias = Any
+"""Search directions of a recurrence, in the form of its method; None: there are none."""
+
+
 class Recurrence(Protocol):
     """A Krylov method for the correction y of A y = r, for a block of columns, made with its residual."""
 
@@ -94,7 +98,7 @@ class Recurrence(Protocol):
         residual: ``[..., width]``, may be overwritten. target: norms to reach.
         """
 
-    def directions(self, columns: NDArray[np.intp]) -> Any:
+    def directions(self, columns: NDArray[np.intp]) -> Directions:
         """The search directions of these columns of the block, for the recurrence that takes over."""
 
     def start(self) -> int:
@@ -115,7 +119,7 @@ class Indirect(Protocol):
         """The norms ``[width]`` that an estimate without rounding would be, of a true residual."""
 
 
-Begin = Callable[[Storage, Array, Vector, Any], Recurrence]
+Begin = Callable[[Storage, Array, Vector, Directions], Recurrence]
 """`stages.lqcd.solvers.krylov.KrylovSolver.begin`."""
 
 

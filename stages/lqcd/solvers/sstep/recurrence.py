@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from stages.lqcd.kernels import block_blas, lane_blas, powers, stream
 from stages.lqcd.kernels.cg_update import quotient
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, copied
-from stages.lqcd.solvers.recurrence import BreakdownError, column_norms
+from stages.lqcd.solvers.recurrence import Begin, BreakdownError, Directions, column_norms
 from stages.lqcd.solvers.solution import SolveStatus, Vector
 from stages.lqcd.solvers.sstep.block import Block, Fields, Ingredients
 from stages.lqcd.solvers.sstep.deviation import Deviation
@@ -189,10 +189,10 @@ class SStepRecurrence:
         self.step = 0
 
 
-def ingredients_of(parts: Ingredients, log: Log) -> Any:
+def ingredients_of(parts: Ingredients, log: Log) -> Begin:
     """`KrylovSolver.begin` with these."""
 
-    def begin(storage: Storage, residual: Array, target: Vector, directions: Any = None) -> SStepRecurrence:
+    def begin(storage: Storage, residual: Array, target: Vector, directions: Directions) -> SStepRecurrence:
         return SStepRecurrence(storage.operator, residual, target, directions, parts, log)
 
     return begin
