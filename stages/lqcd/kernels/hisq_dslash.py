@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.link_forms import StaggeredForm
-from stages.lqcd.kernels.operands import check_array, check_links
+from stages.lqcd.kernels.operands import check_array, check_links, check_product
 from stages.lqcd.kernels.short_numbers import ShortField, VectorField, check_short_field
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -91,26 +91,13 @@ def hisq_dslash(
     if packed.short or isinstance(x, ShortField) or isinstance(out, ShortField):
         _check_short_fields(packed, x, out, diagonal)
     else:
-        _check_fields(packed, x, out, diagonal)
+        check_product(x, out, diagonal, (packed.lattice.half_volume, COLOURS), packed.dtype)
     if dots is not None:
         check_array("dots", dots, x.shape[2:], np.dtype(np.float64))
         if diagonal is None:
             raise InputError("dots are Re conj(diagonal) out: give a diagonal")
     start = kernel("hisq_dslash.hisq_dslash", type(packed))
     return start(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
-
-
-def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Array | None) -> None:
-    """Raise InputError unless x, out, diagonal are ``[site, 3, N]`` of the links' dtype and x is not out."""
-    if x.ndim != 3:
-        raise InputError(f"x must have shape (sites, 3, right-hand sides), got {x.shape}")
-    shape = (packed.lattice.half_volume, COLOURS, x.shape[2])
-    check_array("x", x, shape, packed.dtype)
-    check_array("out", out, shape, packed.dtype)
-    if diagonal is not None:
-        check_array("diagonal", diagonal, shape, packed.dtype)
-    if array_module(x).may_share_memory(out, x):
-        raise InputError("out of the dslash must not be its input x: give another array")
 
 
 def _check_short_fields(packed: PackedLinks, x: Any, out: Any, diagonal: Any) -> None:

@@ -21,6 +21,19 @@ def check_array(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype
         raise InputError(f"{name} must be a C-contiguous {dtype} array of shape {shape}, got {actual}")
 
 
+def check_product(
+    x: Array, out: Array, diagonal: Array | None, shape: tuple[int, int], dtype: np.dtype
+) -> None:
+    """Raise InputError unless x, out, diagonal are ``[*shape, N]`` of this dtype and x is not out."""
+    if x.ndim != 3:
+        raise InputError(f"x must have shape (sites, {shape[1]}, right-hand sides), got {x.shape}")
+    for name, array in (("x", x), ("out", out), ("diagonal", diagonal)):
+        if array is not None:
+            check_array(name, array, (*shape, x.shape[2]), dtype)
+    if array_module(x).may_share_memory(out, x):
+        raise InputError("out of the dslash must not be its input x: give another array")
+
+
 def check_links(links: Array, lattice: Lattice, parity: int) -> None:
     """Raise InputError unless `links` is complex ``[site, 16, 8 or 6, 3, 3]`` and `parity` is 0 or 1."""
     if parity not in (0, 1):

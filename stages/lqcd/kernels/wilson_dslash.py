@@ -13,7 +13,7 @@ from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.link_forms import WilsonForm
-from stages.lqcd.kernels.operands import check_array, check_links
+from stages.lqcd.kernels.operands import check_array, check_links, check_product
 from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, Spinors, check_half_field
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -92,10 +92,10 @@ def wilson_dslash(
 
     With complex64 links x may be a HalfField; out and the diagonal both are then, or both are complex64.
     """
-    if isinstance(x, HalfField):
+    if isinstance(x, HalfField) or isinstance(out, HalfField) or isinstance(diagonal, HalfField):
         _check_half_fields(packed, x, out, diagonal)
     else:
-        _check_fields(packed, x, out, diagonal)
+        check_product(x, out, diagonal, (packed.lattice.half_volume, COMPONENTS), packed.dtype)
     check_terms(packed, diagonal, sign, clover)
     start = kernel("wilson_dslash.wilson_dslash", type(packed))
     return start(packed, x, out, sign=sign, diagonal=diagonal, a=a, b=b, clover=clover)
@@ -107,24 +107,11 @@ def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sig
     Links are packed. Raises InputError.
     """
     check_terms(packed, None, sign, None)
-    _check_fields(packed, x, out, None)
+    check_product(x, out, None, (packed.lattice.half_volume, COMPONENTS), packed.dtype)
     return kernel("wilson_dslash.wilson_hop", type(packed))(packed, direction, x, out, sign=sign)
 
 
-def _check_fields(packed: PackedLinks, x: Array, out: Any, diagonal: Any) -> None:
-    """Raise InputError unless x, out, diagonal are ``[site, 12, N]`` of the links' dtype and x is not out."""
-    if x.ndim != 3:
-        raise InputError(f"x must have shape (sites, 12, right-hand sides), got {x.shape}")
-    shape = (packed.lattice.half_volume, COMPONENTS, x.shape[2])
-    check_array("x", x, shape, packed.dtype)
-    check_array("out", out, shape, packed.dtype)
-    if diagonal is not None:
-        check_array("diagonal", diagonal, shape, packed.dtype)
-    if array_module(x).may_share_memory(out, x):
-        raise InputError("out of the dslash must not be its input x: give another array")
-
-
-def _check_half_fields(packed: PackedLinks, x: HalfField, out: Any, diagonal: Any) -> None:
+def _check_half_fields(packed: PackedLinks, x: Any, out: Any, diagonal: Any) -> None:
     """Raise InputError unless out and diagonal both are HalfFields, or both complex64, and x is not out."""
     if packed.dtype != np.complex64:
         raise InputError(f"a HalfField needs complex64 links, got {packed.dtype}")
