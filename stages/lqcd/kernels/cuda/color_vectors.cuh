@@ -94,11 +94,11 @@ __device__ __forceinline__ void dots(double (&products)[R], const ColorVectors<R
     }
 }
 
-// A 3 x 3 matrix whose third row may lie apart from the first two.
+// A 3 x 3 matrix in memory, row by row.
 template <class Real> struct Matrix {
-    const Complex<Real>*rows, *third;
+    const Complex<Real>* elements;
 
-    __device__ __forceinline__ Complex<Real> at(int i, int j) const { return i < 2 ? rows[3 * i + j] : third[j]; }
+    __device__ __forceinline__ Complex<Real> at(int i, int j) const { return elements[3 * i + j]; }
 };
 
 // sum += u v for each right-hand side

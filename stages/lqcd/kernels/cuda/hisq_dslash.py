@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 import cupy
@@ -15,20 +15,15 @@ from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_devi
 from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.hisq_packing import FORMS, FULL, Links18, PackedLinks, dslash_tile
+from stages.lqcd.kernels.cuda.hisq_packing import FORMS, FULL, LinkFields, Links18, PackedLinks, dslash_tile
 from stages.lqcd.kernels.cuda.launch import (
-    MULTIPROCESSOR_SHARED,
     MULTIPROCESSORS,
     Launch,
     check_rhs,
-    divisors,
-    extents_of,
-    instance,
-    listed,
     narrowable,
     power_of_two,
 )
-from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, DslashShape, chunk, tile_work
+from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, DslashShape
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.short_numbers import ShortField
@@ -64,7 +59,7 @@ def pack_fields(
     dtype: np.dtype,
     form: StaggeredForm = StaggeredForm.MATRICES,
 ) -> PackedLinks:
-    return FORMS[form].pack(one_hop, three_hops, lattice, parity, dtype)
+    return FORMS[form].pack(LinkFields(one_hop, three_hops, lattice, parity), dtype)
 
 
 def hisq_dslash(
@@ -152,19 +147,10 @@ def sum_rows_launch(count: int, n: int) -> Launch:
 
 
 def dslash_shape(lattice: Lattice, dtype: np.dtype, n: int, form: Links18 = FULL) -> DslashShape:
-    """The shape measured best for this precision, number of right-hand sides and form.
-
-    The wider the fields, the fewer sites a chunk of the order has.
-    """
-    rhs, threads, resident = form.shape(dtype, n)
-    tile = dslash_tile(lattice)
-    sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
+    """The shape measured best; the wider the fields, the fewer sites a chunk of the order has."""
     width = n * dtype.itemsize
-    y_sites = 32 if width <= 128 else 16 if width < 512 else 8
-    z_sites = 16 if width <= 64 else 8
-    y_tiles, z_tiles = lattice.extents[1] // tile[1], lattice.extents[2] // tile[2]
-    y_chunk, z_chunk = chunk(y_tiles, y_sites // tile[1]), chunk(z_tiles, z_sites // tile[2])
-    return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
+    chunks = 32 if width <= 128 else 16 if width < 512 else 8, 16 if width <= 64 else 8
+    return DslashShape.of(lattice, dslash_tile(lattice), n, form.shape(dtype, n), chunks)
 
 
 @narrowable
@@ -174,25 +160,10 @@ def dslash_launch(
     """The dslash of `hisq_dslash.cu`; with `dots` it sums conj(diagonal) out by block."""
     check_rhs(n)
     _check_index(lattice, dtype, n)
-    shape = dslash_shape(lattice, dtype, n, form)
-    threads = shape.sites_per_block * (n // shape.rhs_per_thread)
+    shape, reach = dslash_shape(lattice, dtype, n, form), REACHES[directions]
     shared_bytes = form.shared_bytes(shape.sites_per_block, directions, dtype)
-    resident_blocks = min(
-        shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // max(1, shared_bytes)
-    )
-    min_blocks = max(1, resident_blocks)
-    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, form.x, form.out, directions)
-    block = (n, shape.rhs_per_thread, shape.sites_per_block, min_blocks)
-    order = (shape.y_chunk, shape.z_chunk, str(dots).lower())
-    return Launch(
-        "hisq_dslash.cu",
-        instance("hisq_dslash", dtype, *geometry, *block, *order),
-        (lattice.half_volume // shape.sites_per_block,),
-        threads,
-        shared_bytes,
-        for_lattice=True,
-        work=tile_work(lattice, shape, REACHES[directions]),
-    )
+    kinds = (form.name, form.x, form.out, directions)
+    return shape.launch("hisq_dslash", dtype, shared_bytes, reach, kinds, (str(dots).lower(),))
 
 
 def _check_index(lattice: Lattice, dtype: np.dtype, n: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
+from typing import NamedTuple
 
 import cupy
 import numpy as np
@@ -13,7 +14,7 @@ from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, instance
-from stages.lqcd.kernels.cuda.tiles import Box, nearest_box
+from stages.lqcd.kernels.cuda.tiles import BlockShape, Box, nearest_box
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.short_numbers import ShortField
@@ -21,6 +22,19 @@ from stages.lqcd.lattice.geometry import Lattice
 
 TILE: Box = (4, 4, 2, 1)
 """The tile wished for, in (x / 2, y, z, t): 32 sites, 36 KB of links in single precision."""
+
+
+class LinkFields(NamedTuple):
+    """Fields of links, complex128 ``[mu, parity, site, 3, 3]``, to be packed into the sites of `parity`."""
+
+    one_hop: cupy.ndarray
+    three_hops: cupy.ndarray | None
+    lattice: Lattice
+    parity: int
+
+    @property
+    def directions(self) -> int:
+        return NAIVE_DIRECTIONS if self.three_hops is None else HISQ_DIRECTIONS
 
 
 @dataclass(frozen=True)
@@ -46,27 +60,19 @@ class Links18:
         """The form for products that are stored in `out`."""
         return self
 
-    def pack(
-        self,
-        one_hop: cupy.ndarray,
-        three_hops: cupy.ndarray | None,
-        lattice: Lattice,
-        parity: int,
-        dtype: np.dtype,
-    ) -> PackedLinks:
+    def pack(self, fields: LinkFields, dtype: np.dtype) -> PackedLinks:
         """Links of fields in this form, or as matrices where it is not for them."""
-        directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-        tile = dslash_tile(lattice)
+        lattice, directions, tile = fields.lattice, fields.directions, dslash_tile(fields.lattice)
         tiles = empty_field((lattice.half_volume // prod(tile), directions, prod(tile), 3, 3), dtype)
-        link_fields.in_tiles(one_hop, three_hops, lattice, parity, tiles, tile)
-        return PackedLinks(lattice, parity, directions, dtype, tiles)
+        link_fields.in_tiles(fields.one_hop, fields.three_hops, lattice, fields.parity, tiles, tile)
+        return PackedLinks(lattice, fields.parity, directions, dtype, tiles)
 
     def shared_bytes(self, sites: int, directions: int, dtype: np.dtype) -> int:
         """Shared memory for the links of `sites` sites, as SHARED_BYTES of links.cuh."""
         return sites * directions * 9 * dtype.itemsize
 
-    def shape(self, dtype: np.dtype, n: int) -> tuple[int, int, int]:
-        """Right-hand sides per thread, threads of a block and resident threads of products."""
+    def shape(self, dtype: np.dtype, n: int) -> BlockShape:
+        """The shape of blocks of a product."""
         if dtype == np.complex128:
             return (2, 128, 512) if n % 2 == 0 and n >= 16 else (1, 128, 640)
         if n % 2 or n <= 8:
@@ -80,16 +86,9 @@ class Links18:
 class LinksInFields(Links18):
     """The field of one hop, ``[mu, parity, site, 3, 3]``, and beside it that of three: nothing is packed."""
 
-    def pack(
-        self,
-        one_hop: cupy.ndarray,
-        three_hops: cupy.ndarray | None,
-        lattice: Lattice,
-        parity: int,
-        dtype: np.dtype,
-    ) -> PackedLinks:
-        directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-        return PackedLinks(lattice, parity, directions, one_hop.dtype, one_hop, self, three_hops)
+    def pack(self, fields: LinkFields, dtype: np.dtype) -> PackedLinks:
+        one_hop, three_hops, lattice, parity = fields
+        return PackedLinks(lattice, parity, fields.directions, one_hop.dtype, one_hop, self, three_hops)
 
 
 @dataclass(frozen=True)
@@ -99,16 +98,9 @@ class Links9(Links18):
     A long link is the field's `scale` times a U(3) matrix. Threads read links of their own.
     """
 
-    def pack(
-        self,
-        one_hop: cupy.ndarray,
-        three_hops: cupy.ndarray | None,
-        lattice: Lattice,
-        parity: int,
-        dtype: np.dtype,
-    ) -> PackedLinks:
+    def pack(self, fields: LinkFields, dtype: np.dtype) -> PackedLinks:
         """Matrices where long links are not one real number times U(3) matrices, to 64 roundings."""
-        matrices = FULL.pack(one_hop, three_hops, lattice, parity, dtype)
+        matrices = FULL.pack(fields, dtype)
         count, _, sites = matrices.links.shape[:3]
         real = np.float32 if dtype == np.complex64 else np.float64
         shorter, found = self._room(count, sites, real), cupy.zeros(2)
@@ -124,7 +116,7 @@ class Links9(Links18):
     def shared_bytes(self, sites: int, directions: int, dtype: np.dtype) -> int:
         return 0
 
-    def shape(self, dtype: np.dtype, n: int) -> tuple[int, int, int]:
+    def shape(self, dtype: np.dtype, n: int) -> BlockShape:
         return (2 if n % 2 == 0 and n > 2 else 1), BLOCK_THREADS, 512
 
 
@@ -150,7 +142,7 @@ class ShortLinks9(Links9):
     def _room(self, tiles: int, sites: int, real: type[np.floating]) -> cupy.ndarray:
         return empty_field((tiles, 4, 32 * sites), np.uint32)
 
-    def shape(self, dtype: np.dtype, n: int) -> tuple[int, int, int]:
+    def shape(self, dtype: np.dtype, n: int) -> BlockShape:
         if n in (1, 2, 4):
             return n, BLOCK_THREADS if n == 1 else 32, {1: 768, 2: 384, 4: 512}[n]
         return super().shape(dtype, n)

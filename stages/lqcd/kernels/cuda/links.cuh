@@ -54,8 +54,7 @@ template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, i
 template <class Real, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS>
 struct Links18 : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS> {
     template <bool BACK> __device__ __forceinline__ Matrix<Real> link(int d, int site) const {
-        const auto* rows = this->elements(d, site);
-        return {rows, rows + 6};
+        return {this->elements(d, site)};
     }
 };
 
@@ -90,9 +89,9 @@ struct LinksInFields : LinkRuns<Real, 9, DIRECTIONS, TILE_SITES, SITES, THREADS>
     }
 
     template <bool BACK> __device__ __forceinline__ auto link(int d, int site) const {
-        const auto* rows = this->elements(d, site);
-        if constexpr (BACK) return MinusConjugate<Real>{{rows, rows + 6}};
-        else return Matrix<Real>{rows, rows + 6};
+        const Matrix<Real> m{this->elements(d, site)};
+        if constexpr (BACK) return MinusConjugate<Real>{m};
+        else return m;
     }
 
   private:

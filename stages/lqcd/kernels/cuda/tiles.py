@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import log2, prod
+from math import ceil, log2, prod
+
+import numpy as np
 
 from stages.lqcd.kernels.cuda.devices.partition import TileWork
-from stages.lqcd.kernels.cuda.launch import divisors
+from stages.lqcd.kernels.cuda.launch import (
+    MULTIPROCESSOR_SHARED,
+    Launch,
+    divisors,
+    extents_of,
+    instance,
+    listed,
+)
 from stages.lqcd.lattice.geometry import Lattice
 
 INDEX_LIMIT = 1 << 32
@@ -15,20 +24,72 @@ INDEX_LIMIT = 1 << 32
 
 Box = tuple[int, int, int, int]
 
+BlockShape = tuple[int, int, int]
+"""Right-hand sides per thread, threads of a block, and resident threads of a multiprocessor."""
+
 
 @dataclass(frozen=True)
 class DslashShape:
-    """Shape of the dslash: sites of a tile per block, right-hand sides per thread, order of the tiles.
+    """Shape of a dslash of `rhs` right-hand sides: sites of a tile per block, order of the tiles.
 
     Chunks of the traversal are in tiles; `resident_threads` per multiprocessor bounds the registers.
     """
 
+    lattice: Lattice
+    rhs: int
     tile: Box
     rhs_per_thread: int
     sites_per_block: int
     y_chunk: int
     z_chunk: int
-    resident_threads: int = 512
+    resident_threads: int
+
+    @classmethod
+    def of(
+        cls, lattice: Lattice, tile: Box, n: int, block: BlockShape, chunks: tuple[int, int]
+    ) -> DslashShape:
+        """Blocks of up to so many threads on the sites of a tile, `n` right-hand sides each.
+
+        chunks: sites of a chunk along y and z, at most.
+        """
+        rhs, threads, resident = block
+        sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
+        y, z = (chunk(lattice.extents[i] // tile[i], chunks[i - 1] // tile[i]) for i in (1, 2))
+        return cls(lattice, n, tile, rhs, sites, y, z, resident)
+
+    def launch(
+        self,
+        kernel: str,
+        dtype: np.dtype,
+        shared_bytes: int,
+        reach: int,
+        kinds: tuple[object, ...],
+        choices: tuple[object, ...] = (),
+    ) -> Launch:
+        """A kernel of the file of its name in this shape; its hops go `reach` slices in t.
+
+        kinds: template arguments before the width. choices: those after the order of the tiles.
+        """
+        threads = self.sites_per_block * (self.rhs // self.rhs_per_thread)
+        resident = self.resident_threads // 32 // ceil(threads / 32)
+        blocks = max(1, min(resident, MULTIPROCESSOR_SHARED // max(1, shared_bytes)))
+        geometry = (extents_of(self.lattice), f"Tile<{listed(self.tile)}>")
+        block = (self.rhs, self.rhs_per_thread, self.sites_per_block, blocks, self.y_chunk, self.z_chunk)
+        return Launch(
+            f"{kernel}.cu",
+            instance(kernel, dtype, *geometry, *kinds, *block, *choices),
+            (self.lattice.half_volume // self.sites_per_block,),
+            threads,
+            shared_bytes,
+            for_lattice=True,
+            work=self._work(reach),
+        )
+
+    def _work(self, reach: int) -> TileWork:
+        """The work that devices share."""
+        x, _, _, t = self.lattice.extents
+        layer = x // 2 // self.tile[0] * self.y_chunk * self.z_chunk
+        return TileWork(t // self.tile[3], self.tile[3], layer, reach)
 
 
 def nearest_box(lattice: Lattice, wish: Box) -> Box:
@@ -48,10 +109,3 @@ def nearest_box(lattice: Lattice, wish: Box) -> Box:
 def chunk(tiles: int, most: int) -> int:
     """The largest number up to `most`, and at least one, of tiles that divides them into whole chunks."""
     return max(d for d in divisors(tiles) if d <= max(1, most))
-
-
-def tile_work(lattice: Lattice, shape: DslashShape, reach: int) -> TileWork:
-    """The work of a dslash in this shape that devices share; its hops go `reach` slices in t."""
-    x, _, _, t = lattice.extents
-    layer = x // 2 // shape.tile[0] * shape.y_chunk * shape.z_chunk
-    return TileWork(t // shape.tile[3], shape.tile[3], layer, reach)

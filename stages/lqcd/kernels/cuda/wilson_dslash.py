@@ -18,10 +18,8 @@ from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
-    MULTIPROCESSOR_SHARED,
     Launch,
     check_rhs,
-    divisors,
     extents_of,
     instance,
     listed,
@@ -29,7 +27,7 @@ from stages.lqcd.kernels.cuda.launch import (
 )
 from stages.lqcd.kernels.cuda.link_fields import weighted_in_tiles
 from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
-from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, Box, DslashShape, chunk, nearest_box, tile_work
+from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, BlockShape, Box, DslashShape, nearest_box
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.link_forms import WilsonForm
@@ -88,8 +86,8 @@ class SU3Links18:
         """Shared memory for the links of `sites` sites."""
         return sites * NAIVE_DIRECTIONS * self.elements * dtype.itemsize
 
-    def single_shape(self, n: int, clover: int) -> tuple[int, int, int]:
-        """Right-hand sides per thread, threads of a block and resident threads in single precision."""
+    def single_shape(self, n: int, clover: int) -> BlockShape:
+        """The shape of blocks in single precision."""
         if n < 16 or n % 2:
             return 1, BLOCK_THREADS, 512
         if n < 32:
@@ -116,7 +114,7 @@ class SU3Links12(SU3Links18):
         factors = cupy.asarray(np.concatenate([(inside / w).repeat(2), edge / inside]), tiles.real.dtype)
         return PackedLinks(lattice, parity, dtype, tiles, self, factors)
 
-    def single_shape(self, n: int, clover: int) -> tuple[int, int, int]:
+    def single_shape(self, n: int, clover: int) -> BlockShape:
         return (1, 128, 384) if n < 16 or n % 2 else (2, BLOCK_THREADS, 512)
 
 
@@ -289,27 +287,16 @@ def wilson_shape(
     form: SU3Links18 = FULL,
     fields: Fields = WHOLE,
 ) -> DslashShape:
-    """The shape measured best for this precision, number of right-hand sides and forms."""
+    """The shape measured best; the wider the fields, the fewer sites a chunk of the order has."""
     if dtype == np.complex128:
-        rhs, threads, resident = 1, 128, 384 if n < 16 else 512
+        block: BlockShape = 1, 128, 384 if n < 16 else 512
     elif fields.x == "Half":
-        rhs, threads, resident = (2, BLOCK_THREADS, 512) if n % 2 == 0 and n >= 16 else (1, 128, 768)
+        block = (2, BLOCK_THREADS, 512) if n % 2 == 0 and n >= 16 else (1, 128, 768)
     else:
-        rhs, threads, resident = form.single_shape(n, clover)
-    return _shape(lattice, dtype, n, fields, rhs, threads, resident)
-
-
-def _shape(
-    lattice: Lattice, dtype: np.dtype, n: int, fields: Fields, rhs: int, threads: int, resident: int
-) -> DslashShape:
-    """Blocks of up to `threads` threads; the wider the fields, the fewer sites a chunk of the order has."""
-    tile = wilson_tile(lattice)
-    sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
+        block = form.single_shape(n, clover)
     width = n * (4 if fields.x == "Half" else dtype.itemsize)
-    y_sites, z_sites = 32 if width <= 64 else 16 if width < 256 else 8, 8
-    y_chunk = chunk(lattice.extents[1] // tile[1], y_sites // tile[1])
-    z_chunk = chunk(lattice.extents[2] // tile[2], z_sites // tile[2])
-    return DslashShape(tile, rhs, sites, y_chunk, z_chunk, resident)
+    chunks = 32 if width <= 64 else 16 if width < 256 else 8, 8
+    return DslashShape.of(lattice, wilson_tile(lattice), n, block, chunks)
 
 
 @narrowable
@@ -345,22 +332,8 @@ def gathering_launch(
     width.
     """
     shape = wilson_shape(lattice, dtype, n, clover, form, Fields(fields[0], fields[-1]))
-    threads = shape.sites_per_block * (n // shape.rhs_per_thread)
     shared_bytes = shared_bytes_of(shape, dtype, clover, form)
-    resident_blocks = min(
-        shape.resident_threads // 32 // ceil(threads / 32), MULTIPROCESSOR_SHARED // shared_bytes
-    )
-    geometry = (extents_of(lattice), f"Tile<{listed(shape.tile)}>", form.name, *fields)
-    block = (*choices, n, shape.rhs_per_thread, shape.sites_per_block, max(1, resident_blocks))
-    return Launch(
-        f"{kernel}.cu",
-        instance(kernel, dtype, *geometry, *block, shape.y_chunk, shape.z_chunk),
-        (lattice.half_volume // shape.sites_per_block,),
-        threads,
-        shared_bytes,
-        for_lattice=True,
-        work=tile_work(lattice, shape, 1),
-    )
+    return shape.launch(kernel, dtype, shared_bytes, 1, (form.name, *fields, *choices))
 
 
 def shared_bytes_of(shape: DslashShape, dtype: np.dtype, clover: int, form: SU3Links18) -> int:
