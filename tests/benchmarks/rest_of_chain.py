@@ -21,14 +21,13 @@ import numpy as np
 from pipeline import At
 from script import LARGE, PrintedTable, arguments_of
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
-from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
 from stages.lqcd.gauge.phases import with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
-from stages.lqcd.kernels import heatbath, hisq_dslash, slice_products, smearing
+from stages.lqcd.kernels import heatbath, hisq_dslash, link_fields, slice_products, smearing
 from stages.lqcd.kernels.transfer import copy_to_host, to_backend, to_device
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
@@ -96,9 +95,10 @@ def source_steps(steps: Steps, links: StaggeredLinks) -> None:
     steps.add("partition by displacement", lambda: dilution.partition(lattice, 0))
     steps.add("dilute a block", lambda: dilute(noise, partition, range(8, 8 + BLOCK)), block)
     for dtype in (np.complex128, np.complex64):
+        doubled = cupy.empty((lattice.half_volume, 16, 3, 3), dtype)
         steps.add(
             f"doubled links {dtype.__name__}, one parity",
-            partial(doubled_links, links.fat, links.long, lattice, 0, dtype),
+            partial(link_fields.doubled_links, links.fat, links.long, lattice, 0, doubled),
         )
         steps.add(f"operator {dtype.__name__}", lambda: StaggeredDslash(links, dtype)._packed)  # noqa: B023
     current = links.thin()

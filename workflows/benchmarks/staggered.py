@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_u3
-from stages.lqcd.kernels import hisq_dslash, short_numbers
+from stages.lqcd.kernels import hisq_dslash, link_fields, short_numbers
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.link_forms import FEW, Packing, StaggeredForm
@@ -58,7 +57,8 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
         cost = dslash_cost(rhs, dtype.itemsize)
         yield bench.measured(work, cost, sites, kernel="hisq_dslash", **names)
         if machine.backend == "cpu":
-            links = doubled_links(*fields, bench.lattice, EVEN, dtype)
+            links = np.empty((sites, HISQ_DIRECTIONS, 3, 3), dtype)
+            link_fields.doubled_links(*fields, bench.lattice, EVEN, links)
             yield _best_of_numpy(bench, links, x, cost, names)
 
 

@@ -40,7 +40,7 @@ class PackedLinks(Protocol):
 
 
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 8, 3, 3]`` (`stages.lqcd.dirac.doubled_links`) laid out for the kernels.
+    """Complex links ``[site, 8, 3, 3]`` (`link_fields.doubled_links`) laid out for the kernels.
 
     Raises InputError on a wrong shape.
     """
@@ -60,7 +60,7 @@ def pack_fields(
 ) -> PackedLinks:
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, weighted, doubled, laid out in a precision.
 
-    As `pack` of `stages.lqcd.dirac.doubled_links`, without these in between. weights: of the hops along each
+    As `pack` of `link_fields.doubled_links`, without these in between. weights: of the hops along each
     mu. form: of links on a GPU (`Packing` chooses it); MATRICES where it asks for two rows and links are not
     in SU(3). With IN_FIELDS, for complex128, the kernel reads and weights links where they lie; results have
     the bits of MATRICES. Raises InputError.

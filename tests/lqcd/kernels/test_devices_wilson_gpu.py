@@ -17,7 +17,6 @@ from pipeline import At
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import wilson_operator
-from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
@@ -168,9 +167,7 @@ def test_products(
 def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         links = wilson_links(to_device(gauges[LATTICE].links), LATTICE, boundary="antiperiodic")
-        packed = wilson_dslash.pack(
-            doubled_links(links.links, None, LATTICE, EVEN, np.complex64), LATTICE, EVEN
-        )
+        packed = wilson_dslash.pack_fields(links.links, (1.0,) * 4, LATTICE, EVEN, np.complex64)
         x, y = (short_numbers.to_half(random_field(LATTICE, n, seed, np.complex64)) for seed in (5, 6))
         out = short_numbers.HalfField.empty(*x.shape[::2], cupy)
         wilson_dslash.wilson_dslash(packed, x, out, diagonal=y, a=0.3)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.doubled_links import doubled_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.link_forms import Packing, WilsonForm
 from stages.lqcd.kernels.reference import wilson_dslash as reference
@@ -39,8 +38,7 @@ def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, 
         pytest.skip("products from fields are in double")
     lattice, parity, sign, anisotropy = Lattice(extents), ODD, -1, Anisotropy(2.4, 0.9)
     links = fields_of(backend, random, lattice, boundary, anisotropy)
-    weighted = links * np.reshape(anisotropy.weights, (4, 1, 1, 1, 1))
-    exactly = reference.pack(doubled_links(weighted, None, lattice, parity, complex), lattice, parity)
+    exactly = reference.pack_fields(links, anisotropy.weights, lattice, parity, np.dtype(complex))
     packed = packed_links(backend, links, anisotropy.weights, lattice, parity, dtype, form)
     kernels = backend.kernels.wilson_dslash
     for n in (1, 3):
@@ -98,16 +96,15 @@ def test_what_a_form_is_not_for_is_refused(backend, random, dtype):
 @pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 @pytest.mark.parametrize("n", [2, 16])
 def test_spinors_in_16_bits_with_links_of_any_form(backend, random, n):
-    """Packed from fields in 12 reals on a GPU, as doubled links in 18: products differ by rounding."""
+    """Packed in 12 reals on a GPU, or in 18: products differ by rounding."""
     lattice, kernels = Lattice((4, 4, 4, 4)), backend.kernels.wilson_dslash
     links = fields_of(backend, random, lattice, "antiperiodic", Anisotropy())
-    doubled = doubled_links(links, None, lattice, ODD, np.complex64)
     x, y = (to_half(backend.array(random(lattice.half_volume, 12, n))) for _ in range(2))
     results = [
         kernels.wilson_dslash(packed, x, numbers_like(x), diagonal=y, a=0.4, b=-0.3)
         for packed in (
-            packed_links(backend, links, (1.0,) * 4, lattice, ODD, np.complex64, WilsonForm.TWO_ROWS),
-            kernels.pack(backend.array(doubled), lattice, ODD),
+            packed_links(backend, links, (1.0,) * 4, lattice, ODD, np.complex64, form)
+            for form in (WilsonForm.TWO_ROWS, WilsonForm.MATRICES)
         )
     ]
     first, second = (backend.host(from_half(result)) for result in results)
