@@ -41,8 +41,8 @@ def test_traffic_models_of_the_dslash(rhs: int, itemsize: int, perfect: float, n
     assert staggered.dslash_cost(rhs, itemsize) == SiteCost(1146, perfect, naive)
 
 
-def test_half_precision_halves_the_vectors_and_adds_scales() -> None:
-    assert staggered.half_cost(8) == SiteCost(1146, 144 + 24 + 8, 144 + 17 * 16)
+def test_half_precision_has_a_fat_and_a_long_link_in_64_bytes_and_vectors_in_16() -> None:
+    assert staggered.half_cost(4) == SiteCost(1146, 128 + 2 * 16, 128 + 17 * 16)
 
 
 def test_long_links_of_the_dslash_are_unitary() -> None:
