@@ -192,7 +192,7 @@ def _contracted(node: Node, lattice: Lattice, columns: Node, fields: Node, sourc
     In the store all sixteen correlators and the matrix of the operators, of each source.
     """
     momenta, operators, words = (
-        len(node.parameters[name]) for name in ("momenta", "operators", "displacements")
+        len(options_of(node)[name]) for name in ("momenta", "operators", "displacements")
     )
     vectors, time = eigenvectors_of(fields.inputs[1]), lattice.time_extent
     pairs = COMPLEX * time * (words * SPINS**2) ** 2 * momenta

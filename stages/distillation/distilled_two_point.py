@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, NamedTuple
 
@@ -41,6 +42,14 @@ LABELS: dict[str, Sequence[str] | FromParameter] = {
 }
 
 
+@dataclass(frozen=True)
+class ElementalAxes:
+    """Meaning of the axes of elementals: extents of the lattice, x y z t, and the displacements in order."""
+
+    extents: tuple[int, int, int, int]
+    displacements: Sequence[str] = ("",)
+
+
 class LaphMesons(NamedTuple):
     """Two-point functions of one configuration, summed over the source's slice, lattice units.
 
@@ -70,21 +79,20 @@ def distilled_mesons(
     elementals: Elementals,
     *,
     at: At,
-    extents: tuple[int, int, int, int],
-    displacements: Sequence[str] = ("",),
+    axes: ElementalAxes,
     momenta: Momenta = ((0, 0, 0),),
     operators: Sequence[str] = ("Gamma5",),
     gammas: Sequence[str] = NAMES,
 ) -> LaphMesons:
     """Mesons of full distillation, source time by source time.
 
-    extents: of the lattice, x y z t. displacements: those of the elementals. momenta: of the mesons; they or
-    their opposites are among those of the elementals. operators: those of the correlation matrix, such as
-    'Gamma5' or '0.5 Identity[+x] - 0.5 Identity[-x]' (`stages.lqcd.spectroscopy.operators`). gammas: the
-    sixteen Dirac matrices and sums such as 'GammaX + GammaY'. Raises InputError.
+    axes: of the elementals. momenta: of the mesons; they or their opposites are among those of the
+    elementals. operators: those of the correlation matrix, such as 'Gamma5' or '0.5 Identity[+x] - 0.5
+    Identity[-x]' (`stages.lqcd.spectroscopy.operators`). gammas: the sixteen Dirac matrices and sums such as
+    'GammaX + GammaY'. Raises InputError.
     """
     tau = perambulator.perambulator
-    table = table_of(elementals, displacements, extents, tau.shape[-1])
+    table = table_of(elementals, axes, tau.shape[-1])
     parsed, k = [MesonOperator.parse(text) for text in operators], table.eigenvectors
     measurements, times = [], [int(time) for time in perambulator.source_time]
     for number, time in enumerate(times):
@@ -110,8 +118,7 @@ def stochastic_mesons(
     elementals: Elementals,
     *,
     at: At,
-    extents: tuple[int, int, int, int],
-    displacements: Sequence[str] = ("",),
+    axes: ElementalAxes,
     momenta: Momenta = ((0, 0, 0),),
     operators: Sequence[str] = ("Gamma5",),
     gammas: Sequence[str] = NAMES,
@@ -127,7 +134,7 @@ def stochastic_mesons(
     noise: list[tuple[int, int]] = []
     sources = _by_start(projections, columns)
     for done, (start, each) in enumerate(sources.items(), start=1):
-        table = table_of(elementals, displacements, extents, next(iter(each.values())).columns.eigenvectors)
+        table = table_of(elementals, axes, next(iter(each.values())).columns.eigenvectors)
         with on_one_gpu(at.backend):
             for time, lines in _lines(start, each, table.eigenvectors, at.backend):
                 for pair in combinations(sorted(lines), 2):
@@ -183,16 +190,13 @@ def _lines(
         yield time, {noise: each.line(time, eigenvectors, backend) for noise, each in by_noise.items()}
 
 
-def table_of(
-    elementals: Elementals,
-    displacements: Sequence[str],
-    extents: tuple[int, int, int, int],
-    eigenvectors: int,
-) -> ElementalTable:
+def table_of(elementals: Elementals, axes: ElementalAxes, eigenvectors: int) -> ElementalTable:
     """The elementals by momentum and displacement. Raises InputError."""
     x, y, z = np.asarray(elementals.momentum).T.tolist()
     momenta = tuple(zip(x, y, z, strict=True))
-    return ElementalTable(elementals.elementals, momenta, tuple(displacements), extents, eigenvectors)
+    return ElementalTable(
+        elementals.elementals, momenta, tuple(axes.displacements), axes.extents, eigenvectors
+    )
 
 
 def _measured(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,18 @@ SYSTEMS = ("first sources",)
 """Kinds of linear systems: one."""
 
 
+@dataclass(frozen=True)
+class PlannedSolves:
+    """Solves of a campaign, as `Solve` but for what is chosen.
+
+    planned: right-hand sides per configuration.
+    """
+
+    tolerance: float
+    planned: int
+    max_iterations: int
+
+
 @stage(
     version="2",
     over=("config",),
@@ -49,28 +62,25 @@ def solver_choice(
     *,
     at: At,
     candidates: Sequence[str],
-    planned: int,
-    tolerance: float,
-    max_iterations: int,
+    solves: PlannedSolves,
     levels: Sequence[Mapping[str, Any]],
     seed: int,
 ) -> SolverTrials:
     """Seconds of `candidates` (`stages.lqcd.solvers.trial`) on the first columns of the sources.
 
-    planned: right-hand sides per configuration. levels and seed are those of multigrid, which is set up once
-    for all of its candidates. Timings are not reproducible. Raises InputError where no candidate reaches the
-    tolerance.
+    levels and seed are those of multigrid, which is set up once for all of its candidates. Timings are not
+    reproducible. Raises InputError where no candidate reaches the tolerance.
     """
 
     def method(candidate: Candidate, tolerance: float, hierarchy: Any) -> Method:
-        solve = Solve(candidate.solver, tolerance, candidate.precision, max_iterations)
+        solve = Solve(candidate.solver, tolerance, candidate.precision, solves.max_iterations)
         return EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
 
     def setup(solver: str) -> Any:
         return multigrid_of(levels, seed).setup(operator) if solver == MULTIGRID else None
 
     fields, operators = _first_fields(sources, candidates), Layouts(operator).of
-    system = TrialSystem(SYSTEMS[0], operators, fields, tolerance, planned)
+    system = TrialSystem(SYSTEMS[0], operators, fields, solves.tolerance, solves.planned)
     trials = Trials([system], method, setup, (*FAILURES, PoorSetup))
     return measured(at, trials, candidates, SYSTEMS, "use a smaller kappa (a larger mass)")
 
@@ -90,22 +100,22 @@ def staggered_choice(
     *,
     at: At,
     candidates: Sequence[str],
-    planned: int,
+    solves: PlannedSolves,
     mass: float,
-    tolerance: float,
-    max_iterations: int,
 ) -> SolverTrials:
     """Seconds of `candidates` for M = 2 m + D on the first columns; all else as for `solver_choice`."""
     check_low_modes(candidates, deflation)
     layouts = Layouts(operator)
 
     def method(candidate: Candidate, tolerance: float, _: Any) -> Method:
-        return EvenOdd(positive_solver(deflation, max_iterations, candidate, tolerance, _), StaggeredSchur)
+        solver = positive_solver(deflation, solves.max_iterations, candidate, tolerance, _)
+        return EvenOdd(solver, StaggeredSchur)
 
     def operator_for(candidate: Candidate) -> StaggeredOperator:
         return StaggeredOperator(layouts.of(candidate).astype(np.complex128), mass)
 
-    system = TrialSystem(SYSTEMS[0], operator_for, _first_fields(sources, candidates), tolerance, planned)
+    fields = _first_fields(sources, candidates)
+    system = TrialSystem(SYSTEMS[0], operator_for, fields, solves.tolerance, solves.planned)
     return measured(at, Trials([system], method), candidates, SYSTEMS, "use a larger mass")
 
 

@@ -23,7 +23,7 @@ from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
-from stages.mesons.solver_choice import solver_choice
+from stages.mesons.solver_choice import PlannedSolves, solver_choice
 from stages.shared.solver_trials import costs
 
 LATTICE = Lattice((4, 4, 4, 6))
@@ -123,8 +123,8 @@ def test_solvers_are_measured_on_the_first_sources(operator, basis):
     at = At(config="d.1", source=("t4",))
     columns = full_columns(at=at, time_extent=TIMES, eigenvectors=4)
     sources = first_sources(operator, basis, columns, at=at, block=8)
-    options = {"candidates": names, "levels": [], "seed": 8, "max_iterations": 900}
-    trials = solver_choice(operator, [(at, sources)], at=at, planned=96, tolerance=1e-9, **options)
+    options = {"candidates": names, "levels": [], "seed": 8}
+    trials = solver_choice(operator, [(at, sources)], at=at, solves=PlannedSolves(1e-9, 96, 900), **options)
     assert trials.residual.shape == (4, 1) and np.nanmax(trials.residual) <= 1e-9
     assert np.nanmin(trials.residual) < 0.9e-9 and at.statistics["columns"] == 8
     cost = costs(trials, options["candidates"], at.statistics, 7.0)

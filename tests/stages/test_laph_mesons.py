@@ -9,7 +9,12 @@ import pytest
 
 from pipeline import At
 from stages.base.errors import InputError
-from stages.distillation.distilled_two_point import LaphMesons, distilled_mesons, stochastic_mesons
+from stages.distillation.distilled_two_point import (
+    ElementalAxes,
+    LaphMesons,
+    distilled_mesons,
+    stochastic_mesons,
+)
 from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator, SinkProjection
@@ -22,7 +27,7 @@ EXTENTS, K, STORED = (4, 4, 4, 6), 4, 5
 TIMES = EXTENTS[3]
 MOMENTA, WORDS = ((0, 0, 0), (1, 0, 0)), ("", "+x", "-x")
 OPERATORS = ("Gamma5", "GammaX", "0.5 Identity[+x] - 0.5 Identity[-x]", "GammaTGamma5")
-OPTIONS = {"extents": EXTENTS, "displacements": WORDS, "momenta": MOMENTA, "operators": OPERATORS}
+OPTIONS = {"axes": ElementalAxes(EXTENTS, WORDS), "momenta": MOMENTA, "operators": OPERATORS}
 FULL = {"time": "full", "spin": "full", "eigenvector": "full"}
 
 

@@ -26,7 +26,7 @@ from tiny_mesons import MESONS
 from tiny_project import TINY, edit
 
 from pipeline import At
-from stages.distillation.distilled_two_point import distilled_mesons
+from stages.distillation.distilled_two_point import ElementalAxes, distilled_mesons
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator
 from stages.ensemble.configuration import GaugeLinks
@@ -254,7 +254,7 @@ def test_mesons_of_distillation(wilson: NDArray, tmp_path: Path) -> None:
         Perambulator(tau[:, :, :, TIME][None], np.array([TIME]), none, none),
         Elementals(values, np.array(opposite)),
         at=at,
-        extents=EXTENTS,
+        axes=ElementalAxes(EXTENTS),
         momenta=MOMENTA,
     )
     phi = np.einsum("txki,ptx,txkj->ptij", v.conj(), waves.conj(), v)  # V^dag exp(-ipx) V

@@ -23,7 +23,7 @@ from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
 from stages.mesons.costs import staggered_columns
 from stages.mesons.propagator import staggered_propagator
 from stages.mesons.rehearsal import staggered_steps
-from stages.mesons.solver_choice import staggered_choice
+from stages.mesons.solver_choice import PlannedSolves, staggered_choice
 from stages.mesons.sources import staggered_sources
 from stages.mesons.two_point import staggered_average, staggered_two_point
 from workflows import (
@@ -135,10 +135,8 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         choice = partial(
             staggered_choice,
             candidates=solves.candidates(columns, deflated),
-            planned=each * len(self.sources),
+            solves=PlannedSolves(solves.tolerance, each * len(self.sources), solves.max_iterations),
             mass=parameters.quark.mass,
-            tolerance=solves.tolerance,
-            max_iterations=solves.max_iterations,
         )
         modes = self.deflation_of_trials(parameters.deflation)
         place = Place("solver_choice", {"config": (self.project.trial_configuration,)})

@@ -16,7 +16,7 @@ from typing import Any
 from pipeline import Node, Place
 from stages.distillation.costs import columns_of
 from stages.distillation.current_insertion import current_insertion
-from stages.distillation.distilled_two_point import distilled_mesons, stochastic_mesons
+from stages.distillation.distilled_two_point import ElementalAxes, distilled_mesons, stochastic_mesons
 from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.laplace_eigenvectors import laplace_basis
 from stages.distillation.operator_elementals import elementals
@@ -152,8 +152,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         columns = [self.columns] if self.parameters.noise else []
         stage = partial(
             stochastic_mesons if columns else distilled_mesons,
-            extents=self.lattice.extents,
-            displacements=operators.displacements,
+            axes=ElementalAxes(self.lattice.extents, operators.displacements),
             momenta=operators.momenta,
             operators=self.operators,
             gammas=gammas,

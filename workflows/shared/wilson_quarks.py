@@ -15,7 +15,7 @@ from pipeline import Node, Place
 from stages.lqcd.solvers.named import MULTIGRID
 from stages.mesons.costs import chunk_columns
 from stages.mesons.multigrid_setup import multigrid_hierarchy, multigrid_setup
-from stages.mesons.solver_choice import solver_choice
+from stages.mesons.solver_choice import PlannedSolves, solver_choice
 from workflows.shared.definition import Definition
 from workflows.shared.quark_sections import QuarkParameters
 
@@ -69,9 +69,7 @@ class QuarkDefinition(Definition[Quarks]):
         choice = partial(
             solver_choice,
             candidates=solves.candidates(self.chunk_columns(first)),
-            planned=self.planned_columns(first),
-            tolerance=solves.tolerance,
-            max_iterations=solves.max_iterations,
+            solves=PlannedSolves(solves.tolerance, self.planned_columns(first), solves.max_iterations),
             levels=multigrid.levels_on(self.lattice),
             seed=multigrid.seed,
         )

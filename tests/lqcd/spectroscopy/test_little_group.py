@@ -22,7 +22,7 @@ from scipy.linalg import expm
 
 from pipeline import At
 from stages.base.errors import InputError
-from stages.distillation.distilled_two_point import LaphMesons, distilled_mesons
+from stages.distillation.distilled_two_point import ElementalAxes, LaphMesons, distilled_mesons
 from stages.distillation.laph_average import laph_levels
 from stages.distillation.operator_elementals import Elementals
 from stages.distillation.perambulator import Perambulator
@@ -404,8 +404,7 @@ def distilled(phases: NDArray, operators: tuple[str, ...], words: tuple[str, ...
         Perambulator(tau[None], np.zeros(1, int), nothing, nothing),
         Elementals(values, np.array(FEW)),
         at=At(config="a", source=("t0",)),
-        extents=LATTICE.extents,
-        displacements=words,
+        axes=ElementalAxes(LATTICE.extents, words),
         momenta=FEW,
         operators=operators,
     )
