@@ -55,7 +55,6 @@ LONG = (
     "test_target.py",
     "test_wilson_solvers.py",
     "test_g2_choice.py",
-    "test_rehearsal.py",
     "test_fault_suite.py",
 )
 """Files that take more than ten seconds, which begin first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from stages.lqcd.kernels.link_forms import WIDE, Packing, StaggeredForm, stagger
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.shared.costs import PROCESS, of_lattice
-from stages.shared.rehearsal import unit_links
 from stages.shared.work import links_work
 
 MOST_DIRECTIONS = 16
@@ -196,10 +194,3 @@ ACTIONS = {
 def action_of(operator: Node) -> Action:
     """The action of a node that makes an operator."""
     return next(action for action in ACTIONS.values() if action.makes(operator))
-
-
-def free_links(operator: Node, lattice: Lattice, xp: ModuleType) -> StaggeredLinks:
-    """Links of an operator's action from unit gauge links."""
-    action = action_of(operator)
-    options = {name: operator.parameters[name] for name in ("boundary", *action.options)}
-    return action.links(unit_links(lattice, xp), lattice, **options)

@@ -7,13 +7,14 @@ from settings import grouped
 from pipeline import At
 from stages.base.errors import InputError
 from stages.ensemble.configuration import file_configuration, heatbath_configuration
-from stages.ensemble.staggered_operator import asqtad_operator
+from stages.ensemble.staggered_operator import ACTIONS, asqtad_operator
 from stages.loops.current_loops import current_loops, exact_loops
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.lattice.formats import read_field
-from stages.lqcd.lattice.geometry import EVEN, ODD
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.even_odd import EvenOdd
+from workflows.certification.fields import unit_links
 
 AT = At(config="asqtad.1", noise=(3,))
 MASS = 0.09
@@ -102,3 +103,23 @@ def test_u0_is_no_mere_factor_of_the_mass(gauge, dslash):
     assert np.ptp(ratio.real) > 1e-2
     with pytest.raises(InputError, match="u0 must be positive"):
         asqtad_operator(gauge, at=AT, boundary="antiperiodic", u0=-0.9)
+
+
+@pytest.mark.parametrize("action", ["hisq", "asqtad", "naive"])
+def test_free_links_of_every_action(action):
+    """On free links the weights of one-hop and three-hop terms are those of the formulas."""
+    options = {"hisq": {"naik_epsilon": -0.1}, "asqtad": {"u0": 0.9}, "naive": {}}[action]
+    lattice = Lattice((4, 4, 4, 4))
+    free = ACTIONS[action].links(unit_links(lattice, np), lattice, boundary="antiperiodic", **options)
+    fat, long = {
+        "hisq": (1 + 1 / 8 - 0.1 / 8, -0.9 / 24),
+        "asqtad": (
+            5 / 8 + 6 / 16 / 0.9**2 + 24 / 64 / 0.9**4 + 48 / 384 / 0.9**6 - 6 / 16 / 0.9**4,
+            -1 / 24 / 0.9**2,
+        ),
+        "naive": (1.0, None),
+    }[action]
+    np.testing.assert_allclose(np.abs(free.fat[..., 0, 0]), fat, rtol=1e-13)
+    assert (free.long is None) == (long is None)
+    if long:
+        np.testing.assert_allclose(np.abs(free.long[..., 0, 0]), abs(long), rtol=1e-13)

@@ -18,6 +18,11 @@ def random_field(seed: int, shape: tuple[int, ...], dtype: DTypeLike, xp: Module
     return xp.asarray((rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype))
 
 
+def unit_links(lattice: Lattice, xp: ModuleType) -> Array:
+    """Free links ``[mu, parity, site, 3, 3]``."""
+    return xp.tile(xp.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+
+
 def rough_links(seed: int, lattice: Lattice, size: float = 0.4) -> NDArray[np.complex128]:
     """SU(3) links some way from one, ``[mu, parity, site, 3, 3]``, on the host."""
     return _special_unitary(seed, (4, 2, lattice.half_volume), size)

@@ -16,9 +16,8 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.gamma import GAMMA
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.shared.rehearsal import unit_links
 from workflows.certification.check import DOUBLE, SINGLE, Check, Device, measured, rounding
-from workflows.certification.fields import deviation, largest, momenta, plane_waves
+from workflows.certification.fields import deviation, largest, momenta, plane_waves, unit_links
 
 LATTICE = Lattice((4, 4, 2, 6))
 WIDTH = 16

@@ -27,6 +27,7 @@ CONDITIONED = {
     "batched_basis.rayleigh",
     "block_cg.step_coefficients",
     "lane_blas.lane_least_squares",
+    "lane_blas.lane_polynomial",
     "coarse_dslash.hermitian_inverse",
     "coarse_dslash.inverse",
 }
@@ -83,7 +84,7 @@ class Twins:
         for (name, twin), reason in sorted(self._refused.items()):
             yield skipped(f"kernel: {name}, {twin}, some of its calls", about, reason)
         if left := [name for name in kernel_names() if name not in self._called]:
-            where = "by what is rehearsed" if self._device.full else "by the short form (--full)"
+            where = "by this work" if self._device.full else "by the short form (--full)"
             yield skipped("kernel: others", about, f"not called {where}: {', '.join(left)}")
 
     def _watched(self, implementation: Implementation) -> Implementation:

@@ -24,7 +24,6 @@ from stages.loops.current_loops import current_loops, exact_loops, flavour_loops
 from stages.loops.deflation_space import deflation
 from stages.loops.low_mode_loops import low_mode_loops, with_low_modes
 from stages.loops.noise_allocation import loop_noise, trace_allocation
-from stages.loops.rehearsal import loop_steps
 from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.lattice.geometry import EVEN, ODD
@@ -48,7 +47,6 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
     name = "g2_disconnected"
     title = "Disconnected vector current: light, strange, light minus strange"
     report = "workflows.g2_disconnected.report"
-    rehearsals = (loop_steps,)
     results = (
         "observables",
         "solver_trials",

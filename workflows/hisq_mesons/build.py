@@ -22,7 +22,6 @@ from stages.lqcd.spectroscopy.little_group import channels_at, operators_in, und
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SPIN_TASTES
 from stages.mesons.costs import staggered_columns
 from stages.mesons.propagator import staggered_propagator
-from stages.mesons.rehearsal import staggered_steps
 from stages.mesons.solver_choice import PlannedSolves, staggered_choice
 from stages.mesons.sources import staggered_sources
 from stages.mesons.two_point import staggered_average, staggered_two_point
@@ -55,7 +54,6 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
     name = "hisq_mesons"
     title = "Pions and rhos of HISQ quarks"
     report = "workflows.hisq_mesons.report"
-    rehearsals = (staggered_steps,)
     results = ("observables", "solver_choice", "spectrum", "mesons", "average")
     schema = HisqMesonParameters
 

@@ -21,7 +21,6 @@ from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.laplace_eigenvectors import laplace_basis
 from stages.distillation.operator_elementals import elementals
 from stages.distillation.perambulator import perambulator, sink_projection
-from stages.distillation.rehearsal import eigensolver_steps, perambulator_steps
 from stages.distillation.source_columns import first_sources, full_columns
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.trial import WIDEST
@@ -38,7 +37,6 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
     name = "laph_mesons"
     title = "Mesons by distillation: perambulators in the space of the lowest Laplace eigenvectors"
     report = "workflows.laph_mesons.report"
-    rehearsals = (eigensolver_steps, perambulator_steps)
     results = (
         "observables",
         "solver_choice",

@@ -16,7 +16,6 @@ from typing import Any
 from pipeline import Node, Place
 from stages.mesons.costs import columns_of
 from stages.mesons.propagator import kept_propagator, propagator
-from stages.mesons.rehearsal import propagator_steps
 from stages.mesons.two_point import dirac_channels, meson_average, meson_two_point
 from workflows import QuarkDefinition, first_chunk, variants
 from workflows.mesons.schema import MesonParameters
@@ -42,7 +41,6 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     name = "mesons"
     title = "Wilson-clover propagators and meson two-point functions"
     report = "workflows.mesons.report"
-    rehearsals = (propagator_steps,)
     results = ("observables", "solver_choice", "mesons", "average", "kept_propagator")
     schema = MesonParameters
 

@@ -10,7 +10,6 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pipeline import Node, Place, Plan, Store, Workflow, counted
@@ -19,7 +18,6 @@ from pipeline.planning.workflow import Economies, Source
 from stages.base.errors import InputError
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
-from stages.shared.rehearsal import Rehearsal, rehearsed
 from workflows.parameter_file import ParameterFile
 from workflows.shared.choice import choose
 from workflows.shared.ensemble import Configurations, add_configuration, configurations, described, errors_of
@@ -60,8 +58,6 @@ class Definition(ABC, Generic[Parameters]):
     """Module with `DASHBOARD`, what the workflow adds to the pages of a store; loaded for these alone."""
     starter: ClassVar[Path | None] = None
     """A commented parameter file that `quarkline init` copies; those of this package lie in `workflows`."""
-    rehearsals: ClassVar[tuple[Rehearsal, ...]] = ()
-    """What `quarkline certify --full` rehearses of the nodes."""
     schema: type[Parameters]
 
     def __init__(self, project: Project[Parameters], workflow: Workflow) -> None:
@@ -250,14 +246,6 @@ class Project(Generic[Parameters]):
             other = replace(self, parameters=parameters, undecided=None, chooses_solver=False)
             with suppress(InputError):  # of what cannot be, as more vectors than there are modes
                 yield label, other.workflow
-
-    def rehearse(self, xp: ModuleType) -> Iterator[tuple[int, int]]:
-        """Rehearse a run's kernels for arrays of `xp`, briefly; yields steps taken and steps in all."""
-        nodes = self._nodes()
-        nodes.build()
-        if self.parameters.solver_is_open:
-            nodes.trials(self.parameters)
-        return rehearsed(self.definition.rehearsals, list(nodes.workflow.nodes.values()), xp)
 
     def sections(self, store: Store) -> Sequence[Section]:
         """Sections of the report beside the engine's own."""

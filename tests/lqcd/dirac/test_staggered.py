@@ -15,8 +15,7 @@ from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
-from stages.shared.rehearsal import unit_links
-from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation
+from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation, unit_links
 
 LATTICE = Lattice((4, 2, 6, 4))
 

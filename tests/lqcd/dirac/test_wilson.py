@@ -21,8 +21,7 @@ from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.cg import BatchedCG
-from stages.shared.rehearsal import unit_links
-from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation
+from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation, unit_links
 
 LATTICE = Lattice((4, 2, 2, 4))
 ANISOTROPY = Anisotropy(2.464, 0.95)
