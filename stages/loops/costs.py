@@ -59,30 +59,35 @@ def trials_cost(node: Node, lattice: Lattice) -> Cost:
     """
     options, operator = options_of(node), node.inputs[0]
     precisions, first, widest = tried_blocks(node)
-    columns = max(options["vectors"] * options["probes"], ceil(first / 2))
-    basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
-    host = solving_bytes(lattice, widest, columns) + basis
+    columns, basis = max(options["vectors"] * options["probes"], ceil(first / 2)), _basis_bytes(node)
+    host, directions = solving_bytes(lattice, widest, columns) + basis, directions_of(operator)
+    tried = [ExpectedSolves("auto", precision, first) for precision in precisions]
+    deflated = basis > 0
     terms = largest_of(
-        *(
-            device_solving_terms(
-                lattice,
-                directions_of(operator),
-                ExpectedSolves("auto", precision, first),
-                columns,
-                deflated=basis > 0,
-            )
-            for precision in precisions
-        )
+        *(device_solving_terms(lattice, directions, each, columns, deflated=deflated) for each in tried)
     )
     terms |= staggered_layout_terms(operator, lattice, precisions)
     return Cost(host, sum(terms.values()), RECORD, terms=terms)
 
 
 def _solving(node: Node, lattice: Lattice, columns: int, masses: int) -> Cost:
-    """Cost of a task that solves; columns: its noise vectors times probes, 0 for an exact trace."""
-    host, terms = _working(node, lattice, columns)
+    """Cost of a task that solves; columns: its noise vectors times probes, 0 for an exact trace.
+
+    It solves with an operator, its first input, and with the deflation that it may have for its second.
+    """
+    options, directions = options_of(node), directions_of(node.inputs[0])
+    solves = ExpectedSolves(options["solver"], options["precision"], options["block"])
+    basis = _basis_bytes(node)
+    host = solving_bytes(lattice, solves.block, columns, solves.solver) + basis
+    current = {"smeared": smeared_current(node), "deflated": basis > 0}
+    terms = device_solving_terms(lattice, directions, solves, columns, **current)
     stored, work = loops_bytes(lattice, masses * max(columns, 1)), _solves_work(node, lattice, columns)
     return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
+
+
+def _basis_bytes(node: Node) -> int:
+    """Bytes of the deflation that a node may have for its second input."""
+    return node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
 
 
 def _solves_work(node: Node, lattice: Lattice, columns: int) -> tuple[Pass, ...]:
@@ -103,22 +108,6 @@ def _solves_work(node: Node, lattice: Lattice, columns: int) -> tuple[Pass, ...]
 
 def _columns(node: Node) -> int:
     return node.chunk["noise"] * node.chunk["probe"] if "noise" in node.chunk else 0
-
-
-def _working(node: Node, lattice: Lattice, columns: int) -> tuple[int, dict[str, int]]:
-    """Bytes on the host, and terms of those on a GPU, of a task that solves.
-
-    It solves with an operator, its first input, and with the deflation that it may have for its second.
-    """
-    options, operator = options_of(node), node.inputs[0]
-    block, solver = options["block"], options["solver"]
-    basis = node.inputs[1].cost.device_memory if len(node.inputs) > 1 else 0
-    host = solving_bytes(lattice, block, columns, solver) + basis
-    solves = ExpectedSolves(solver, options["precision"], block)
-    terms = device_solving_terms(
-        lattice, directions_of(operator), solves, columns, smeared=smeared_current(node), deflated=basis > 0
-    )
-    return host, terms
 
 
 def smeared_current(node: Node) -> bool:

@@ -101,15 +101,8 @@ def current_loops(
     tolerances are relative to (1 - P) eta. Raises InputError, and NotConverged where a solve misses its
     tolerance.
     """
-    reports = SolveReports(at)
-    links = CurrentLinks(dslash.links, current_links)
-    trace = loop_trace(dslash, mass, links, solve.of_positive(), reports, deflation, deflated_noise)
-    vectors = sources(dslash, at, noise)
-    with unchanged("noise vectors", vectors), links.unchanged():
-        loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
-    _record(at, dslash, solve, trace)
-    check_loops(at, noise, current_links, vectors, trace)
-    return CurrentLoops(*by_probe(loops, at))
+    settings = noise, solve, current_links, deflated_noise
+    return CurrentLoops(*_noisy_loops(dslash, deflation, at, (mass,), *settings))
 
 
 @stage(
@@ -137,18 +130,31 @@ def split_even_loops(
     solved gives the plain difference as well: entries 0 - 1 along `flavour`, beside entry 2
     (`stages.lqcd.estimators.split_even`). Raises as `current_loops`.
     """
-    reports = SolveReports(at)
-    links = CurrentLinks(dslash.links, current_links)
+    settings = noise, solve, current_links, deflated_noise
+    return FlavourLoops(*_noisy_loops(dslash, deflation, at, (masses.light, masses.strange), *settings))
+
+
+def _noisy_loops(
+    dslash: StaggeredDslash,
+    deflation: StaggeredSpace | None,
+    at: At,
+    masses: Sequence[float],
+    noise: Noise,
+    solve: Solve,
+    current_links: str,
+    deflated_noise: bool,
+) -> Iterator[np.ndarray]:
+    """Current and condensate of a mass, or of two with their difference, on the noise of a chunk."""
+    reports, links = SolveReports(at), CurrentLinks(dslash.links, current_links)
     common = (links, solve.of_positive(), reports, deflation, deflated_noise)
-    traces = [loop_trace(dslash, mass, *common) for mass in (masses.light, masses.strange)]
+    traces = [loop_trace(dslash, mass, *common) for mass in masses]
+    trace = SplitEvenTrace(*traces) if len(traces) > 1 else traces[0]
     vectors = sources(dslash, at, noise)
     with unchanged("noise vectors", vectors), links.unchanged():
-        loops = stochastic_loops(
-            SplitEvenTrace(*traces), vectors, Dilution.parse(noise.dilution), solve.block, reports.block
-        )
+        loops = stochastic_loops(trace, vectors, Dilution.parse(noise.dilution), solve.block, reports.block)
     _record(at, dslash, solve, *traces)
     check_loops(at, noise, current_links, vectors, *traces)
-    return FlavourLoops(*by_probe(loops, at))
+    return by_probe(loops, at)
 
 
 @stage(version="1", over=("config", "noise", "probe"), transient=True)

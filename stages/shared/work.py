@@ -66,15 +66,26 @@ def staggered_work(
     lattice: Lattice, mass: float, solve: Solve, columns: int, directions: int, vectors: int = 0
 ) -> tuple[Pass, ...]:
     """Solves of so many right-hand sides on one parity, in blocks, and what is done with the solutions."""
-    block, narrower = min(solve.block, columns), NARROWER[solve.precision]
-    blocks = ceil(columns / block)
-    links = directions * MATRIX * lattice.volume
-    field = half_field_bytes(lattice, COLOURS)
-    moved = narrower * (links + STAGGERED_FIELDS * field * block)
-    count = blocks * staggered_iterations(lattice, mass, solve, block, vectors)
+    iterations = staggered_iterations(lattice, mass, solve, min(solve.block, columns), vectors)
     alike = ("staggered", solve.solver, solve.precision, mass, solve.tolerance, vectors > 0)
+    fields = half_field_bytes(lattice, COLOURS), STAGGERED_FIELDS
+    return _solves(directions * MATRIX * lattice.volume, *fields, solve, columns, iterations, alike)
+
+
+def _solves(
+    links: int,
+    field: int,
+    fields: int,
+    solve: Solve,
+    columns: int,
+    iterations: float,
+    alike: tuple[object, ...],
+) -> tuple[Pass, ...]:
+    """Iterations of blocks, which move the links and so many fields a column, and passes over solutions."""
+    block = min(solve.block, columns)
+    moved = NARROWER[solve.precision] * (links + fields * field * block)
     return (
-        Pass("iterations", count, moved, "iterations", alike),
+        Pass("iterations", ceil(columns / block) * iterations, moved, "iterations", alike),
         Pass("solutions", columns, 2.0 * CONTRACTIONS * field),
     )
 
@@ -149,15 +160,9 @@ def wilson_work(lattice: Lattice, mass: object, solve: Solve, columns: int) -> t
 
     Iterations are as many as the logarithm of the tolerance, times a factor that only records tell.
     """
-    block, narrower = min(solve.block, columns), NARROWER[solve.precision]
-    links = 8 * MATRIX * lattice.volume
-    moved = narrower * (links + WILSON_FIELDS * half_field_bytes(lattice, COMPONENTS) * block)
-    count = ceil(columns / block) * log(2 / solve.tolerance)
     alike = ("wilson", solve.solver, solve.precision, str(mass), solve.tolerance)
-    return (
-        Pass("iterations", count, moved, "iterations", alike),
-        Pass("solutions", columns, 2.0 * CONTRACTIONS * half_field_bytes(lattice, COMPONENTS)),
-    )
+    fields = half_field_bytes(lattice, COMPONENTS), WILSON_FIELDS
+    return _solves(8 * MATRIX * lattice.volume, *fields, solve, columns, log(2 / solve.tolerance), alike)
 
 
 def together(parts: Sequence[tuple[Pass, ...]]) -> tuple[Pass, ...]:
