@@ -129,7 +129,7 @@ class StaggeredDslash:
         return self.lattice.half_volume * (66 * self.directions + 6 * (self.directions - 1))
 
     @cached_property
-    def _packed(self) -> tuple[Any, Any]:
+    def _packed(self) -> tuple[hisq_dslash.PackedLinks, hisq_dslash.PackedLinks]:
         """Packed links into the even and into the odd sites."""
         precision = "double" if self.dtype == np.complex128 else "half" if self.short else "single"
         fields, form = (self.links.fat, self.links.long), self.packing.staggered(precision, self.directions)

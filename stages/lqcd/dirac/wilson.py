@@ -83,12 +83,12 @@ class WilsonDslash:
         return wilson_dslash.wilson_dslash(self.packed[parity], x, out, sign=sign, **terms)
 
     @cached_property
-    def packed(self) -> tuple[Any, Any]:
+    def packed(self) -> tuple[wilson_dslash.PackedLinks, wilson_dslash.PackedLinks]:
         """Packed links into the even and into the odd sites."""
         even, odd = (self._packed_into(parity) for parity in (EVEN, ODD))
         return even, odd
 
-    def _packed_into(self, parity: int) -> Any:
+    def _packed_into(self, parity: int) -> wilson_dslash.PackedLinks:
         links = self.links.links, self.links.anisotropy.weights, self.lattice, parity
         form = self.packing.wilson("double" if self.dtype == np.complex128 else "single")
         return wilson_dslash.pack_fields(*links, self.dtype, form)
