@@ -118,7 +118,7 @@ class Storage:
         return stream.recorded(step, self.operator.xp) if self.repeatable else step
 
     def repeated(self, step: Step) -> Step:
-        """The same of a step that on the host does not work by compiled kernels alone."""
+        """A step made cheap to repeat on a device; on the host it need not work by compiled kernels."""
         return stream.repeated(step, self.operator.xp) if self.repeatable else step
 
     def stored(self, values: Array) -> Field:
@@ -138,7 +138,7 @@ class Storage:
         return block_blas.dots(x, y)
 
     def normal(self) -> Storage:
-        """The same for A^H A, of an operator that has an adjoint."""
+        """Storage of A^H A with the same fields, of an operator that has an adjoint."""
         A: Any = self.operator
         return Storage(Product(A.adjoint, A))
 

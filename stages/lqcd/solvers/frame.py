@@ -114,7 +114,7 @@ class ReliableUpdates:
 
     @property
     def half(self) -> bool:
-        """Whether it iterates in half precision."""
+        """True if the recurrence is in half precision."""
         return self.precision == "double-half"
 
     def storage(self, A: LinearOperator) -> Storage:
