@@ -18,7 +18,7 @@ from unittest.mock import patch
 import cupy
 
 from script import LARGE, PrintedTable, arguments_of, host_seconds
-from stages.lqcd.dirac.operator import application
+from stages.lqcd.dirac.operator import whole_storage
 from stages.lqcd.dirac.staggered import NormalOperator
 from stages.lqcd.kernels import block_blas, cg_update, stream
 from stages.lqcd.kernels.cg_update import CGCoefficients
@@ -76,7 +76,7 @@ def parts_seconds(device: Device, A: NormalOperator, b: Array) -> list[float]:
     """Seconds of the operator with p^H A p, of the update of x and p, and of that of the residual."""
     x, p, r = b.copy(), b.copy(), b.copy()
     c = slow_coefficients(b)
-    apply, _ = application(A, p, x, c.pap)
+    apply = whole_storage(A).product(p, x, c.pap)
     advance, residual = partial(cg_update.cg_advance, x, p, r, c), partial(cg_update.cg_residual, r, x, c)
     return [replayed_seconds(device, part) for part in (apply, advance, residual)]
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from script import PrintedTable, arguments_of, quenched
-from stages.lqcd.dirac.operator import LinearOperator, application
+from stages.lqcd.dirac.operator import LinearOperator, whole_storage
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import block_blas, cg_update, powers, stream
@@ -145,7 +145,7 @@ def repeated_seconds(machine: Machine, part: Callable[[], None]) -> float:
 
 
 def product_of(machine: Machine, A: LinearOperator, b: Array) -> float:
-    return repeated_seconds(machine, application(A, b, field_like(b))[0])
+    return repeated_seconds(machine, whole_storage(A).product(b, field_like(b)))
 
 
 def batched_iteration(machine: Machine, A: LinearOperator, b: Array) -> float:
@@ -154,7 +154,7 @@ def batched_iteration(machine: Machine, A: LinearOperator, b: Array) -> float:
     numbers = CGCoefficients.zeros(b)
     numbers.target2[...] = 0
     numbers.r2[...] = numbers.gamma[...] = block_blas.norms2(r)
-    apply, _ = application(A, p, ap, numbers.pap)
+    apply = whole_storage(A).product(p, ap, numbers.pap)
     parts = (
         partial(cg_update.cg_advance, y, p, r, numbers),
         apply,

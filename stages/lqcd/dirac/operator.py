@@ -199,14 +199,6 @@ def affine(A: LinearOperator, a: float, b: float, x: Array, out: Array) -> None:
     whole_storage(A).product(x, out, None, a, b)()
 
 
-def application(
-    A: LinearOperator, x: Array, out: Array, dots: Array | None = None, a: float = 0.0, b: float = 1.0
-) -> tuple[Step, bool]:
-    """A step that computes ``out = a x + b A x``, and whether it can be recorded: see `Storage`."""
-    storage = whole_storage(A)
-    return storage.product(x, out, dots, a, b), storage.repeatable
-
-
 def _by_apply(A: LinearOperator, x: Array, out: Array, dots: Array | None, a: float, b: float) -> Step:
     def apply() -> None:
         A.apply(x, out)

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import LinearOperator, application
+from stages.lqcd.dirac.operator import LinearOperator, whole_storage
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
-from stages.lqcd.kernels import block_blas, random_numbers, stream
+from stages.lqcd.kernels import block_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import empty_field, field_like, zeros_like
 
@@ -183,8 +183,8 @@ class _Lanczos:
     def _multiply(self) -> None:
         """``out = A x``; three fields take turns, so that each is x again after three steps."""
         if id(self.x) not in self._products:
-            multiply, repeatable = application(self.A, self.x, self.out)
-            self._products[id(self.x)] = stream.recorded(multiply, self.A.xp) if repeatable else multiply
+            storage = whole_storage(self.A)
+            self._products[id(self.x)] = storage.recorded(storage.product(self.x, self.out))
         self._products[id(self.x)]()
 
     def _norm(self, field: Array) -> float:

@@ -135,18 +135,18 @@ class Plateau:
     """Watch over the estimates of a cycle, which ends where they rest.
 
     lowest: norms ``[width]`` to halve. floor: norms that every estimate must have fallen below.
-    near_rounding: where estimates rest near rounding only, that takes more patience.
+    patience: rests last at least so many times the iterations before them.
     """
 
     lowest: Vector
     floor: Vector | float = np.inf
-    near_rounding: bool = False
+    patience: int = 0
     fallen_at: int | None = None
 
     @classmethod
     def at_rounding(cls, norms: Vector, dtype: np.dtype) -> Plateau:
         """A watch over a cycle in this precision, for estimates that rest near its rounding."""
-        return cls(norms, float(np.finfo(dtype).eps) ** 0.4 * norms, True)
+        return cls(norms, float(np.finfo(dtype).eps) ** 0.4 * norms, PATIENT)
 
     def reached(self, iterations: int, estimate: Vector, still_open: NDArray[np.bool_]) -> bool:
         """True if estimates that are open after so many iterations of the solve no longer fall."""
@@ -154,7 +154,7 @@ class Plateau:
         if self.fallen_at is None or (np.count_nonzero(halved) and np.count_nonzero(halved & still_open)):
             self.lowest = np.where(halved & still_open, estimate, self.lowest)
             self.fallen_at = iterations
-        patience = max(PATIENCE, PATIENT * self.fallen_at) if self.near_rounding else PATIENCE
+        patience = max(PATIENCE, self.patience * self.fallen_at)
         below = self.lowest < self.floor
         return iterations - self.fallen_at >= patience and bool(below[still_open].all())
 

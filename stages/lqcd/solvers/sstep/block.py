@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from stages.lqcd.dirac.operator import LinearOperator, application
+from stages.lqcd.dirac.operator import LinearOperator, Step, Storage, whole_storage
 from stages.lqcd.kernels import powers, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import field_like, zeros_like
@@ -72,9 +71,10 @@ class Block:
         self.change = change_of(parts.polynomials, steps)
         self.gram, self.path = powers.Gram.empty(self.powers), powers.Path.empty(self.powers, self.change)
         self.reports = stream.reports(self.path.report)
-        self.products, repeatable = _products(A, self.powers, parts.polynomials)
+        storage = whole_storage(A)
+        self.products = _products(storage, self.powers, parts.polynomials)
         step = partial(self._run, ahead)
-        self._step = stream.repeated(step, A.xp) if repeatable else step
+        self._step = storage.repeated(step)
 
     def start(self) -> None:
         """Queue steps 1 to 3, with `ahead` also 4, and the report."""
@@ -127,16 +127,12 @@ def change_of(polynomials: Polynomials, steps: int) -> np.ndarray:
     return change
 
 
-def _products(A: LinearOperator, vectors: Array, of: Polynomials) -> tuple[list[Callable[[], None]], bool]:
-    """Functions that make one power after another, and whether they allocate nothing."""
-    products, repeatable = list[Callable[[], None]](), True
+def _products(storage: Storage, vectors: Array, of: Polynomials) -> list[Step]:
+    """Steps that make one power after another."""
+    products = list[Step]()
     for i in range(len(vectors) - 1):
         theta, sigma, gamma = (float(each[i]) for each in (of.theta, of.sigma, of.gamma))
-        product, allocates_nothing = application(
-            A, vectors[i], vectors[i + 1], None, -theta / gamma, 1 / gamma
-        )
-        products.append(product)
-        repeatable &= allocates_nothing
+        products.append(storage.product(vectors[i], vectors[i + 1], None, -theta / gamma, 1 / gamma))
         if sigma:
             products.append(partial(powers.add_earlier, vectors, i, -sigma / gamma))
-    return products, repeatable
+    return products
