@@ -35,8 +35,7 @@ def eigenvectors_cost(node: Node, lattice: Lattice) -> Cost:
     needed = solver.needed_bytes(lattice.sites_per_slice, slices)
     links = links_bytes(lattice)
     stored = vectors_bytes(lattice, slices, options["vectors"], options["precision"])
-    moved = float(vectors_bytes(lattice, slices, options["vectors"], options["precision"]))
-    work = (Pass("restarts", 10 * options["vectors"], moved),)
+    work = (Pass("restarts", 10 * options["vectors"], float(stored)),)
     copied = links * slices // lattice.time_extent if slices < lattice.time_extent else 0
     terms = {f"Lanczos on {slices} time slices": needed, "their links": copied}
     memory = PROCESS + max(LINK_FIELDS * links, links + copied + needed)
@@ -71,10 +70,8 @@ def elementals_cost(node: Node, lattice: Lattice) -> Cost:
     fit; for eigenvectors in single precision links in it, too.
     """
     basis, momenta, words = node.inputs[1], node.parameters["momenta"], node.parameters["displacements"]
-    held, stored = (
-        basis.cost.device_memory,
-        elementals_bytes(lattice, len(momenta), len(words), eigenvectors_of(basis)),
-    )
+    held = basis.cost.device_memory
+    stored = elementals_bytes(lattice, len(momenta), len(words), eigenvectors_of(basis))
     insertions = Insertions(lattice, tuple(map(tuple, momenta)), tuple(words))
     single = insertions.longest > 0 and options_of(basis.inputs[0])["precision"] == "single"
     terms = {

@@ -1,7 +1,11 @@
-"""Stages that solve the Dirac equation in distillation's space; solutions live as long as their block."""
+"""Stages that solve the Dirac equation in distillation's space, and say which columns their sources have.
+
+Solutions live as long as their block.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from types import ModuleType
 from typing import Annotated, NamedTuple
@@ -10,18 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Dims, Keyed, Resources, stage
-from stages.distillation.costs import solves_cost
+from stages.base.errors import InputError
+from stages.distillation.costs import first_sources_cost, solves_cost
 from stages.distillation.laplace_eigenvectors import LaplaceBasis
 from stages.lqcd.dirac.application import schur_application
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.columns import Columns, FullColumns, StochasticColumns
+from stages.lqcd.distillation.distillation_sources import distillation_sources
+from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.distillation.projected import library, projected_solutions
 from stages.lqcd.eigen.memory import available_bytes
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.solvers.even_odd import EvenOdd
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.mesons.sources import FirstSources
 from stages.shared.solve_record import record_solves
 
 PROJECTION_SHARE = 0.5
@@ -53,6 +62,49 @@ class SinkProjection(NamedTuple):
     """complex128; columns of a source: subsets of spins, then of eigenvectors (fastest)."""
     residual: Annotated[np.ndarray, Dims("source", "column")]
     full_residual: Annotated[np.ndarray, Dims("source", "column")]
+
+
+@stage(version="1", over=("config", "source"), transient=True)
+def full_columns(*, at: At, time_extent: int, eigenvectors: int) -> FullColumns:
+    """Every spin and eigenvector at the times that coordinates name: ``t8``. Raises InputError."""
+    places = _places(at, noise=False)
+    return FullColumns(tuple(place.time for place in places), time_extent, eigenvectors)
+
+
+@stage(version="1", over=("config", "source"), transient=True)
+def stochastic_columns(
+    *, at: At, time_extent: int, eigenvectors: int, dilution: Mapping[str, str], kind: str, seed: int
+) -> StochasticColumns:
+    """Diluted noise at the subsets of times, of the noise vectors, that coordinates name: ``t8n0``.
+
+    dilution: {time, spin, eigenvector}, each 'full', 'interlace-n' or 'none', which is meant where one is
+    left out; with time 'full' a subset is a time slice. kind: 'z2', 'z4' or 'u1'. The noise is a function of
+    seed, the configuration's label, the vector's number, time, spin and eigenvector. Raises InputError.
+    """
+    sources = tuple((place.time, place.noise or 0) for place in _places(at, noise=True))
+    scheme, label = LaphDilution.parse(dilution), str(at.one("config"))
+    return StochasticColumns(sources, scheme, time_extent, eigenvectors, label, seed, kind)
+
+
+@stage(
+    version="1",
+    over=("config", "source"),
+    transient=True,
+    keyed=Keyed(without=("block",)),
+    cost=first_sources_cost,
+)
+def first_sources(
+    operator: WilsonOperator,
+    basis: LaplaceBasis,
+    columns: FullColumns | StochasticColumns,
+    *,
+    at: At,
+    block: int,
+) -> FirstSources:
+    """The first `block` columns of a chunk, fewer if it has no more. Raises InputError."""
+    first = range(min(block, len(columns)))
+    lattice, xp = operator.dslash.lattice, library(operator)
+    return FirstSources(distillation_sources(basis.vectors, lattice, columns, first, xp))
 
 
 @stage(
@@ -134,3 +186,13 @@ def _solved(
 def free_bytes(xp: ModuleType) -> int:
     """Bytes that products of solutions may take now, where arrays of `xp` are."""
     return int(PROJECTION_SHARE * available_bytes(xp))
+
+
+def _places(at: At, noise: bool) -> list[SourcePlace]:
+    """The places that the chunk's coordinates name, all with the number of a noise vector or all without."""
+    places = [SourcePlace.parse(str(label)) for label in at["source"]]
+    for place in places:
+        if place.point is not None or (place.noise is None) == noise:
+            example = "'t8n0', of stochastic LapH" if noise else "'t8', of full distillation"
+            raise InputError(f"a source is named like {example}, got {place.label!r}")
+    return places

@@ -39,16 +39,13 @@ def correlator_figure(correlator: ArrayLike, error: ArrayLike) -> Figure:
 
 def loops_figure(loops: ArrayLike, error: ArrayLike, flavour: int) -> Figure:
     """J_mu(t) with errors for each direction, ``[flavour, direction, time]``, of one flavour."""
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _single(3.2, f"$J_\\mu(t)$, {FLAVOURS[flavour]}", "$t/a$")
     values, errors = np.asarray(loops)[flavour], np.asarray(error)[flavour]
     for direction, name in enumerate(DIRECTIONS):
         _points(
             axes, values[direction], errors[direction], direction, f"$J_{name}$", 0.12 * (direction - 1.5)
         )
     axes.axhline(0, color="0.6", linewidth=0.8)
-    axes.set_xlabel("$t/a$")
-    axes.set_ylabel(f"$J_\\mu(t)$, {FLAVOURS[flavour]}")
     axes.legend(frameon=False, ncols=4)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
@@ -61,8 +58,7 @@ def error_budget_figure(sloppy: ArrayLike, correction: ArrayLike) -> Figure:
     ...]``.
     """
     budget = error_budget(sloppy, correction)
-    figure = Figure(figsize=(7, 3.8), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _single(3.8, "error of $J_i(t)$ on a configuration", "noise vectors")
     axes.loglog(budget.vectors, budget.sloppy, "o-", color=COLOURS[0], label="sloppy solves")
     for value, style, colour, label in (
         (budget.correction, "--", COLOURS[1], f"correction, {np.shape(correction)[1]} fine vectors"),
@@ -72,8 +68,6 @@ def error_budget_figure(sloppy: ArrayLike, correction: ArrayLike) -> Figure:
             axes.axhline(value, linestyle=style, color=colour, label=label)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("noise vectors")
-    axes.set_ylabel("error of $J_i(t)$ on a configuration")
     axes.legend(frameon=False)
     return figure
 
@@ -85,41 +79,33 @@ def estimator_cost_figure(
 
     measured: the point of each that was reached; the rest of its curve is computed from it.
     """
-    figure = Figure(figsize=(7, 5.5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _single(5.5, "stochastic error of $C(t)$", "seconds of work per configuration")
     for number, (name, (work, error)) in enumerate(curves.items()):
         colour, style = f"C{number % 10}", "--" if number % 2 else "-"
         axes.loglog(work, error, style, color=colour, label=figure_text(name))
         axes.plot(*measured[name], "o", color=colour)
-    axes.set_xlabel("seconds of work per configuration")
-    axes.set_ylabel("stochastic error of $C(t)$")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return figure
 
 
 def plaquette_figure(plaquette: ArrayLike, labels: Sequence[str]) -> Figure:
     """Plaquettes of each configuration, ``[config, plane]`` (total, spatial, temporal), normalised to 1."""
-    figure = Figure(figsize=(7, 3), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _single(3, "plaquette")
     for plane, name in enumerate(("total", "spatial", "temporal")):
         axes.plot(np.asarray(plaquette)[:, plane], MARKERS[plane], color=COLOURS[plane], label=name)
     shown = range(0, len(labels), -(-len(labels) // 12))
     axes.set_xticks(list(shown), [figure_text(labels[number]) for number in shown], rotation=30, ha="right")
-    axes.set_ylabel("plaquette")
     axes.legend(frameon=False, ncols=3)
     return figure
 
 
 def spectrum_figure(eigenvalue: ArrayLike, masses: Mapping[str, float]) -> Figure:
     """Eigenvalues of -D^2 on each configuration, ``[config, eigenvector]``, with 4 m^2 of the masses."""
-    figure = Figure(figsize=(7, 3.8), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _single(3.8, "eigenvalue of $-D^2$", "eigenvector")
     for values in np.asarray(eigenvalue):
         axes.semilogy(np.arange(1, len(values) + 1), values, "-", color=COLOURS[0], linewidth=0.8)
     for (name, mass), colour in zip(masses.items(), COLOURS[1:], strict=False):
         axes.axhline(4 * mass**2, linestyle="--", color=colour, label=f"$4m^2$, {figure_text(name)}")
-    axes.set_xlabel("eigenvector")
-    axes.set_ylabel("eigenvalue of $-D^2$")
     axes.legend(frameon=False)
     return figure
 
@@ -129,15 +115,20 @@ def convergence_figure(solves: Mapping[str, Mapping[str, Any]]) -> Figure:
 
     solves: what `stages.shared.solve_record` recorded of each.
     """
-    figure = Figure(figsize=(7, 3.8), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = _single(3.8, "$|b - Ax|/|b|$, worst right-hand side", "iterations")
     for number, (name, solve) in enumerate(solves.items()):
         places = solve.get("history_step", 1) * np.arange(len(solve["history"]))
         axes.semilogy(places, solve["history"], color=COLOURS[number % len(COLOURS)], label=figure_text(name))
-    axes.set_xlabel("iterations")
-    axes.set_ylabel("$|b - Ax|/|b|$, worst right-hand side")
     axes.legend(frameon=False)
     return figure
+
+
+def _single(height: float, y: str, x: str = "") -> tuple[Figure, Axes]:
+    """A figure with one pair of axes, labelled."""
+    figure = Figure(figsize=(7, height), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel=x, ylabel=y)
+    return figure, axes
 
 
 def _points(

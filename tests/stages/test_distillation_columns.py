@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import At
 from stages.base.errors import InputError
-from stages.distillation.source_columns import full_columns, stochastic_columns
+from stages.distillation.perambulator import full_columns, stochastic_columns
 from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.distillation.laph_noise import laph_noise
 

@@ -14,8 +14,13 @@ from stages.distillation.laplace_eigenvectors import (
     laplace_eigenvectors,
 )
 from stages.distillation.operator_elementals import elementals
-from stages.distillation.perambulator import perambulator, sink_projection
-from stages.distillation.source_columns import first_sources, full_columns, stochastic_columns
+from stages.distillation.perambulator import (
+    first_sources,
+    full_columns,
+    perambulator,
+    sink_projection,
+    stochastic_columns,
+)
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator

@@ -17,8 +17,7 @@ from stages.distillation.distilled_two_point import (
 )
 from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.operator_elementals import Elementals
-from stages.distillation.perambulator import Perambulator, SinkProjection
-from stages.distillation.source_columns import stochastic_columns
+from stages.distillation.perambulator import Perambulator, SinkProjection, stochastic_columns
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.little_group import Row
 from stages.mesons.two_point import dirac_channels

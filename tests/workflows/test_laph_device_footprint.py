@@ -14,8 +14,7 @@ from pipeline import At
 from pipeline.worker.memory import device_pool
 from stages.distillation.current_insertion import Currents, current_insertion
 from stages.distillation.laplace_eigenvectors import LaplaceBasis, laplace_eigenvectors
-from stages.distillation.perambulator import perambulator
-from stages.distillation.source_columns import full_columns
+from stages.distillation.perambulator import full_columns, perambulator
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator

@@ -20,8 +20,7 @@ from stages.distillation.distilled_two_point import ElementalAxes, distilled_mes
 from stages.distillation.laph_average import laph_average, laph_levels
 from stages.distillation.laplace_eigenvectors import laplace_basis
 from stages.distillation.operator_elementals import elementals
-from stages.distillation.perambulator import perambulator, sink_projection
-from stages.distillation.source_columns import first_sources, full_columns
+from stages.distillation.perambulator import first_sources, full_columns, perambulator, sink_projection
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.trial import WIDEST
 from stages.lqcd.spectroscopy.little_group import Channels, channels_at, operators_in, undivided

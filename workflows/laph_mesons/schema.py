@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from stages.base.errors import InputError
 from stages.distillation.current_insertion import Currents
 from stages.distillation.laplace_eigenvectors import LaplaceEigenvectors, laplace_eigenvectors
-from stages.distillation.source_columns import stochastic_columns
+from stages.distillation.perambulator import stochastic_columns
 from stages.lqcd.dirac.displacement import steps_of
 from stages.lqcd.distillation.columns import StochasticColumns
 from stages.lqcd.distillation.eigenvectors import DTYPES
