@@ -1,15 +1,60 @@
-"""The command `quarkline`, in a module of a name that no other distribution has.
+"""The library in a notebook, `import quarkline`, and the command `quarkline`.
 
-Its packages have names that others have, too: where Python finds one of those first, a sentence says so.
+A name is loaded when it is first asked for. The packages have names that others have, too: where Python finds
+one of those first, a sentence says so.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipeline.reading.result import open_result
+    from stages.base.errors import InputError
+    from stages.lqcd.analysis.disconnected import disconnected_correlator
+    from stages.lqcd.analysis.effective_mass import effective_mass
+    from stages.lqcd.analysis.gevp import spectrum
+    from stages.lqcd.analysis.jackknife import (
+        bin_means,
+        bootstrap_error,
+        bootstrap_samples,
+        jackknife_covariance,
+        jackknife_error,
+        jackknife_samples,
+    )
+    from stages.lqcd.distillation.eigenvectors import LaplaceSolver
+    from stages.lqcd.gauge.heatbath import thermalised
+    from stages.lqcd.gauge.stout import stout_links
+    from stages.lqcd.kernels.transfer import copy_to_host, to_device
+    from stages.lqcd.lattice.formats import check_gauge, read_gauge
+    from stages.lqcd.lattice.geometry import Lattice
+    from stages.lqcd.lattice.plaquette import plaquette
+    from stages.lqcd.noise.dilution import Dilution
+    from stages.lqcd.noise.vectors import noise_vectors
+    from stages.lqcd.notebook import (
+        LowModes,
+        Operator,
+        Solver,
+        Staggered,
+        asqtad,
+        bicgstab,
+        block_cg,
+        cg,
+        hisq,
+        lowest,
+        multigrid,
+        wilson_clover,
+    )
+    from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
+    from stages.lqcd.spectroscopy.mesons import meson_correlators
+    from stages.lqcd.spectroscopy.quark_sources import SourcePlace, point_source, wall_source, z2_wall_source
+    from stages.lqcd.spectroscopy.staggered_mesons import staggered_correlator, staggered_source
 
 PACKAGES = ("pipeline", "stages", "workflows")
 
@@ -26,6 +71,24 @@ def stranger() -> str:
                 "name: install quarkline into an environment of its own, or take that folder off PYTHONPATH"
             )
     return ""
+
+
+@cache
+def _front_door() -> tuple[list[str], Callable[[str], Any]]:
+    if fault := stranger():
+        raise ImportError(fault)
+    return import_module("stages.base.front_door").front_door("quarkline", __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module 'quarkline' has no attribute {name!r}")
+    names, load = _front_door()
+    return names if name == "__all__" else load(name)
+
+
+def __dir__() -> list[str]:
+    return _front_door()[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

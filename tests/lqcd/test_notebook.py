@@ -1,0 +1,102 @@
+"""The library as a notebook has it: the page's example, one source, what is refused in words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quarkline as ql
+from stages.lqcd.kernels.dispatch import as_numpy
+from stages.lqcd.lattice.formats.gauge_file import GaugeField
+from stages.lqcd.lattice.geometry import Lattice
+
+PAGE = Path(__file__).parents[2] / "docs" / "notebook.md"
+
+
+@pytest.fixture(scope="module")
+def field() -> GaugeField:
+    """As `read_gauge` gives it, of a few sweeps on 4^3 x 8."""
+    lattice = Lattice((4, 4, 4, 8))
+    links = ql.thermalised(lattice, 6.0, 5, "notebook", sweeps=20, overrelaxation=1, xp=np)
+    return GaugeField(Path("conf.ildg"), "ILDG", lattice, links, {}, (), ())
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def quarks(field: GaugeField, request: pytest.FixtureRequest) -> Any:
+    return ql.hisq(field, boundary="antiperiodic", naik_epsilon=0.0, backend=request.param)
+
+
+def test_the_example_of_the_page(field: GaugeField, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ql, "read_gauge", lambda name: field, raising=False)
+    (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    found: dict[str, Any] = {}
+    exec(example, found)
+    solution, deflated = found["solution"], found["deflated"](found["A"], found["b"])
+    assert solution.residual.max() <= 1e-10 and solution.residual.shape == (12,)
+    assert deflated.iterations < 0.8 * ql.block_cg(1e-10)(found["A"], found["b"]).iterations
+    for M, x, b in (("M", "propagator", "source"), ("W", "quark", "point")):
+        missed = np.linalg.norm(found[M] @ found[x] - found[b]) / np.linalg.norm(found[b])
+        assert missed < 1e-8
+
+
+def test_the_page_lists_what_is_offered() -> None:
+    listed = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| `.*", PAGE.read_text(), re.M)))
+    assert sorted(listed) == sorted(ql.__all__)
+
+
+@pytest.mark.parametrize("name", ["normal", "full"])
+@pytest.mark.parametrize("precision", ["double", "double-single"])
+def test_one_source_comes_back_as_it_went(quarks: Any, name: str, precision: Any) -> None:
+    A = getattr(quarks, name)(0.1)
+    b = np.random.default_rng(3).normal(size=A.shape) + 0j
+    solver = ql.cg(1e-10, precision)
+    one, same = solver(A, b), solver(A, np.stack([b, 2 * b], -1))
+    assert one.x.shape == A.shape and same.x.shape == (*A.shape, 2)
+    assert one.residual.shape == (1,) and one.residual.max() < 1e-8
+    x = as_numpy(one.x)
+    assert np.allclose(x, as_numpy(same.x)[..., 0], rtol=0, atol=1e-8 * abs(x).max())
+    assert np.linalg.norm(as_numpy(A @ b) - as_numpy(A @ np.stack([b], -1))[..., 0]) == 0
+
+
+def test_modes_deflate_every_mass_and_both_kinds_of_operators(quarks: Any) -> None:
+    low = ql.lowest(quarks.normal(0.3), 16)
+    assert len(low) == 16
+    solver = ql.cg(1e-8)
+    for A in (quarks.normal(0.05), quarks.full(0.05)):
+        b = np.random.default_rng(4).normal(size=(*A.shape, 2)) + 0j
+        assert low.deflate(solver)(A, b).iterations < 0.9 * solver(A, b).iterations
+
+
+def test_operators_print_in_a_line(quarks: Any, field: GaugeField) -> None:
+    assert repr(quarks) == "HISQ on 4x4x4x8"
+    assert re.fullmatch(r"4 m\^2 - D\^2, HISQ, m = 0.1 on 4x4x4x8 \((numpy|cupy)\)", repr(quarks.normal(0.1)))
+    wilson = ql.wilson_clover(field, -0.2, boundary="antiperiodic", csw=1.0)
+    assert repr(wilson) == "Wilson-clover, mass = -0.2 on 4x4x4x8 (numpy)"
+    assert all(len(repr(each)) < 200 for each in (ql.cg(1e-8), ql.lowest(quarks.normal(0.1), 4)))
+
+
+def test_what_does_not_fit_is_refused_in_words(field: GaugeField) -> None:
+    D = ql.hisq(field, boundary="antiperiodic", naik_epsilon=0.0)
+    A, W = D.normal(0.1), ql.wilson_clover(field, -0.2, boundary="antiperiodic")
+    b = np.ones(A.shape, complex)
+    for call, words in (
+        (lambda: ql.cg(1e-8, "double-half")(A, b), "kernels on a GPU only.*give precision='double-single'"),
+        (
+            lambda: ql.cg(1e-8)(A, b[:5]),
+            r"is \[256, 3\] or, of N right-hand sides, \[256, 3, N\]; got \[5, 3\]",
+        ),
+        (lambda: ql.bicgstab(1e-8)(A, b), "solver must be one of block_cgrq, batched_cg, got 'bicgstab'"),
+        (lambda: ql.multigrid(A, 1e-8), "multigrid is for Wilson quarks"),
+        (lambda: ql.lowest(W, 4), "staggered normal operators"),
+        (lambda: ql.lowest(A, 4).deflate(ql.cg(1e-8))(W, np.ones(W.shape)), "deflate no Wilson operator"),
+        (lambda: ql.cg(1e-8, "half")(A, b), "precision must be one of"),
+        (lambda: D.normal(-0.1), "mass of a staggered solve must be positive"),
+    ):
+        with pytest.raises(ql.InputError, match=words):
+            call()
+    with pytest.raises(AttributeError, match="module 'quarkline' has no attribute 'nothing'"):
+        _ = ql.nothing
