@@ -19,65 +19,55 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel, to_device_like
 from stages.lqcd.kernels.operands import check_array, check_blocks
 
-WORKING, DOUBLE, DOUBLED, CRAY = "working", "double", "double-double", "double-double by Cray's sums"
-"""Precision of sums: that of the fields, double, or twice double by error-free transformations.
-
-On a GPU sums of twice double are those of IEEE or of Cray's arithmetic, 20 and 11 operations; a processor
-splits numbers instead, whose products a library sums without error, in both.
-"""
-PRECISIONS = (WORKING, DOUBLE, DOUBLED, CRAY)
-
 MOST_STEPS = 16
 
 Numbers = NDArray[np.float64]
 
 
-class Gram(NamedTuple):
-    """Real parts of x_j^H x_k of each right-hand side, the sum of two float64 ``[N, K, K]``."""
+@dataclass(frozen=True)
+class Coordinates:
+    """The Gram matrix of paired powers, and conjugate gradients on coordinates in them; not filled at first.
+
+    high, low: real parts of x_j^H x_k of each right-hand side, the sum of two float64 ``[N, K, K]``.
+    x, r, p: coordinates before each step, float64 ``[steps + 1, N, K]``; a right-hand side stays as it is
+    after the steps that it took.
+    report: float64 ``[2 steps + 4, N]``, rows |r|^2 before each step, p^H A p of the step that leads there,
+    steps taken, steps that the Gram matrix allowed.
+    change: float64 ``[K, K]`` with A x_k = sum_j x_j change[j, k] for those k that occur; tridiagonal.
+    targets2: float64 ``[N]``, |r|^2 at which a right-hand side stays as it is.
+    restarted: float64 ``[N]``, not zero where p^H r is not |r|^2, as after a replacement of r; the
+    coefficients of the first step are then those that minimise along p and make directions conjugate.
+    doubled: steps are taken in twice double, as those of double vectors, and in double otherwise; on a
+    processor always in twice double.
+    copies: of x, r, p, report and change, those of each GPU that shares the lattice, which takes the steps
+    for itself.
+    """
 
     high: Array
     low: Array
-
-    @classmethod
-    def empty(cls, powers: Array) -> Gram:
-        """Arrays for these paired powers, not filled."""
-        steps, rhs = len(powers) - 1, powers.shape[-1] // 2
-        shape = rhs, 2 * steps + 1, 2 * steps + 1
-        return cls(*(array_module(powers).empty(shape) for _ in range(2)))
-
-
-@dataclass(frozen=True)
-class Path:
-    """Conjugate gradients on coordinates: of x, r and p before each step, float64 ``[steps + 1, N, K]``.
-
-    report: float64 ``[2 steps + 4, N]``, rows |r|^2 before each step, p^H A p of the step that leads there,
-    steps taken, steps that the Gram matrix allowed. A right-hand side stays as it is after those it took.
-    change: float64 ``[K, K]`` with A x_k = sum_j x_j change[j, k] for those k that occur; tridiagonal.
-    copies: of all these, those of each GPU that shares the lattice, which takes the steps for itself.
-    """
-
     x: Array
     r: Array
     p: Array
     report: Array
     change: Array
+    targets2: Array
+    restarted: Array
+    doubled: bool
     copies: list[tuple[Array, ...]] = field(default_factory=list, repr=False)
 
     @classmethod
-    def empty(cls, powers: Array, change: Numbers) -> Path:
-        """Arrays for these paired powers, not filled, and the matrix of the operator."""
+    def empty(cls, powers: Array, change: Numbers, targets2: Array, restarted: Array) -> Coordinates:
+        """Arrays for these paired powers, and what is given."""
         xp, steps, rhs = array_module(powers), len(powers) - 1, powers.shape[-1] // 2
-        x, r, p = (xp.empty((steps + 1, rhs, 2 * steps + 1)) for _ in range(3))
-        return cls(x, r, p, xp.empty((2 * steps + 4, rhs)), to_device_like(change, powers))
-
-    @property
-    def taken(self) -> Array:
-        """Steps taken by each right-hand side, float64 ``[N]``."""
-        return self.report[-2]
+        size = 2 * steps + 1
+        high, low = (xp.empty((rhs, size, size)) for _ in range(2))
+        x, r, p = (xp.empty((steps + 1, rhs, size)) for _ in range(3))
+        report, change = xp.empty((2 * steps + 4, rhs)), to_device_like(change, powers)
+        return cls(high, low, x, r, p, report, change, targets2, restarted, powers.dtype == np.complex128)
 
 
 class Report(NamedTuple):
-    """`Path.report` on the host: norms2 and curvatures ``[steps + 1, N]``, taken and allowed ``[N]``."""
+    """`Coordinates.report` on the host: norms2, curvatures ``[steps + 1, N]``, taken and allowed ``[N]``."""
 
     norms2: Numbers
     curvatures: Numbers
@@ -100,19 +90,16 @@ def add_earlier(powers: Array, i: int, factor: float) -> None:
     kernel("powers.add_earlier", type(powers))(powers, i, factor)
 
 
-def gram(powers: Array, precision: str, out: Gram) -> Gram:
-    """Re x_j^H x_k for all pairs of each right-hand side, in one pass; `precision` is one of those above.
+def gram(powers: Array, out: Coordinates) -> None:
+    """Re x_j^H x_k for all pairs of each right-hand side, in one pass, in twice the precision of the fields.
 
-    In twice double by error-free transformations (T. J. Dekker, Numer. Math. 18 (1971) 224); on a processor
-    each slab of the fields is split into four parts of 19 bits, whose products a library sums in double
-    without error, as K. Ozaki, T. Ogita, S. Oishi and S. M. Rump, Numer. Algorithms 59 (2012) 95, split
-    matrices. Returns `out`. Raises InputError.
+    Of single vectors in double; of double ones by error-free transformations (T. J. Dekker, Numer. Math. 18
+    (1971) 224), on a processor of slabs of the fields, split into four parts of 19 bits, whose products a
+    library sums in double without error, as K. Ozaki, T. Ogita, S. Oishi and S. M. Rump, Numer. Algorithms 59
+    (2012) 95, split matrices. Raises InputError.
     """
     check_powers(powers)
-    if precision not in PRECISIONS:
-        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    kernel("powers.gram", type(powers))(powers, precision, out)
-    return out
+    kernel("powers.gram", type(powers))(powers, out)
 
 
 def magnitudes(powers: Array) -> Array:
@@ -121,34 +108,26 @@ def magnitudes(powers: Array) -> Array:
     return kernel("powers.magnitudes", type(powers))(powers)
 
 
-def conjugate_gradients(
-    gram: Gram, targets2: Array, restarted: Array, least: float, doubled: bool, path: Path
-) -> None:
-    """Steps of conjugate gradients on coordinates, from x = 0, p = p_0 and r = r_0, into `path`.
+def conjugate_gradients(coordinates: Coordinates, least: float) -> None:
+    """Steps of conjugate gradients on coordinates, from x = 0, p = p_0 and r = r_0.
 
-    targets2 ``[N]``: |r|^2 at which a right-hand side stays as it is. restarted, float64 ``[N]``: not zero
-    where p^H r is not |r|^2, as after a replacement of r; the coefficients of the first step are then those
-    that minimise along p and make directions conjugate. least: a right-hand side takes as many steps as come
-    before the first p_i whose squared sine of the angle to those before it is below this; all, where it is
-    zero. doubled: arithmetic in twice double, in double otherwise.
+    least: a right-hand side takes as many steps as come before the first p_i whose squared sine of the angle
+    to those before it is below this; all, where it is zero.
     """
-    start = kernel("powers.conjugate_gradients", type(gram.high))
-    start(gram, targets2, restarted, least, doubled, path)
+    kernel("powers.conjugate_gradients", type(coordinates.high))(coordinates, least)
 
 
-def update(
-    y: Array, powers: Array, last: Array, image: Array, path: Path, restarted: Array, step: int
-) -> None:
+def update(y: Array, powers: Array, last: Array, image: Array, coordinates: Coordinates, step: int) -> None:
     """``y += x``, then r and p into powers[0] and the direction before p and A times that, in one pass.
 
-    All of what `path` says of them after so many steps, or of the fewer that a right-hand side has taken; one
-    that has taken none keeps what it has. y, last, image: ``[..., N]``. restarted is set to zero where a step
-    has been taken.
+    All of what the coordinates say of them after so many steps, or of the fewer that a right-hand side has
+    taken; one that has taken none keeps what it has. y, last, image: ``[..., N]``. `restarted` is set to zero
+    where a step has been taken.
     """
     check_powers(powers)
     for name, each in (("y", y), ("last", last), ("image", image)):
         check_array(name, each, (*powers.shape[1:-1], powers.shape[-1] // 2), powers.dtype)
-    kernel("powers.update", type(y))(y, powers, last, image, path, restarted, step)
+    kernel("powers.update", type(y))(y, powers, last, image, coordinates, step)
 
 
 def check_powers(powers: Array) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import unwrap
 from math import ceil
 
 import numpy as np
@@ -17,27 +15,22 @@ from stages.lqcd.kernels.cuda import powers
 from stages.lqcd.kernels.cuda.compile import SHARED
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
-from stages.lqcd.kernels.powers import CRAY, DOUBLED, MOST_STEPS, WORKING
+from stages.lqcd.kernels.powers import MOST_STEPS
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 SHARED_BYTES = 163 * 1024
 ROWS = 3 * 16**3 * 24
 
 
-def of_steps(steps: int, n: int, dtype: np.dtype, most: int | None = None) -> list[Launch]:
-    """Every kernel in its first `most` shapes, or in all."""
-
-    def shapes(launch: Callable, *arguments: object) -> list[Launch]:
-        options = unwrap(launch)(*arguments)
-        return [options.launch(shape) for shape in options.shapes[:most]]
-
-    sums = (DOUBLED, CRAY) if dtype == DOUBLE else (WORKING, DOUBLED, CRAY)
+def of_steps(steps: int, n: int, dtype: np.dtype) -> list[Launch]:
+    """Every kernel of vectors of this type."""
+    doubled = dtype == DOUBLE
     return [
-        *(each for kind in (False, True) for each in shapes(powers.gram_launch, steps, n, dtype, ROWS, kind)),
-        *(each for kind in sums for each in shapes(powers.exact_gram_launch, steps, n, dtype, ROWS, kind)),
-        *shapes(powers.update_launch, steps, n, dtype, ROWS),
-        *(each for kind in (False, True) for each in shapes(powers.gram_sum_launch, steps, n, kind)),
-        *(each for kind in (False, True) for each in shapes(powers.coordinates_launch, steps, n, kind)),
+        powers.exact_gram_launch(steps, n, ROWS) if doubled else powers.gram_launch(steps, n, dtype, ROWS),
+        powers.gram_launch(steps, n, dtype, ROWS, magnitudes=True),
+        powers.update_launch(steps, n, dtype, ROWS),
+        *(powers.gram_sum_launch(steps, n, kind) for kind in {doubled, False}),
+        powers.coordinates_launch(steps, n, doubled),
     ]
 
 
@@ -53,21 +46,19 @@ def test_every_launch_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "n", "dtype", "arch", "most"),
+    ("steps", "n", "dtype", "arch"),
     [
-        (4, 1, DOUBLE, "sm_90", 1),
+        (4, 1, DOUBLE, "sm_90"),
         *(
-            pytest.param(steps, n, dtype, arch, None, marks=pytest.mark.slow)
+            pytest.param(steps, n, dtype, arch, marks=pytest.mark.slow)
             for steps, n in ((1, 1), (4, 3), (8, 1), (16, 1), (16, 64))
             for dtype in (SINGLE, DOUBLE)
             for arch in ("sm_80", "sm_90", "sm_100")
         ),
     ],
 )
-def test_kernels_compile_without_spills(
-    steps: int, n: int, dtype: np.dtype, arch: str, most: int | None
-) -> None:
-    kernels = list({kernel.instance: kernel for kernel in of_steps(steps, n, dtype, most)}.values())
+def test_kernels_compile_without_spills(steps: int, n: int, dtype: np.dtype, arch: str) -> None:
+    kernels = list({kernel.instance: kernel for kernel in of_steps(steps, n, dtype)}.values())
     for kernel, used in usages(kernels, arch):
         assert used.spilled_bytes == 0, (kernel.instance, used)
         assert used.registers * ceil(kernel.threads / 32) * 32 <= REGISTERS, (kernel.instance, used)
@@ -75,7 +66,7 @@ def test_kernels_compile_without_spills(
 
 
 def test_devices_are_told_their_share_which_costs_few_registers() -> None:
-    kernels = [kernel for kernel in of_steps(4, 1, DOUBLE, 1) if kernel.work is not None]
+    kernels = [kernel for kernel in of_steps(4, 1, DOUBLE) if kernel.work is not None]
     alone = dict(usages(kernels, "sm_90"))
     for kernel, used in usages(kernels, "sm_90", SHARED):
         assert used.told != isinstance(kernel.work, OwnWork), kernel.instance

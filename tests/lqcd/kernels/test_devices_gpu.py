@@ -32,7 +32,7 @@ from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.named import Solve
-from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
+from stages.lqcd.solvers.sstep_cg import SStepCG
 from stages.shared.costs import TimeSlices
 
 pytestmark = pytest.mark.gpu

@@ -10,8 +10,7 @@ from widths import widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import powers
-from stages.lqcd.solvers.sstep.block import change_of
-from stages.lqcd.solvers.sstep.polynomials import polynomials
+from stages.lqcd.solvers.sstep_basis import polynomials
 
 EIGENVALUES = np.linspace(0.05, 1.0, 60)
 
@@ -24,20 +23,28 @@ def vectors(paired, n):
     return reals.view(reals.real.dtype).astype(float)
 
 
-def grams(backend, paired, precision):
+def coordinates_of(backend, on_device, change=None, targets2=None, restarted=None):
+    """Coordinates in paired powers, with zeros for what is not given."""
+    n, size = on_device.shape[-1] // 2, 2 * len(on_device) - 1
+    change = np.zeros((size, size)) if change is None else change
+    given = (backend.array(np.zeros(n) if each is None else each) for each in (targets2, restarted))
+    return powers.Coordinates.empty(on_device, change, *given)
+
+
+def grams(backend, paired):
     on_device = backend.array(paired)
-    gram = powers.gram(on_device, precision, powers.Gram.empty(on_device))
-    return tuple(backend.host(part) for part in gram)
+    coordinates = coordinates_of(backend, on_device)
+    powers.gram(on_device, coordinates)
+    return backend.host(coordinates.high), backend.host(coordinates.low)
 
 
-@pytest.mark.parametrize("precision", powers.PRECISIONS)
-def test_gram_matrices_against_fractions(backend, random, dtype, precision):
+def test_gram_matrices_against_fractions(backend, random, dtype):
     """Numbers of 12 decades, in products that cancel."""
     paired = random(3, 40, 3, 4)
     paired *= np.exp2(np.random.default_rng(3).integers(-20, 20, size=paired.shape)).astype(dtype)
     doubled = 1e-28 if backend.xp is not np else 1e-18
-    limit = {"working": 8 * np.finfo(dtype).eps, "double": 8 * np.finfo(float).eps}.get(precision, doubled)
-    high, low = grams(backend, paired, precision)
+    limit = doubled if dtype == np.complex128 else 8 * np.finfo(float).eps
+    high, low = grams(backend, paired)
     for n in range(2):
         reals = vectors(paired, n)
         lengths = np.linalg.norm(reals, axis=1)
@@ -51,17 +58,14 @@ def test_gram_matrices_against_fractions(backend, random, dtype, precision):
 
 @pytest.mark.parametrize(("n", "steps"), widths([(3, 4), (1, 8)], [(1, 1), (8, 16), (12, 3), (33, 2)]))
 @pytest.mark.parametrize("rows", [1, 4099])
-def test_products_of_all_pairs_in_every_precision(backend, random, dtype, n, steps, rows):
+def test_products_of_all_pairs(backend, random, dtype, n, steps, rows):
     paired = random(steps + 1, rows, 2 * n)
     exact = np.stack([reals @ reals.T for reals in (vectors(paired, k) for k in range(n))])
     absolute = np.stack([abs(reals) @ abs(reals).T for reals in (vectors(paired, k) for k in range(n))])
-    for precision in powers.PRECISIONS:
-        high, low = grams(backend, paired, precision)
-        eps = np.finfo(dtype if precision == "working" else float).eps
-        assert (abs(high + low - exact) <= 300 * eps * absolute).all(), precision
-        assert (high == high.swapaxes(1, 2)).all() and (low == low.swapaxes(1, 2)).all()
-        doubled = precision in (powers.DOUBLED, powers.CRAY)
-        assert not low.any() or doubled
+    high, low = grams(backend, paired)
+    assert (abs(high + low - exact) <= 300 * np.finfo(float).eps * absolute).all()
+    assert (high == high.swapaxes(1, 2)).all() and (low == low.swapaxes(1, 2)).all()
+    assert not low.any() or dtype == np.complex128
     found = backend.host(powers.magnitudes(backend.array(paired)))
     np.testing.assert_allclose(found, absolute, rtol=300 * np.finfo(dtype).eps)
 
@@ -101,9 +105,8 @@ def paired_powers(r, p, of, steps):
     return np.stack(fields)
 
 
-@pytest.mark.parametrize("doubled", [False, True])
 @pytest.mark.parametrize(("steps", "step"), [(1, 1), (16, 16), (16, 5)])
-def test_coordinates_and_update_are_conjugate_gradients(backend, random, dtype, steps, step, doubled):
+def test_coordinates_and_update_are_conjugate_gradients(backend, random, dtype, steps, step):
     """One of four right-hand sides is done, one follows a replacement of its residual."""
     n, targets2 = 4, np.array([0, 1e9, 0, 0])
     r, p = (random(len(EIGENVALUES), n).astype(complex) for _ in range(2))
@@ -112,16 +115,16 @@ def test_coordinates_and_update_are_conjugate_gradients(backend, random, dtype, 
     of = polynomials("chebyshev", steps, EIGENVALUES)
     fields = paired_powers(r, p, of, steps).astype(dtype)
     r, p = (each.astype(dtype).astype(complex) for each in (r, p))
-    on_device, flags = backend.array(fields), backend.array(restarted)
-    gram = powers.gram(on_device, powers.DOUBLED, powers.Gram.empty(on_device))
-    path = powers.Path.empty(on_device, change_of(of, steps))
-    powers.conjugate_gradients(gram, backend.array(targets2), flags, 0.0, doubled, path)
-    report = powers.Report.of(backend.host(path.report))
+    on_device = backend.array(fields)
+    coordinates = coordinates_of(backend, on_device, of.change(steps), targets2, restarted)
+    powers.gram(on_device, coordinates)
+    powers.conjugate_gradients(coordinates, 0.0)
+    report = powers.Report.of(backend.host(coordinates.report))
     assert report.taken.tolist() == [steps, 0, steps, steps] and (report.allowed == steps).all()
     before = random(len(EIGENVALUES), n)
     y, last, image = (backend.array(before) for _ in range(3))
-    powers.update(y, on_device, last, image, path, flags, step)
-    assert backend.host(flags).tolist() == [0, 1, 0, 0]
+    powers.update(y, on_device, last, image, coordinates, step)
+    assert backend.host(coordinates.restarted).tolist() == [0, 1, 0, 0]
     exact = conjugate_gradients(r.copy(), p.copy(), step, targets2, restarted)
     found = [backend.host(each) for each in (y, on_device[0][:, n:], on_device[0][:, :n], last)]
     found[0] = found[0] - before
@@ -139,29 +142,27 @@ def test_coordinates_and_update_are_conjugate_gradients(backend, random, dtype, 
     )
 
 
-def test_guard_allows_the_steps_before_vectors_depend_on_each_other(backend, random):
+def test_guard_allows_the_steps_before_vectors_depend_on_each_other(backend, random, dtype):
     """The third power of the one depends on those before it; the other is allowed all, the last is zero."""
-    paired = random(6, 50, 6).astype(complex)
+    paired = random(6, 50, 6)
     paired[3, :, 0] = paired[2, :, 0] + 0.5 * paired[0, :, 0] + 1e-7 * paired[3, :, 0]
     paired[:, :, (2, 5)] = 0
     on_device = backend.array(paired)
-    for doubled in (False, True):
-        for least, allowed in ((1e-10, [2, 5, 5]), (1e-18, [5, 5, 5])):
-            gram = powers.gram(on_device, powers.DOUBLED, powers.Gram.empty(on_device))
-            path, zero = powers.Path.empty(on_device, np.eye(11)), backend.array(np.zeros(3))
-            powers.conjugate_gradients(gram, zero, zero.copy(), least, doubled, path)
-            report = powers.Report.of(backend.host(path.report))
-            assert report.allowed.tolist() == allowed and (report.taken <= report.allowed).all()
-            assert report.taken[2] == 0
+    for least, allowed in ((1e-10, [2, 5, 5]), (1e-18, [5, 5, 5])):
+        coordinates = coordinates_of(backend, on_device, np.eye(11))
+        powers.gram(on_device, coordinates)
+        powers.conjugate_gradients(coordinates, least)
+        report = powers.Report.of(backend.host(coordinates.report))
+        assert report.allowed.tolist() == allowed and (report.taken <= report.allowed).all()
+        assert report.taken[2] == 0
 
 
-def test_an_indefinite_matrix_is_reported_and_ends_the_steps(backend, random):
-    paired = random(3, 50, 2).astype(complex)
-    on_device = backend.array(paired)
-    gram = powers.gram(on_device, powers.DOUBLE, powers.Gram.empty(on_device))
-    path, zero = powers.Path.empty(on_device, -np.eye(5)), backend.array(np.zeros(1))
-    powers.conjugate_gradients(gram, zero, zero.copy(), 0.0, False, path)
-    report = powers.Report.of(backend.host(path.report))
+def test_an_indefinite_matrix_is_reported_and_ends_the_steps(backend, random, dtype):
+    on_device = backend.array(random(3, 50, 2))
+    coordinates = coordinates_of(backend, on_device, -np.eye(5))
+    powers.gram(on_device, coordinates)
+    powers.conjugate_gradients(coordinates, 0.0)
+    report = powers.Report.of(backend.host(coordinates.report))
     assert report.taken == 0 and report.curvatures[1] < 0 and report.norms2[2] == report.norms2[0] > 0
 
 
@@ -171,8 +172,5 @@ def test_misuse(backend):
         with pytest.raises(InputError, match="paired powers are an array"):
             powers.magnitudes(array)
     array = backend.array(np.zeros((3, 5, 2), complex))
-    with pytest.raises(InputError, match="precision must be one of working, double, double-double"):
-        powers.gram(array, "quad", powers.Gram.empty(array))
-    path, flags = powers.Path.empty(array, np.zeros((5, 5))), backend.array(np.zeros(1))
     with pytest.raises(InputError, match="y must be"):
-        powers.update(array[0], array, array[0], array[0], path, flags, 1)
+        powers.update(array[0], array, array[0], array[0], coordinates_of(backend, array), 1)

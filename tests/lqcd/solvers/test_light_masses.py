@@ -24,7 +24,7 @@ from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import SolveStatus
-from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
+from stages.lqcd.solvers.sstep_cg import SStepCG
 
 
 @dataclass

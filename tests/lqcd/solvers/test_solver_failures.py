@@ -11,7 +11,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.recurrence import Stagnation
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
-from stages.lqcd.solvers.sstep.sstep_cg import SStepCG
+from stages.lqcd.solvers.sstep_cg import SStepCG
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, inlined
 from stages.lqcd.kernels.cpu.lane_blas import lane_update
-from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
+from stages.lqcd.kernels.powers import Coordinates
 
 SPLITTER = 134217729.0
 """2^27 + 1."""
@@ -31,11 +31,10 @@ def add_earlier(powers: NDArray, i: int, factor: float) -> None:
     lane_update(powers[i + 1], powers[i - 1 : i], np.full((1, powers.shape[-1]), factor, complex))
 
 
-def gram(powers: NDArray, precision: str, out: Gram) -> None:
-    working = powers.real.dtype if precision == WORKING else np.dtype(np.float64)
+def gram(powers: NDArray, out: Coordinates) -> None:
     high, low = (np.zeros_like(out.high) for _ in range(2))
-    for rows in _real_slabs(powers, working):
-        if precision not in (DOUBLED, CRAY):
+    for rows in _real_slabs(powers, np.dtype(np.float64)):
+        if not out.doubled:
             high += rows @ rows.swapaxes(1, 2)
             continue
         parts = _parts(rows)
@@ -59,26 +58,25 @@ def magnitudes(powers: NDArray) -> NDArray:
     return sums
 
 
-def conjugate_gradients(
-    gram: Gram, targets2: NDArray, restarted: NDArray, least: float, doubled: bool, path: Path
-) -> None:
-    fields = (path.x, path.r, path.p, path.report)
-    _conjugate_gradients()(*gram, path.change, targets2, restarted, np.array([least]), *fields)
+def conjugate_gradients(coordinates: Coordinates, least: float) -> None:
+    of = coordinates
+    given = (of.high, of.low, of.change, of.targets2, of.restarted, np.array([least]))
+    _conjugate_gradients()(*given, of.x, of.r, of.p, of.report)
 
 
 def update(
-    y: NDArray, powers: NDArray, last: NDArray, image: NDArray, path: Path, restarted: NDArray, step: int
+    y: NDArray, powers: NDArray, last: NDArray, image: NDArray, coordinates: Coordinates, step: int
 ) -> None:
-    now = np.minimum(step, path.taken.astype(np.intp))
+    now = np.minimum(step, coordinates.report[-2].astype(np.intp))
     moves, rhs = now > 0, np.arange(len(now))
-    before = path.p[np.maximum(now - 1, 0), rhs]
-    p, r = (_combined(powers, each[now, rhs]) for each in (path.p, path.r))
-    y += np.where(moves, _combined(powers, path.x[now, rhs]), 0)
-    for field, coordinates in ((last, before), (image, before @ path.change.T)):
-        field[...] = np.where(moves, _combined(powers, coordinates), field)
+    before = coordinates.p[np.maximum(now - 1, 0), rhs]
+    p, r = (_combined(powers, each[now, rhs]) for each in (coordinates.p, coordinates.r))
+    y += np.where(moves, _combined(powers, coordinates.x[now, rhs]), 0)
+    for field, factors in ((last, before), (image, before @ coordinates.change.T)):
+        field[...] = np.where(moves, _combined(powers, factors), field)
     for columns, field in ((rhs, p), (len(now) + rhs, r)):
         powers[0][..., columns] = np.where(moves, field, powers[0][..., columns])
-    restarted[moves] = 0
+    coordinates.restarted[moves] = 0
 
 
 def _combined(powers: NDArray, coordinates: NDArray) -> NDArray:
@@ -210,12 +208,8 @@ def _conjugate_gradients() -> Callable[..., None]:
     def iterate(low_item, high_item, high, low, change, targets2, restarted, least, xs, rs, ps, report):
         size, steps = len(change), len(xs) - 1
         for n in prange(low_item, high_item):
-            x, r, p, ap = (
-                np.zeros((size, 2)),
-                np.zeros((size, 2)),
-                np.zeros((size, 2)),
-                np.zeros((size, 2)),
-            )
+            vectors = np.zeros((4, size, 2))
+            x, r, p, ap = vectors[0], vectors[1], vectors[2], vectors[3]
             r[steps + 1, 0] = p[0, 0] = 1
             rho = _product(high, low, n, r, r)
             allowed, taken, going = _allowed(high, low, n, steps, least[0]), 0, True

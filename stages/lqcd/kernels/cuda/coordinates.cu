@@ -3,12 +3,6 @@
 // sums over the warp, and h -= alpha q.
 
 #include "powers.cuh"
-#include "double_double.cuh"
-
-template <class Number> __device__ __forceinline__ Number warp_sum(Number a) {
-    for (int distance = 16; distance > 0; distance /= 2) a = sum(a, from_lane(a, distance));
-    return a;
-}
 
 // Steps whose basis p_0 ... p_steps is conditioned well enough: the first pivot of Cholesky's factors of the vectors
 // scaled to length one that is below `least` ends it. At least one, unless a vector is not finite; `scratch` is shared.

@@ -17,7 +17,7 @@ from stages.lqcd.kernels.cuda.devices.own_rows import local
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork, PartialWork, RowWork
 from stages.lqcd.kernels.cuda.lane_blas import lane_update_launch
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSORS, Launch, check_rhs, instance, narrowable
-from stages.lqcd.kernels.powers import CRAY, DOUBLED, WORKING, Gram, Path
+from stages.lqcd.kernels.powers import Coordinates
 
 WARPS = 8
 """Of a block that sums on tensor cores."""
@@ -26,7 +26,7 @@ SUM_WARPS = 4
 RUNS = 16
 """Warps of a block that adds up shares: each sums a run of them."""
 TILE = 3
-"""Vectors on either side of the products that a thread sums (`powers_exact_gram.cu`)."""
+"""Vectors on either side of the products that a thread sums (`powers_exact_gram`)."""
 
 
 def add_earlier(powers: cupy.ndarray, i: int, factor: float) -> None:
@@ -37,44 +37,37 @@ def add_earlier(powers: cupy.ndarray, i: int, factor: float) -> None:
     run(kernel, y, x, factors, np.uintp(0), np.int64(rows), np.int32(1))
 
 
-def gram(powers: cupy.ndarray, precision: str, out: Gram) -> None:
+def gram(powers: cupy.ndarray, out: Coordinates) -> None:
     steps, rhs, rows = _shape(powers)
-    if precision in (DOUBLED, CRAY) or (precision == WORKING and powers.dtype == np.complex64):
-        kernel = exact_gram_launch(steps, rhs, powers.dtype, rows, precision)
+    if out.doubled:
+        kernel = exact_gram_launch(steps, rhs, rows)
     else:
         kernel = gram_launch(steps, rhs, powers.dtype, rows)
-    _sum(kernel, powers, out, steps, rhs, rows)
+    _sum(kernel, powers, (out.high, out.low), out.doubled)
 
 
 def magnitudes(powers: cupy.ndarray) -> cupy.ndarray:
     steps, rhs, rows = _shape(powers)
-    out = Gram.empty(powers)
-    _sum(gram_launch(steps, rhs, powers.dtype, rows, magnitudes=True), powers, out, steps, rhs, rows)
-    return out.high
+    high, low = (cupy.empty((rhs, 2 * steps + 1, 2 * steps + 1)) for _ in range(2))
+    _sum(gram_launch(steps, rhs, powers.dtype, rows, magnitudes=True), powers, (high, low), False)
+    return high
 
 
-def _sum(kernel: Launch, powers: cupy.ndarray, out: Gram, steps: int, rhs: int, rows: int) -> None:
+def _sum(kernel: Launch, powers: cupy.ndarray, out: tuple[cupy.ndarray, ...], doubled: bool) -> None:
     """A kernel of shares, and the sum of these."""
-    numbers = 2 if kernel.file == "powers_exact_gram.cu" else 1
+    steps, rhs, rows = _shape(powers)
     parts, pairs = kernel.grid[0], (2 * steps + 1) * (steps + 1)
-    doubles = parts * rhs * pairs * numbers
+    doubles = parts * rhs * pairs * (2 if doubled else 1)
     (partials,) = on_each_device(lambda part: (_workspace(doubles, cupy.cuda.get_device_id(), part),))
     run(kernel, powers, partials, np.int64(rows))
-    run(gram_sum_launch(steps, rhs, numbers == 2), partials, *out, np.int32(parts))
+    run(gram_sum_launch(steps, rhs, doubled), partials, *out, np.int32(parts))
 
 
-def conjugate_gradients(
-    gram: Gram,
-    targets2: cupy.ndarray,
-    restarted: cupy.ndarray,
-    least: float,
-    doubled: bool,
-    path: Path,
-) -> None:
-    steps, rhs = len(path.x) - 1, len(targets2)
-    kernel = coordinates_launch(steps, rhs, doubled)
-    *results, change = _of_devices(path)
-    run(kernel, *gram, change, targets2, restarted, *results, np.float64(least))
+def conjugate_gradients(coordinates: Coordinates, least: float) -> None:
+    of = coordinates
+    kernel = coordinates_launch(len(of.x) - 1, len(of.targets2), of.doubled)
+    *results, change = _of_devices(of)
+    run(kernel, of.high, of.low, change, of.targets2, of.restarted, *results, np.float64(least))
 
 
 def update(
@@ -82,25 +75,24 @@ def update(
     powers: cupy.ndarray,
     last: cupy.ndarray,
     image: cupy.ndarray,
-    path: Path,
-    restarted: cupy.ndarray,
+    coordinates: Coordinates,
     step: int,
 ) -> None:
     steps, rhs, rows = _shape(powers)
     kernel = update_launch(steps, rhs, powers.dtype, rows)
-    x, r, p, report, change = _of_devices(path)
-    coordinates = (x, r, p, change, report, restarted)
-    run(kernel, y, powers, last, image, *coordinates, np.int64(rows), np.int32(step))
+    x, r, p, report, change = _of_devices(coordinates)
+    factors = (x, r, p, change, report, coordinates.restarted)
+    run(kernel, y, powers, last, image, *factors, np.int64(rows), np.int32(step))
 
 
-def _of_devices(path: Path) -> tuple[Any, ...]:
-    """The arrays of a path, on each device its own."""
-    first, group = (path.x, path.r, path.p, path.report, path.change), current_group()
+def _of_devices(of: Coordinates) -> tuple[Any, ...]:
+    """What the steps are taken in, on each device its own."""
+    first, group = (of.x, of.r, of.p, of.report, of.change), current_group()
     if group is None:
         return first
-    if not path.copies:
-        path.copies.extend(group.together(lambda part: tuple(map(local, first)) if part else first))
-    return tuple(PerDevice(each) for each in zip(*path.copies, strict=True))
+    if not of.copies:
+        of.copies.extend(group.together(lambda part: tuple(map(local, first)) if part else first))
+    return tuple(PerDevice(each) for each in zip(*of.copies, strict=True))
 
 
 def _shape(powers: cupy.ndarray) -> tuple[int, int, int]:
@@ -139,16 +131,15 @@ def gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, magnitudes: bool
 
 
 @narrowable
-def exact_gram_launch(steps: int, n: int, dtype: np.dtype, rows: int, precision: str) -> Launch:
-    """Products by vector units; grid (parts, right-hand sides, groups of tiles)."""
+def exact_gram_launch(steps: int, n: int, rows: int) -> Launch:
+    """Products of double vectors by vector units; grid (parts, right-hand sides, groups of tiles)."""
     check_rhs(n)
     tiles = ceil((2 * steps + 1) / TILE)
     groups = ceil(tiles * (tiles + 1) / 2 / SUM_WARPS)
-    sums = {WORKING: "Working", DOUBLED: "Ieee", CRAY: "Cray"}[precision]
-    kernel = instance("powers_exact_gram", dtype, n, steps, SUM_WARPS, sums)
+    kernel = f"powers_exact_gram<{n}, {steps}, {SUM_WARPS}>"
     parts = min(ceil(rows / 32), max(1, 4 * MULTIPROCESSORS // (n * groups)))
     grid, work = (parts, n, groups), RowWork(rows, reads=True)
-    return Launch("powers_exact_gram.cu", kernel, grid, 32 * SUM_WARPS, work=work)
+    return Launch("powers_gram.cu", kernel, grid, 32 * SUM_WARPS, work=work)
 
 
 @narrowable
@@ -157,7 +148,7 @@ def gram_sum_launch(steps: int, n: int, doubled: bool) -> Launch:
     number = "DoubleDouble" if doubled else "double"
     pairs = ceil((2 * steps + 1) * (steps + 1) / 32)
     kernel = f"powers_gram_sum<{number}, {n}, {steps}, {RUNS}>"
-    return Launch("powers_gram_sum.cu", kernel, (pairs, n), 32 * RUNS, work=PartialWork(pairs * n, 64))
+    return Launch("powers_gram.cu", kernel, (pairs, n), 32 * RUNS, work=PartialWork(pairs * n, 64))
 
 
 @narrowable
