@@ -149,6 +149,8 @@ class SStepRecurrence:
         self.targets2, self.restarted = numbers[0, :width], numbers[1, :width]
         self.curvature = np.zeros(width)
         self.queue = deque[Block]()
+        self.step: int = 0
+        self.unstarted: int = 0
         if directions is not None:
             assign(self.last, directions.p)
             assign(self.image, directions.ap)
@@ -237,8 +239,7 @@ class SStepRecurrence:
         for block in self.queue:
             block.reports.discard()
         self.queue.clear()
-        self.step: int = 0
-        self.unstarted: int = 0
+        self.step = self.unstarted = 0
         width = self.y.shape[-1]
         assign(self.y, 0)
         assign(self.powers[0, ..., width:], residual)
