@@ -227,8 +227,8 @@ class SStepRecurrence:
             for part in parts:
                 part()
 
-        run = stream.repeated(step, self.storage.operator.xp) if self.storage.repeatable else step
-        return Block(steps, fields, coordinates, change, stream.reports(coordinates.report), run)
+        reports, run = stream.reports(coordinates.report), self.storage.repeated(step)
+        return Block(steps, fields, coordinates, change, reports, run)
 
     def _update_of(self, fields: Array, coordinates: Coordinates, step: int) -> Step:
         """Step 4, after so many steps of a block."""
