@@ -39,7 +39,7 @@ class DefectCorrection:
     max_iterations: int = MAX_ITERATIONS
 
     def __post_init__(self) -> None:
-        _ = self._frame
+        ReliableUpdates(self.tolerance, self.max_iterations)  # which checks them
 
     def solve(
         self,
@@ -53,11 +53,8 @@ class DefectCorrection:
 
         progress: called for the iterations of a correction when that is done.
         """
-        return iterated(self._frame, self._begin, A, b, x0, on_failure, progress)
-
-    @property
-    def _frame(self) -> ReliableUpdates:
-        return ReliableUpdates(self.tolerance, self.max_iterations, "double-single")
+        limits = ReliableUpdates(self.tolerance, self.max_iterations, "double-single")
+        return iterated(limits, self._begin, A, b, x0, on_failure, progress)
 
     def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         return _Corrections(self.solver, storage.operator, residual, target)

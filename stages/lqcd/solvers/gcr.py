@@ -14,7 +14,7 @@ y is put together once, at the end. All coefficients stay where the fields are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,6 +136,15 @@ def gcr_correction(
     return space.solution()
 
 
+class Orthogonal(NamedTuple):
+    """Step 2 for a new w: shares ``[k, N]`` of the w_j, |w|^2 before and after, w^H r after: ``[N]``."""
+
+    beta: Array
+    before: Array
+    norms2: Array
+    overlap: Array
+
+
 class WholeDirections:
     """z and w ``[size, ..., N]`` of the precision of r."""
 
@@ -153,20 +162,15 @@ class WholeDirections:
         if image is not z:
             assign(z, image)
 
-    def products(self, k: int, w: Array) -> Array:
-        """w_j^H w of those before w, and |w|^2: complex128 ``[k + 1, N]``."""
-        return lane_blas.lane_dots(self.w[: k + 1], w)
-
-    def before(self, products: Array, beta: Array, norms2: Array) -> Array:
-        """|w|^2 as it was, from its products; norms2: after `beta` of others was added."""
-        return products[-1].real
-
-    def orthogonal(self, k: int, w: Array, beta: Array, r: Array) -> tuple[Array, Array]:
-        """Keep w + sum_j beta_j w_j as w_k; returns |w_k|^2 and w_k^H r."""
+    def orthogonalise(self, k: int, w: Array, inverse_norms2: Array, r: Array) -> Orthogonal:
+        """Keep w without its parts along the w_j before it as w_k; their 1 / |w_j|^2 ``[k, N]``."""
+        products = lane_blas.lane_dots(self.w[: k + 1], w)
+        beta = -products[:k] * inverse_norms2
         if k:
             lane_blas.lane_update(w, self.w[:k], beta)
         newest = self.w[k : k + 1]
-        return lane_blas.lane_dots(newest, w)[0].real, lane_blas.lane_dots(newest, r)[0]
+        norms2, overlap = lane_blas.lane_dots(newest, w)[0].real, lane_blas.lane_dots(newest, r)[0]
+        return Orthogonal(beta, products[-1].real, norms2, overlap)
 
     def shorten(self, k: int, r: Array, alpha: Array) -> Array:
         """``r -= alpha w_k``; returns |r|^2."""
@@ -202,18 +206,13 @@ class HalfDirections:
         to_half(converted(image, z.dtype), self.z[k])
         from_half(self.z[k], z)
 
-    def products(self, k: int, w: Array) -> Array:
-        """w_j^H w of those before w, complex128 ``[k, N]``."""
-        return half_basis_dots(self.w.fields(0, k), w)
-
-    def before(self, products: Array, beta: Array, norms2: Array) -> Array:
-        """|w|^2 as it was: its parts along the others are orthogonal."""
-        return norms2 - (beta * products.conj()).real.sum(axis=0)
-
-    def orthogonal(self, k: int, w: Array, beta: Array, r: Array) -> tuple[Array, Array]:
-        """Keep w + sum_j beta_j w_j as w_k; returns |w_k|^2 and w_k^H r."""
+    def orthogonalise(self, k: int, w: Array, inverse_norms2: Array, r: Array) -> Orthogonal:
+        """Keep w without its parts along the w_j before it, which are orthogonal, as w_k."""
+        products = half_basis_dots(self.w.fields(0, k), w)
+        beta = -products * inverse_norms2
         overlap, norms2 = half_basis_combine(w, self.w.fields(0, k), beta, self.w[k], r)
-        return norms2.real, overlap
+        before = norms2.real - (beta * products.conj()).real.sum(axis=0)
+        return Orthogonal(beta, before, norms2.real, overlap)
 
     def shorten(self, k: int, r: Array, alpha: Array) -> Array:
         """``r -= alpha w_k``; returns |r|^2."""
@@ -266,12 +265,9 @@ class GCRSpace:
         self.A.apply(z, w)
         row = self.combinations[k]
         row[k] = 1
-        products = self.kept.products(k, w)
-        beta = -products[:k] * self.inverse_norms2[:k]
+        beta, before, norms2, overlap = self.kept.orthogonalise(k, w, self.inverse_norms2[:k], self.r)
         if k:
             row[:k] = (beta[:, None] * self.combinations[:k, :k]).sum(axis=0)
-        norms2, overlap = self.kept.orthogonal(k, w, beta, self.r)
-        before = self.kept.before(products, beta, norms2)
         usable = (self.r2 > self.target2) & (norms2 > self.noise * before)
         self.inverse_norms2[k] = quotient(1.0, norms2, usable)
         alpha = overlap * self.inverse_norms2[k]

@@ -8,7 +8,6 @@ and a better ratio.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,13 +55,7 @@ class NormalEquations:
         return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
 
     def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
-        A: Any = storage.operator
-        adjoint, normal = A.adjoint, storage.normal()
-
-        def begin(residual: Array, target: Vector) -> Recurrence:
-            return self.solver.begin(normal, residual, target, directions)
-
-        return _NormalRecurrence(adjoint, begin, residual, target)
+        return _NormalRecurrence(self.solver, storage, residual, target, directions)
 
 
 class _NormalRecurrence:
@@ -71,15 +64,12 @@ class _NormalRecurrence:
     full = False
 
     def __init__(
-        self,
-        adjoint: LinearOperator,
-        begin: Callable[[Array, Vector], Recurrence],
-        residual: Array,
-        target: Vector,
+        self, solver: KrylovSolver, storage: Storage, residual: Array, target: Vector, directions: Directions
     ) -> None:
-        self.adjoint = adjoint
+        A: Any = storage.operator
+        self.adjoint: LinearOperator = A.adjoint
         normal_residual, self.ratio = self._transformed(residual)
-        self.normal = begin(normal_residual, target / self.ratio)
+        self.normal = solver.begin(storage.normal(), normal_residual, target / self.ratio, directions)
         self.lag = self.normal.lag
 
     @property
