@@ -58,11 +58,12 @@ class Operator:
     _laid_out: dict[Packing, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"{self.words} on {self.matrix.dslash.lattice} ({self.xp.__name__})"
+        where = "CPU" if self.xp is np else "GPU"
+        return f"{self.words} on {self.matrix.dslash.lattice} ({where})"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of a field without its last axis, the right-hand sides."""
+        """Extents of a field without its last axis, the right-hand sides."""
         return self.matrix.shape
 
     @property
@@ -257,11 +258,11 @@ class LowModes:
 
     @cached_property
     def space(self) -> StaggeredSpace:
-        """Their span, for deflation of both parities; no operator is applied to them again."""
+        """The span of the modes, for deflation of both parities; no operator is applied to them again."""
         return StaggeredSpace(self.dslash, self.pairs.space)
 
     def deflate(self, solver: Solver) -> Solver:
-        """The same solver with these modes projected out, of any mass and of either parity."""
+        """A solver with these modes projected out, for any mass and either parity."""
         return replace(solver, space=self)
 
 

@@ -73,9 +73,9 @@ def test_modes_deflate_every_mass_and_both_kinds_of_operators(quarks: Any) -> No
 
 def test_operators_print_in_a_line(quarks: Any, field: GaugeField) -> None:
     assert repr(quarks) == "HISQ on 4x4x4x8"
-    assert re.fullmatch(r"4 m\^2 - D\^2, HISQ, m = 0.1 on 4x4x4x8 \((numpy|cupy)\)", repr(quarks.normal(0.1)))
+    assert re.fullmatch(r"4 m\^2 - D\^2, HISQ, m = 0.1 on 4x4x4x8 \((CPU|GPU)\)", repr(quarks.normal(0.1)))
     wilson = ql.wilson_clover(field, -0.2, boundary="antiperiodic", csw=1.0)
-    assert repr(wilson) == "Wilson-clover, mass = -0.2 on 4x4x4x8 (numpy)"
+    assert repr(wilson) == "Wilson-clover, mass = -0.2 on 4x4x4x8 (CPU)"
     assert all(len(repr(each)) < 200 for each in (ql.cg(1e-8), ql.lowest(quarks.normal(0.1), 4)))
 
 
