@@ -20,8 +20,6 @@ from workflows.parameter_file import read_parameter_file
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
-REMOVED = {"tune"}
-"""Commands of earlier versions, which the changelog may name."""
 YAML_SNIPPETS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
@@ -114,5 +112,5 @@ def test_commands_of_pages_exist(page: str) -> None:
     text = (ROOT / page).read_text()
     scripts = re.findall(r"python\s+(tests/benchmarks/[a-z]\w*\.py)", text)
     assert [script for script in scripts if not (ROOT / script).exists()] == []
-    existing = set().union(*PANELS.values(), REMOVED if page == "CHANGELOG.md" else ())
+    existing = set().union(*PANELS.values())
     assert set(re.findall(r"`quarkline ([a-z]+)", text)) <= existing
