@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stages.base.errors import InputError
@@ -127,20 +128,19 @@ class Solve:
 
     def of_positive(self) -> KrylovSolver:
         """The solver of Hermitian positive definite systems. Raises InputError."""
-        return self._made(POSITIVE)
+        return self._maker(POSITIVE, PRECISIONS)()
 
     def of_regular(self, preconditioner: Preconditioner | None = None) -> Solver:
         """The solver of other systems; preconditioner: the hierarchy of 'multigrid'. Raises InputError."""
+        make = self._maker(REGULAR, PRECISIONS if self.solver in HALVES else WHOLE_PRECISIONS)
         if self.solver != MULTIGRID:
-            return self._made(REGULAR)
+            return make()
         if preconditioner is None:
             raise InputError("multigrid needs a hierarchy: give one, or name another solver")
-        return self._made(REGULAR, preconditioner=preconditioner)
+        return make(preconditioner=preconditioner)
 
-    def _made(self, table: Mapping[str, Named], **options: Any) -> Any:
-        if self.solver not in table:
-            raise InputError(f"solver must be one of {', '.join(table)}, got {self.solver!r}")
-        precisions = PRECISIONS if table[self.solver].halves else WHOLE_PRECISIONS
-        if self.precision not in precisions:
-            raise InputError(f"precision must be one of {', '.join(precisions)}, got {self.precision!r}")
-        return table[self.solver].make(self.tolerance, self.max_iterations, self.precision, **options)
+    def _maker(self, table: Mapping[str, Named], precisions: tuple[str, ...]) -> Callable[..., Any]:
+        for kind, value, known in (("solver", self.solver, table), ("precision", self.precision, precisions)):
+            if value not in known:
+                raise InputError(f"{kind} must be one of {', '.join(known)}, got {value!r}")
+        return partial(table[self.solver].make, self.tolerance, self.max_iterations, self.precision)
