@@ -213,6 +213,10 @@ def test_difference_looks_at_what_was_written() -> None:
     assert difference(expected, expected, before) == 0
     assert difference(before, expected, before) == pytest.approx(0.5)
     assert difference(np.array([1, 2]), np.array([1, 3]), None) == np.inf
+    codes = np.array(
+        [1, 40000, 65535], np.uint16
+    )  # of 16 bits with a scale: a number may be rounded either way
+    assert difference(codes, codes - np.array([0, 1, 0], np.uint16), 0 * codes) == pytest.approx(1 / 32767)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.kernels.short_numbers import CODE_ZERO
 
 CANCELLED = 100
 """Most by which an update in place may make numbers smaller and be judged by what they were before; memory
@@ -135,6 +136,9 @@ def difference(found: NDArray, expected: NDArray, before: NDArray | None, scale:
     """
     if found.shape != expected.shape:
         return np.inf
+    if found.dtype == expected.dtype == np.uint16:  # codes of a HalfField, which may be rounded either way
+        earlier = None if before is None else before.astype(float) - CODE_ZERO
+        return difference(found.astype(float) - CODE_ZERO, expected.astype(float) - CODE_ZERO, earlier)
     if found.dtype.kind not in "fc":
         return 0.0 if np.array_equal(found, expected) else np.inf
     written = np.ones(expected.shape, bool)
