@@ -216,7 +216,7 @@ def test_difference_looks_at_what_was_written() -> None:
     codes = np.array(
         [1, 40000, 65535], np.uint16
     )  # of 16 bits with a scale: a number may be rounded either way
-    assert difference(codes, codes - np.array([0, 1, 0], np.uint16), 0 * codes) == pytest.approx(1 / 32767)
+    assert difference(codes, codes - np.array([0, 1, 0], np.uint16), 0 * codes) == pytest.approx(1 / 32768)
 
 
 @pytest.mark.slow
