@@ -56,7 +56,8 @@ class CoarseProblem:
     def seconds(self, rhs: int, groups: int | None = None, split: int | None = None) -> float:
         """Seconds of the kernel, in its own shape or with so many row groups a warp and warps a block."""
         x, out = self.fields(rhs)
-        return self.device.seconds(partial(kernel.start, self.packed, x, out, groups=groups, split=split))
+        launch = kernel.coarse_dslash_launch(self.n, rhs, DIRECTIONS, self.sites, groups, split)
+        return self.device.seconds(partial(kernel.start, launch, self.packed, x, out))
 
     def with_cublas(self, x: Array, sites: slice = slice(None), dtype: type = np.complex64) -> Array:
         """Gathered neighbours times the matrices."""

@@ -17,7 +17,6 @@ from stages.lqcd.kernels.cuda import (
     clover,
     coarse_dslash,
     columns,
-    half_coarse_dslash,
     half_update,
     heatbath,
     hisq_dslash,
@@ -167,8 +166,8 @@ def tuned(
         *dslashes(dtype, widths),
         *(block_blas.gram_launch(n, n, dtype, ROWS) for n in blocks if n != 24),
         *(block_blas.multiply_add_launch(n, n, dtype, ROWS) for n in blocks if n != 24),
-        *(block_cg.block_step_launch(n, dtype, ROWS, True) for n in blocks if n <= 32),
-        *(block_cg.iteration_grams_launch(n, dtype, ROWS) for n in blocks if n <= 32),
+        *filter(None, (block_cg.block_step_launch(n, dtype, ROWS, True) for n in blocks if n <= 32)),
+        *filter(None, (block_cg.iteration_grams_launch(n, dtype, ROWS) for n in blocks if n <= 32)),
         *(columns.reduction(kernel, n, dtype, ROWS) for kernel in columns.REDUCTIONS for n in widths),
         *(cg_update.cg_advance_launch(n, dtype, ROWS) for n in widths),
         *(lane_blas.lane_gram_launch(n, dtype, ROWS, 5) for n in (1, 8, 24, 33)),
@@ -261,11 +260,11 @@ def of_grids(dtype: np.dtype, widths: Sequence[int] = (1, 5, 16, 64)) -> list[La
         ),
         *(coarse_dslash.coarse_dslash_launch(128, n, 9, v) for v in (4096, 16) for n in widths),
         *(
-            half_coarse_dslash.half_coarse_dslash_launch(c, n, 8, v)
+            coarse_dslash.half_coarse_dslash_launch(c, n, 8, v)
             for c, v in ((20, 4096), (48, 4096), (64, 256), (128, 16))
             for n in widths
         ),
-        *(half_coarse_dslash.half_tiles_launch(c, d, 16) for c, d in ((20, 8), (48, 8), (64, 16), (128, 1))),
+        *(coarse_dslash.half_tiles_launch(c, d, 16) for c, d in ((20, 8), (48, 8), (64, 16), (128, 1))),
         *(
             wilson_galerkin.wilson_galerkin_launch(k, mu, 256, 256)
             for k in (8, 16, 24, 32)

@@ -11,7 +11,7 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 
 from nvrtc_compiler import usages
 
-from stages.lqcd.kernels.cuda import block_cg, tensor_block_cg
+from stages.lqcd.kernels.cuda import block_cg
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
 
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
@@ -23,36 +23,32 @@ MULTIPLES = range(16, MAX_RHS + 1, 8)
 def test_block_iteration_fits_an_a100_at_every_width() -> None:
     for dtype in (SINGLE, DOUBLE):
         for n in range(1, MAX_RHS + 1):
-            has_step, has_grams = (shape(n, dtype) for shape in (block_cg.step_shape, block_cg.grams_shape))
-            assert (has_step and has_grams) or n % 8 or n > 32
-            kernels = [block_cg.step_coefficients_launch(n, n)]
-            if has_step:
-                kernels.append(block_cg.block_step_launch(n, dtype, 9999, True))
-            if has_grams:
-                kernels.append(block_cg.iteration_grams_launch(n, dtype, 9999))
-            for kernel in kernels:
+            step = block_cg.block_step_launch(n, dtype, 9999, True)
+            grams = block_cg.iteration_grams_launch(n, dtype, 9999)
+            assert (step and grams) or n % 8 or n > 32
+            for kernel in filter(None, (block_cg.step_coefficients_launch(n, n), step, grams)):
                 assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 
 
 def on_tensor_cores(n: int, dtype: np.dtype) -> list[Launch]:
     """Every launch for this width."""
     launches = [
-        tensor_block_cg.coefficient_tiles_launch(n, dtype, 4),
-        tensor_block_cg.tensor_step_launch(n, dtype, ROWS),
+        block_cg.coefficient_tiles_launch(n, dtype, 4),
+        block_cg.tensor_step_launch(n, dtype, ROWS),
     ]
-    if tensor_block_cg.takes_grams(n, dtype):
-        launches.append(tensor_block_cg.tensor_grams_launch(n, dtype, ROWS))
+    if block_cg.takes_grams(n, dtype):
+        launches.append(block_cg.tensor_grams_launch(n, dtype, ROWS))
     if dtype == SINGLE:
-        launches.append(tensor_block_cg.tensor_solution_launch(n, ROWS))
+        launches.append(block_cg.tensor_solution_launch(n, ROWS))
     return launches
 
 
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
 def test_tensor_cores_take_all_multiples_of_8_from_16_on(dtype: np.dtype) -> None:
     for n in range(1, MAX_RHS + 1):
-        assert tensor_block_cg.fills_tiles(n) == (n in MULTIPLES)
+        assert block_cg.fills_tiles(n) == (n in MULTIPLES)
         summed = n in MULTIPLES and (n == 64 or (dtype == DOUBLE and n != 24))
-        assert tensor_block_cg.takes_grams(n, dtype) == summed
+        assert block_cg.takes_grams(n, dtype) == summed
         assert block_cg.repeatable(n, dtype) or n not in MULTIPLES
 
 

@@ -1,7 +1,4 @@
-"""cuBLAS on matrices where they lie: of spread ones, each device multiplies its own rows.
-
-It sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its transpose x^T conj(V).
-"""
+"""cuBLAS on matrices where they lie: of spread ones, each device multiplies its own rows."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cuda.block_blas import sum_partials
+from stages.lqcd.kernels.cuda.cublas import gemm
 from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, summed
 from stages.lqcd.kernels.operands import rows_of
 
@@ -88,33 +86,17 @@ def _project(V: cupy.ndarray, x: cupy.ndarray) -> cupy.ndarray:
 
 def project_runs(V: cupy.ndarray, x: cupy.ndarray, terms: int, partial: cupy.ndarray) -> None:
     """partial[r] = V^H x over the r-th run of so many rows."""
-    from cupy.cuda import cublas  # loads a large library that nothing else here needs
-
-    one, zero = np.array(1, V.dtype), np.array(0, V.dtype)
     runs, k, n = partial.shape
-    call = cublas.zgemmStridedBatched if V.dtype == np.complex128 else cublas.cgemmStridedBatched
-    call(
-        *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C, n, k, terms, one.ctypes.data),
-        *(x.data.ptr, _stride(x), terms * _stride(x), V.data.ptr, _stride(V), terms * _stride(V)),
-        *(zero.ctypes.data, partial.data.ptr, n, k * n, runs),
-    )
+    left, right = ((each.data.ptr, _stride(each), terms * _stride(each)) for each in (V, x))
+    product = partial.data.ptr, n, k * n, runs
+    gemm("StridedBatched", V.dtype, (n, k, terms), right, left, product, adjoint=True)
 
 
 def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) -> None:
     """``out = beta out + V C``, all of one dtype."""
-    from cupy.cuda import cublas
-
-    scale, scale_out = np.array(1, V.dtype), np.array(beta, V.dtype)
-    call = cublas.zgemm if V.dtype == np.complex128 else cublas.cgemm
-    call(
-        *(_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, C.shape[1], len(V), C.shape[0]),
-        *(scale.ctypes.data, C.data.ptr, C.shape[1], V.data.ptr, _stride(V)),
-        *(scale_out.ctypes.data, out.data.ptr, _stride(out)),
-    )
-
-
-def _handle() -> int:
-    return cupy.cuda.device.get_cublas_handle()
+    k, n = C.shape
+    rows, product = ((each.data.ptr, _stride(each)) for each in (V, out))
+    gemm("", V.dtype, (n, len(V), k), (C.data.ptr, n), rows, product, beta=beta)
 
 
 def _stride(rows: cupy.ndarray) -> int:

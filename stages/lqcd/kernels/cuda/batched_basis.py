@@ -1,7 +1,4 @@
-"""Strided-batched cuBLAS on matrices where they lie: of spread ones, each device works on its own systems.
-
-Row-major ``[n, k]`` is its column-major ``[k, n]``.
-"""
+"""Strided-batched cuBLAS on matrices where they lie: of spread ones, each device works on its own systems."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import numpy as np
 
 from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
+from stages.lqcd.kernels.cuda.cublas import gemm
 from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, joined, local, on_own_rows
 
 PRODUCTS = 48
@@ -86,18 +84,12 @@ def _rows(V: cupy.ndarray) -> cupy.ndarray:
 
 def _multiply(V: cupy.ndarray, C: cupy.ndarray, out: cupy.ndarray, beta: int) -> None:
     """out_s = beta out_s + V_s C_s, all of one dtype."""
-    from cupy.cuda import cublas, device
-
-    scale, scale_out = np.array(1, V.dtype), np.array(beta, V.dtype)
-    call = cublas.zgemmStridedBatched if V.dtype == np.complex128 else cublas.cgemmStridedBatched
     _, k, n = C.shape
     if not out.size or not k:
         return
-    call(
-        *(device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_N, n, V.shape[1], k),
-        *(scale.ctypes.data, C.data.ptr, n, k * n, V.data.ptr, *_strides(V)),
-        *(scale_out.ctypes.data, out.data.ptr, *_strides(out), len(V)),
-    )
+    rows, product = ((each.data.ptr, *_strides(each)) for each in (V, out))
+    factors, sizes = (C.data.ptr, n, k * n), (n, V.shape[1], k)
+    gemm("StridedBatched", V.dtype, sizes, factors, rows, (*product, len(V)), beta=beta)
 
 
 def _strides(V: cupy.ndarray) -> tuple[int, int]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
-from stages.lqcd.kernels.cuda.columns import column_shape
+from stages.lqcd.kernels.cuda.columns import column_shape, grid_sums
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import Launch, instance, narrowable
 
 SUMS = {"alpha": 2, "omega": 5, "residual": 1}
@@ -42,8 +39,5 @@ def _run(name: str, coefficients: BiCGstabCoefficients, *fields: cupy.ndarray) -
 @narrowable
 def bicgstab_launch(name: str, n: int, dtype: np.dtype, rows: int) -> Launch:
     """One of the `SUMS`, in the shape of `lane_dots`."""
-    shape = column_shape(n, dtype, 256, 1024)
-    parts = min(ceil(rows / (4 * shape.groups)), shape.blocks)
-    kernel = instance(f"bicgstab_{name}", dtype, n, shape.groups)
-    work = RowWork(rows, sums=True, reads=name != "residual")
-    return Launch("bicgstab_update.cu", kernel, (parts, 1), shape.threads, work=work)
+    shape, work = column_shape(n, dtype), RowWork(rows, sums=True, reads=name != "residual")
+    return shape.sums("bicgstab_update.cu", instance(f"bicgstab_{name}", dtype, n, shape.groups), work)

@@ -13,11 +13,11 @@ from stages.lqcd.kernels.cuda.arithmetic import add as add
 from stages.lqcd.kernels.cuda.arithmetic import affine as affine
 from stages.lqcd.kernels.cuda.arithmetic import difference as difference
 from stages.lqcd.kernels.cuda.arithmetic import scale as scale
-from stages.lqcd.kernels.cuda.columns import reduction
+from stages.lqcd.kernels.cuda.columns import grid_sums, reduction
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.cublas import gemm
 from stages.lqcd.kernels.cuda.devices.group import current_group, on_each_device
 from stages.lqcd.kernels.cuda.devices.partition import PartialWork, RowWork
-from stages.lqcd.kernels.cuda.grid_sums import grid_sums
 from stages.lqcd.kernels.cuda.launch import (
     MAX_RHS,
     MULTIPROCESSORS,
@@ -50,17 +50,11 @@ def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
 
 
 def _gram_cublas(x: cupy.ndarray, y: cupy.ndarray, rows: int) -> cupy.ndarray:
-    """x^H y as y x^H of the column-major transposes that cuBLAS sees; x.conj() would cost a copy."""
-    from cupy.cuda import cublas  # loads a large library that nothing else here needs
-
+    """x^H y; x.conj() would cost a copy."""
     nx, ny = x.shape[-1], y.shape[-1]
     result = cupy.empty((nx, ny), np.complex128)
-    one, zero = np.array(1, np.complex128), np.array(0, np.complex128)
-    cublas.zgemm(
-        *(cupy.cuda.device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C, ny, nx, rows),
-        *(one.ctypes.data, y.data.ptr, ny, x.data.ptr, nx),
-        *(zero.ctypes.data, result.data.ptr, ny),
-    )
+    left, right, product = ((each.data.ptr, each.shape[-1]) for each in (x, y, result))
+    gemm("", x.dtype, (ny, nx, rows), right, left, product, adjoint=True)
     return result
 
 

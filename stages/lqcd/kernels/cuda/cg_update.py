@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Any
 
 import cupy
 import numpy as np
 
 from stages.lqcd.kernels.cg_update import CGCoefficients
-from stages.lqcd.kernels.cuda.columns import reduction, row_groups, row_threads
+from stages.lqcd.kernels.cuda.columns import column_shape, grid_sums, reduction, site_shape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.half_update import half_pass, half_sum
-from stages.lqcd.kernels.cuda.launch import (
-    BLOCK_THREADS,
-    MULTIPROCESSORS,
-    Launch,
-    check_rhs,
-    instance,
-    narrowable,
-    power_of_two,
-)
-from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales, on_vectors
+from stages.lqcd.kernels.cuda.launch import Launch, instance, narrowable
+from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
 from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
 
@@ -59,35 +48,34 @@ def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
 
 @narrowable
 def cg_advance_launch(n: int, dtype: np.dtype, rows: int) -> Launch:
-    """Step 1 of batched CG, with a thread for each vector of each row (`Columns::for_one`)."""
-    groups = row_groups(n, dtype, BLOCK_THREADS)
-    name, block = instance("cg_advance", dtype, n, groups), row_threads(n, dtype) * groups
-    return Launch("cg_update.cu", name, (ceil(rows / groups),), block, work=RowWork(rows, groups))
+    """Step 1 of batched CG."""
+    shape = column_shape(n, dtype)
+    return shape.once("cg_update.cu", instance("cg_advance", dtype, n, shape.groups), rows)
 
 
 @narrowable
 def short_advance_launch(n: int, sites: int) -> Launch:
-    """Step 1 on short fields, a thread for each vector."""
-    return on_vectors("short_update.cu", f"short_advance<{n}", sites, n)
+    """Step 1 on short fields."""
+    shape = site_shape(n)
+    return shape.once("short_update.cu", f"short_advance<{n}, {shape.threads}>", sites)
 
 
 @narrowable
 def short_residual_launch(n: int, sites: int) -> Launch:
-    """Step 3 on short fields: a thread keeps to one right-hand side; grid (parts, 1)."""
-    check_rhs(n)
-    groups = power_of_two(BLOCK_THREADS // n)
-    parts = min(ceil(sites / (4 * groups)), 1024 // (n * groups) * MULTIPROCESSORS)
-    kernel, work = f"short_residual<{n}, {groups}>", RowWork(sites, sums=True)
-    return Launch("short_update.cu", kernel, (parts, 1), n * groups, work=work)
+    """Step 3 on short fields; grid (parts, 1)."""
+    shape, work = site_shape(n, resident=1024), RowWork(sites, sums=True)
+    return shape.sums("short_update.cu", f"short_residual<{n}, {shape.groups}>", work)
 
 
 @narrowable
 def half_advance_launch(n: int, sites: int) -> Launch:
     """Step 1 on spinors in 16 bits."""
-    return half_pass("half_cg.cu", "half_advance<{}>", n, sites)
+    shape = site_shape(n)
+    return shape.once("half_cg.cu", f"half_advance<{n}, {shape.groups}>", sites)
 
 
 @narrowable
 def half_step_launch(n: int, sites: int) -> Launch:
     """Step 3 on spinors in 16 bits; grid (parts, 1)."""
-    return half_sum("half_cg.cu", "half_step<{}>", n, sites)
+    shape, work = site_shape(n), RowWork(sites, sums=True)
+    return shape.sums("half_cg.cu", f"half_step<{n}, {shape.groups}>", work)

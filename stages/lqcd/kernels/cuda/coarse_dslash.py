@@ -1,7 +1,7 @@
 """Products in single precision on tensor cores; double precision, in which no cycle runs, is refused.
 
-Matrices against the directions are read once, and turned in shared memory; inverses are the batched ones of
-cuBLAS and cuSOLVER.
+Links of 16 bits, fp16 with scales, are summed in single precision, too. Matrices against the directions are
+read once, and turned in shared memory; inverses are the batched ones of cuBLAS and cuSOLVER.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ import cupy
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.cuda import half_coarse_dslash
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, site_work
+from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, rows_beside, site_work
 from stages.lqcd.kernels.cuda.devices.group import current_group, works_separately
 from stages.lqcd.kernels.cuda.devices.partition import Work
-from stages.lqcd.kernels.cuda.half_coarse_dslash import PackedHalfLinks, packed_half
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
     MULTIPROCESSORS,
@@ -31,8 +29,8 @@ from stages.lqcd.kernels.cuda.launch import (
 )
 from stages.lqcd.kernels.expressions import inverse as inverse
 
-ROWS, TERMS = 16, 8
-"""Of a tile of the links: as tensor cores take them."""
+ROWS, TERMS, HALF_TERMS = 16, 8, 16
+"""Of a tile of the links, and of one of links of 16 bits: as tensor cores take them."""
 
 MOST_COLUMNS = 32
 """Right-hand sides of a block."""
@@ -49,8 +47,11 @@ WARPS = 24
 MOST_WARPS = 16
 """Of a block."""
 
-MANY_SITES = 128
-"""From so many on a warp makes several groups of rows, for which right-hand sides are prepared only once."""
+FEW_SITES, MANY_SITES = 128, 2048
+"""From 128 on a warp makes several groups of rows, for which right-hand sides are prepared only once.
+
+Of links of 16 bits it does so from 2048 on, or for many right-hand sides.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,17 +59,18 @@ class PackedCoarseLinks:
     """Matrices in the order of the kernel, and int32 neighbours ``[site, direction]`` of output sites.
 
     tiles: complex64 ``[site, group of 16 rows, direction, group of 8 columns, lane, 4]``, zero beyond n; see
-    `coarse_dslash.cu`.
+    `coarse_dslash.cu`. Of 16 bits: float16 ``[site, group of 16 rows, direction, group of 16 terms, re and
+    im, lane, 8]`` with scales, float32 ``[site, group of 16 rows]``, their factors; see
+    `half_coarse_dslash.cu`.
     """
 
     tiles: cupy.ndarray
     neighbours: cupy.ndarray
     components: int
     input_sites: int
+    scales: cupy.ndarray | None = None
 
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.complex64)
+    dtype = np.dtype(np.complex64)
 
 
 def pack(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedCoarseLinks:
@@ -89,9 +91,14 @@ def pack(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedCoarseLinks:
     return PackedCoarseLinks(tiles, cupy.asarray(neighbours), n, int(neighbours.max()) + 1)
 
 
-def pack_half(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedHalfLinks:
+def pack_half(links: cupy.ndarray, neighbours: cupy.ndarray) -> PackedCoarseLinks:
     _check_single(links)
-    return packed_half(links, neighbours)
+    sites, directions, n, _ = links.shape
+    groups, chunks = ceil(n / ROWS), ceil(n / HALF_TERMS)
+    tiles = rows_beside(links, (sites, groups, directions, chunks, 2, 32, 8), np.float16)
+    scales = rows_beside(links, (sites, groups), np.float32)
+    run(half_tiles_launch(n, directions, sites, site_work(links)), links, tiles, scales)
+    return PackedCoarseLinks(tiles, cupy.asarray(neighbours), n, int(neighbours.max()) + 1, scales)
 
 
 def _check_single(links: cupy.ndarray) -> None:
@@ -100,7 +107,7 @@ def _check_single(links: cupy.ndarray) -> None:
 
 
 def coarse_dslash(
-    packed: PackedCoarseLinks | PackedHalfLinks,
+    packed: PackedCoarseLinks,
     x: cupy.ndarray,
     out: cupy.ndarray,
     *,
@@ -108,38 +115,26 @@ def coarse_dslash(
     a: float = 0.0,
     b: float = 1.0,
 ) -> cupy.ndarray:
-    if isinstance(packed, PackedHalfLinks):
-        half_coarse_dslash.start(packed, x, out, diagonal, a, b)
-    else:
-        start(packed, x, out, diagonal, a, b)
+    (sites, directions), half = packed.neighbours.shape, packed.scales is not None
+    launch = half_coarse_dslash_launch if half else coarse_dslash_launch
+    kernel = launch(packed.components, x.shape[2], directions, sites, work=site_work(packed.tiles))
+    start(kernel, packed, x, out, diagonal, a, b)
     return out
 
 
 def start(
+    kernel: Launch,
     packed: PackedCoarseLinks,
     x: cupy.ndarray,
     out: cupy.ndarray,
     diagonal: cupy.ndarray | None = None,
     a: float = 0.0,
     b: float = 1.0,
-    groups: int | None = None,
-    split: int | None = None,
 ) -> None:
-    """Start the kernel unchecked; groups and split as in `coarse_dslash_launch`."""
-    sites, directions = packed.neighbours.shape
-    work = site_work(packed.tiles)
-    kernel = coarse_dslash_launch(packed.components, x.shape[2], directions, sites, groups, split, work)
-    nothing = np.uintp(0)
-    run(
-        kernel,
-        packed.tiles,
-        packed.neighbours,
-        x,
-        nothing if diagonal is None else diagonal,
-        out,
-        np.float32(a),
-        np.float32(b),
-    )
+    """Start a kernel for these links unchecked, as `coarse_dslash` does after its checks."""
+    links = (packed.tiles,) if packed.scales is None else (packed.tiles, packed.scales)
+    added = np.uintp(0) if diagonal is None else diagonal
+    run(kernel, *links, packed.neighbours, x, added, out, np.float32(a), np.float32(b))
 
 
 @cache
@@ -160,13 +155,13 @@ def coarse_dslash_launch(
     check_rhs(n)
     few, all_groups = n <= FEW_RHS, ceil(components / ROWS)
     columns, steps = min(n, MOST_COLUMNS), directions * ceil(components / TERMS)
-    groups = groups or (1 if few or sites < MANY_SITES else _largest_divisor(all_groups, MOST_GROUPS))
+    groups = groups or (1 if few or sites < FEW_SITES else _largest_divisor(all_groups, MOST_GROUPS))
     grid = (sites, all_groups // groups, ceil(n / columns))
     split = split or min(_split(groups, columns, prod(grid)), power_of_two(steps))
     sums = "FewSums" if few else "TensorSums"
-    instance = f"coarse_dslash<{sums}, {components}, {n}, {directions}, {groups}, {split}>"
+    kernel = f"coarse_dslash<{sums}, {components}, {n}, {directions}, {groups}, {split}>"
     shared = split * groups * ROWS * columns * 8
-    return Launch("coarse_dslash.cu", instance, grid, 32 * split, shared, work=work)
+    return Launch("coarse_dslash.cu", kernel, grid, 32 * split, shared, work=work)
 
 
 def _split(groups: int, columns: int, blocks: int) -> int:
@@ -179,6 +174,36 @@ def _split(groups: int, columns: int, blocks: int) -> int:
 
 def _largest_divisor(number: int, most: int) -> int:
     return max(divisor for divisor in range(1, most + 1) if number % divisor == 0)
+
+
+@cache
+def half_tiles_launch(n: int, directions: int, sites: int, work: Work | None = None) -> Launch:
+    """Grid (sites, groups of rows)."""
+    kernel, grid = f"half_tiles<{n}, {directions}>", (sites, ceil(n / ROWS))
+    return Launch("half_coarse_dslash.cu", kernel, grid, BLOCK_THREADS, work=work)
+
+
+@cache
+def half_coarse_dslash_launch(
+    components: int, n: int, directions: int, sites: int, work: Work | None = None
+) -> Launch:
+    """Grid (sites, runs of row groups, groups of right-hand sides), in the shape that measured best.
+
+    A warp makes one group of rows where blocks are few, or right-hand sides, and all of them where sites or
+    right-hand sides are many.
+    """
+    check_rhs(n)
+    few, all_groups = n <= FEW_RHS, ceil(components / ROWS)
+    several = all_groups <= MOST_GROUPS and sites >= FEW_SITES and (sites >= MANY_SITES or n > 16)
+    groups = all_groups if several and not few else 1
+    warps = 16 if sites < FEW_SITES else 8 if few else 4
+    split = min(warps, power_of_two(directions * ceil(components / HALF_TERMS)))
+    blocks = ceil(n / MOST_COLUMNS)
+    numbers = groups * ROWS * (4 * n if few else 8 * ceil(ceil(n / blocks) / 8))
+    shared = split * numbers * 8 if split > 1 else 0
+    sums, grid = "FewSums" if few else "TensorSums", (sites, all_groups // groups, blocks)
+    kernel = f"half_coarse_dslash<{sums}, {components}, {n}, {directions}, {groups}, {split}>"
+    return Launch("half_coarse_dslash.cu", kernel, grid, 32 * split, shared, work=work)
 
 
 def add_backward(

@@ -11,27 +11,16 @@ import numpy as np
 
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
 from stages.lqcd.kernels.cuda.clover import PackedClover
-from stages.lqcd.kernels.cuda.columns import ColumnShape
+from stages.lqcd.kernels.cuda.columns import grid_sums, site_shape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.launch import (
-    BLOCK_THREADS,
-    MULTIPROCESSORS,
-    Launch,
-    check_rhs,
-    narrowable,
-    power_of_two,
-)
+from stages.lqcd.kernels.cuda.launch import Launch, narrowable
 from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
 from stages.lqcd.kernels.half_update import MOST_FIELDS, HalfBasis
 from stages.lqcd.kernels.short_numbers import HalfField
 
 SUMS = {"dot": 2, "alpha": 2, "omega": 6, "residual": 1}
 """Doubles of a right-hand side that a kernel adds up."""
-
-SUMMING = 512
-"""Threads of a reduction that are resident on a multiprocessor."""
 
 DOTTED = (1, 2, 4, 6)
 """Fields of a basis whose sums a thread keeps: all that GCR with multigrid has, and none is spilled."""
@@ -97,42 +86,22 @@ def _operands(xs: Sequence[HalfField]) -> tuple[Any, ...]:
 @narrowable
 def half_reduction_launch(name: str, n: int, sites: int) -> Launch:
     """One of the `SUMS`; grid (parts, 1)."""
-    return half_sum("half_update.cu", f"half_{name}<{{}}>", n, sites, reads=name != "residual")
+    shape, work = site_shape(n), RowWork(sites, sums=True, reads=name != "residual")
+    return shape.sums("half_update.cu", f"half_{name}<{n}, {shape.groups}>", work)
 
 
 @narrowable
 def half_norms_launch(n: int, sites: int, clover: bool) -> Launch:
     """The sum of squares, and with clover matrices their product; grid (parts, 1)."""
-    kernel = f"half_norms<{{}}, {str(clover).lower()}>"
-    return half_sum("half_cg.cu", kernel, n, sites, reads=not clover)
-
-
-def half_sum(file: str, kernel: str, n: int, sites: int, reads: bool = False) -> Launch:
-    """A kernel that sums over sites, a right-hand side to a thread; n and groups go into its name."""
-    shape, work = summing_shape(n, sites), RowWork(sites, sums=True, reads=reads)
-    return Launch(file, kernel.format(f"{n}, {shape.groups}"), (shape.blocks, 1), shape.threads, work=work)
-
-
-def summing_shape(n: int, sites: int, slices: int = 1) -> ColumnShape:
-    """Threads as many as are resident, or fewer on a small lattice, in so many slices of the grid."""
-    check_rhs(n)
-    groups = power_of_two(BLOCK_THREADS // n)
-    resident = SUMMING // (n * groups) * MULTIPROCESSORS
-    return ColumnShape(groups, n * groups, min(ceil(sites / (4 * groups)), ceil(resident / slices)))
+    shape, work = site_shape(n), RowWork(sites, sums=True, reads=not clover)
+    return shape.sums("half_cg.cu", f"half_norms<{n}, {shape.groups}, {str(clover).lower()}>", work)
 
 
 @narrowable
 def half_update_launch(n: int, sites: int, fields: int) -> Launch:
     """The update by so many fields."""
-    return half_pass("half_update.cu", f"half_update<{{}}, {fields}>", n, sites)
-
-
-def half_pass(file: str, kernel: str, n: int, sites: int) -> Launch:
-    """A kernel with a thread for each right-hand side of each site; n and groups go into its name."""
-    check_rhs(n)
-    groups = power_of_two(BLOCK_THREADS // n)
-    instance, work = kernel.format(f"{n}, {groups}"), RowWork(sites, groups)
-    return Launch(file, instance, (ceil(sites / groups),), n * groups, work=work)
+    shape = site_shape(n)
+    return shape.once("half_update.cu", f"half_update<{n}, {shape.groups}, {fields}>", sites)
 
 
 def half_basis_dots(xs: HalfBasis, y: cupy.ndarray) -> cupy.ndarray:
@@ -168,14 +137,13 @@ def half_basis_dots_launch(n: int, sites: int, count: int) -> Launch:
     """Sums over a basis of `count` fields; grid (parts, groups of fields)."""
     slices = ceil(count / DOTTED[-1])
     fields = next(size for size in DOTTED if size * slices >= count)
-    shape = summing_shape(n, sites, slices)
-    kernel, grid = f"half_basis_dots<{n}, {fields}, {shape.groups}>", (shape.blocks, slices)
-    return Launch("half_basis.cu", kernel, grid, shape.threads, work=RowWork(sites, sums=True, reads=True))
+    shape, work = site_shape(n), RowWork(sites, sums=True, reads=True)
+    return shape.sums("half_basis.cu", f"half_basis_dots<{n}, {fields}, {shape.groups}>", work, slices)
 
 
 @narrowable
 def half_basis_update_launch(name: str, n: int, sites: int, count: int) -> Launch:
     """One of the `BASIS_SUMS` over `count` fields; grid (parts, 1)."""
-    shape, shared = summing_shape(n, sites), count * n * np.dtype(np.complex64).itemsize
+    shape, shared = site_shape(n), count * n * np.dtype(np.complex64).itemsize
     kernel, work = f"half_basis_{name}<{n}, {shape.groups}>", RowWork(sites, sums=True)
-    return Launch("half_basis.cu", kernel, (shape.blocks, 1), shape.threads, shared, work=work)
+    return shape.sums("half_basis.cu", kernel, work, shared_bytes=shared)

@@ -17,13 +17,14 @@ from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.hisq_packing import FORMS, FULL, LinkFields, Links18, PackedLinks, dslash_tile
 from stages.lqcd.kernels.cuda.launch import (
+    INDEX_LIMIT,
     MULTIPROCESSORS,
+    DslashShape,
     Launch,
     check_rhs,
     narrowable,
     power_of_two,
 )
-from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, DslashShape
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.short_numbers import ShortField

@@ -13,8 +13,7 @@ import numpy as np
 from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, instance
-from stages.lqcd.kernels.cuda.tiles import BlockShape, Box, nearest_box
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, BlockShape, Box, Launch, instance, nearest_box
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.short_numbers import ShortField

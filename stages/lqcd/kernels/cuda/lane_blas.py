@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import ceil
 
@@ -16,19 +17,10 @@ from stages.lqcd.kernels.cuda.arithmetic import lane_divide as lane_divide
 from stages.lqcd.kernels.cuda.arithmetic import lane_put_add as lane_put_add
 from stages.lqcd.kernels.cuda.arithmetic import lane_scale as lane_scale
 from stages.lqcd.kernels.cuda.arithmetic import lane_take as lane_take
-from stages.lqcd.kernels.cuda.columns import column_shape, row_groups, row_threads
+from stages.lqcd.kernels.cuda.columns import column_shape, grid_sums
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.grid_sums import grid_sums
-from stages.lqcd.kernels.cuda.launch import (
-    BLOCK_SHARED,
-    BLOCK_THREADS,
-    MULTIPROCESSORS,
-    Launch,
-    instance,
-    narrowable,
-    power_of_two,
-)
+from stages.lqcd.kernels.cuda.launch import BLOCK_SHARED, MULTIPROCESSORS, Launch, instance, narrowable
 from stages.lqcd.kernels.lane_blas import NOISE
 
 LANE_FIELDS = 4
@@ -67,10 +59,9 @@ def lane_polynomial(y: cupy.ndarray, v: cupy.ndarray, c: cupy.ndarray) -> None:
 def lane_dots_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     """Sums over a basis of `count` fields; grid (parts, groups of `LANE_FIELDS` fields)."""
     fields = min(LANE_FIELDS, 1 << (count - 1).bit_length())
-    slices, shape = ceil(count / fields), column_shape(n, dtype, 256, 1024)
-    parts = min(ceil(rows / (4 * shape.groups)), ceil(shape.blocks / slices))
+    shape = column_shape(n, dtype)
     kernel = instance("lane_dots", dtype, n, fields, shape.groups)
-    return Launch("lane_blas.cu", kernel, (parts, slices), shape.threads, work=RowWork(rows, sums=True))
+    return shape.sums("lane_blas.cu", kernel, RowWork(rows, sums=True), ceil(count / fields))
 
 
 @narrowable
@@ -95,9 +86,8 @@ def _updates(kernel: str, n: int, dtype: np.dtype, rows: int, count: int) -> Lau
             f"a lane update takes up to {BLOCK_SHARED // (n * dtype.itemsize)} fields of {n} right-hand "
             f"sides, got {count}: split the basis"
         )
-    groups = row_groups(n, dtype, BLOCK_THREADS)
-    name, block = instance(kernel, dtype, n, groups), row_threads(n, dtype) * groups
-    return Launch("lane_blas.cu", name, (ceil(rows / groups),), block, shared, work=RowWork(rows, groups))
+    shape = column_shape(n, dtype)
+    return shape.once("lane_blas.cu", instance(kernel, dtype, n, shape.groups), rows, shared)
 
 
 def lane_gram(xs: cupy.ndarray) -> cupy.ndarray:
@@ -118,11 +108,9 @@ def lane_least_squares(gram: cupy.ndarray) -> cupy.ndarray:
 @cache
 def lane_gram_launch(n: int, dtype: np.dtype, rows: int, count: int) -> Launch:
     """Products of `count` fields: many registers a thread, and so few threads; grid (parts, 1)."""
-    vectors = row_threads(n, dtype)
-    groups = power_of_two(max(1, GRAM_THREADS // vectors))
-    parts = min(ceil(rows / (4 * groups)), GRAM_BLOCKS * MULTIPROCESSORS)
-    name, work = instance("lane_gram", dtype, n, count, groups), RowWork(rows, sums=True)
-    return Launch("lane_gram.cu", name, (parts, 1), vectors * groups, work=work)
+    shape = replace(column_shape(n, dtype, GRAM_THREADS), blocks=GRAM_BLOCKS * MULTIPROCESSORS)
+    kernel = instance("lane_gram", dtype, n, count, shape.groups)
+    return shape.sums("lane_gram.cu", kernel, RowWork(rows, sums=True))
 
 
 @cache

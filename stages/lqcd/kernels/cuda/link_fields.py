@@ -15,13 +15,13 @@ from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
     MULTIPROCESSORS,
     WARPS_THREADS,
+    Box,
     Launch,
     instance,
     listed,
     on_lattice,
     warp_work,
 )
-from stages.lqcd.kernels.cuda.tiles import Box
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.geometry import Lattice

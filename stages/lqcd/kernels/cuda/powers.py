@@ -10,7 +10,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.cuda.columns import row_groups, row_threads
+from stages.lqcd.kernels.cuda.columns import column_shape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import PerDevice, current_group, on_each_device
 from stages.lqcd.kernels.cuda.devices.own_rows import local
@@ -162,7 +162,8 @@ def coordinates_launch(steps: int, n: int, doubled: bool) -> Launch:
 def update_launch(steps: int, n: int, dtype: np.dtype, rows: int) -> Launch:
     """A thread for each vector of each row of y; coefficients lie in shared memory."""
     check_rhs(n)
-    groups, shared = row_groups(n, dtype, 128), 5 * (2 * steps + 1) * n * dtype.itemsize // 2
-    kernel, work = instance("powers_update", dtype, n, steps, groups), RowWork(rows, groups, clears=True)
-    threads = row_threads(n, dtype) * groups
-    return Launch("powers_update.cu", kernel, (ceil(rows / groups),), threads, shared, work=work)
+    shape, shared = column_shape(n, dtype, 128), 5 * (2 * steps + 1) * n * dtype.itemsize // 2
+    launch = shape.once(
+        "powers_update.cu", instance("powers_update", dtype, n, steps, shape.groups), rows, shared
+    )
+    return replace(launch, work=RowWork(rows, shape.groups, clears=True))

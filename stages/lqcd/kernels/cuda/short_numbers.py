@@ -9,9 +9,10 @@ from typing import Any
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels.cuda.columns import site_shape
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
-from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, listed, power_of_two
+from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch, check_rhs, listed
 from stages.lqcd.kernels.expressions import largest_parts as largest_parts
 from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
@@ -60,12 +61,5 @@ def half_conversion_launch(sites: int, n: int, to_half: bool) -> Launch:
 @cache
 def short_conversion_launch(kernel: str, sites: int, n: int, bits: int) -> Launch:
     """A conversion of blocks of n right-hand sides: 'to_short' or 'from_short'."""
-    return on_vectors("short_convert.cu", f"{kernel}<Short{bits}, {n}", sites, n)
-
-
-def on_vectors(file: str, kernel: str, sites: int, n: int) -> Launch:
-    """A kernel with a thread for each right-hand side of each site; it lacks its last argument, threads."""
-    check_rhs(n)
-    groups = power_of_two(BLOCK_THREADS // n)
-    work = RowWork(sites, groups)
-    return Launch(file, f"{kernel}, {n * groups}>", (ceil(sites / groups),), n * groups, work=work)
+    shape = site_shape(n)
+    return shape.once("short_convert.cu", f"{kernel}<Short{bits}, {n}, {shape.threads}>", sites)

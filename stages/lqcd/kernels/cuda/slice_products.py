@@ -1,8 +1,7 @@
 """Batched cuBLAS on matrices where they lie: rows of one spin, colour and parity of a slice are strided.
 
-It sees row-major ``[R, k]`` as column-major ``[k, R]``: V^H x is computed as its transpose x^T conj(V). In
-complex64 sums of up to 1024 terms are in single, of these in double. Each of several devices works on its own
-slices. Shifts take one thread a column of a site, the current sums over slices in every block of threads,
+In complex64 sums of up to 1024 terms are in single, of these in double. Each of several devices works on its
+own slices. Shifts take one thread a column of a site, the current sums over slices in every block of threads,
 then over blocks.
 """
 
@@ -21,6 +20,7 @@ from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda import block_blas
 from stages.lqcd.kernels.cuda.columns import column_shape
 from stages.lqcd.kernels.cuda.compile import run
+from stages.lqcd.kernels.cuda.cublas import gemm
 from stages.lqcd.kernels.cuda.devices.own_rows import joined, on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import (
@@ -168,19 +168,12 @@ def _add_products(
 
 def _multiply_runs(addresses: np.ndarray, partial: cupy.ndarray, runs: Runs) -> None:
     """partial[slice, run, group] = left^H right from the `addresses` of both, uint64 ``[2, product]``."""
-    from cupy.cuda import cublas  # loads a large library that nothing else here needs
-
     k, n, count = runs.left_columns, runs.right_columns, addresses.shape[1]
     results = partial.data.ptr + np.arange(count, dtype=np.uint64) * np.uint64(k * n * partial.itemsize)
     left, right, product = cupy.asarray(np.stack([*addresses, results]))
-    one, zero = np.array(1, partial.dtype), np.array(0, partial.dtype)
-    call = cublas.zgemmBatched if partial.dtype == np.complex128 else cublas.cgemmBatched
-    call(
-        *(cupy.cuda.device.get_cublas_handle(), cublas.CUBLAS_OP_N, cublas.CUBLAS_OP_C),
-        *(n, k, runs.rows, one.ctypes.data),
-        *(right.data.ptr, runs.right_stride, left.data.ptr, runs.left_stride),
-        *(zero.ctypes.data, product.data.ptr, n, count),
-    )
+    lefts, rights = (left.data.ptr, runs.left_stride), (right.data.ptr, runs.right_stride)
+    products = product.data.ptr, n, count
+    gemm("Batched", partial.dtype, (n, k, runs.rows), rights, lefts, products, adjoint=True)
 
 
 def sink_runs(vectors: tuple[int, ...], fields: int, n: int, first: int, dtype: np.dtype) -> Runs:
@@ -278,7 +271,7 @@ def slice_dots(x: cupy.ndarray, y: cupy.ndarray, lattice: Lattice) -> cupy.ndarr
 @narrowable
 def one_link_current_launch(lattice: Lattice, n: int, dtype: np.dtype) -> Launch:
     """Partial currents, float64 ``[parts, t, mu, n]``; grid (parts, t)."""
-    slices, shape = lattice.time_extent, column_shape(n, dtype, 256, 2048)
+    slices, shape = lattice.time_extent, column_shape(n, dtype, resident=2048)
     parts = min(ceil(lattice.sites_per_slice / shape.groups), ceil(shape.blocks / slices))
     kernel = instance("current_partials", dtype, extents_of(lattice), n, shape.groups)
     work = RowWork(lattice.sites_per_slice, slices=slices)

@@ -18,16 +18,20 @@ from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
+    INDEX_LIMIT,
+    BlockShape,
+    Box,
+    DslashShape,
     Launch,
     check_rhs,
     extents_of,
     instance,
     listed,
     narrowable,
+    nearest_box,
 )
 from stages.lqcd.kernels.cuda.link_fields import weighted_in_tiles
 from stages.lqcd.kernels.cuda.short_numbers import codes_and_scales
-from stages.lqcd.kernels.cuda.tiles import INDEX_LIMIT, BlockShape, Box, DslashShape, nearest_box
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.link_forms import WilsonForm
