@@ -20,7 +20,6 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.distillation.generalised_perambulators import Ends, generalised_perambulators
 from stages.lqcd.distillation.insertions import Insertions
-from stages.lqcd.distillation.projected import library
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.solvers.even_odd import EvenOdd
@@ -105,7 +104,7 @@ def current_insertion(
     ends = Ends(columns, tuple(currents.separations))
     insertions = Insertions(operator.lattice, tuple(currents.momenta), tuple(currents.displacements))
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
-    free = partial(free_bytes, library(operator))
+    free = partial(free_bytes, operator.xp)
     result, statistics = generalised_perambulators(
         operator,
         basis.vectors,

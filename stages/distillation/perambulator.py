@@ -23,7 +23,7 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.columns import Columns, FullColumns, StochasticColumns
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.laph_dilution import LaphDilution
-from stages.lqcd.distillation.projected import library, projected_solutions
+from stages.lqcd.distillation.projected import projected_solutions
 from stages.lqcd.eigen.memory import available_bytes
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.multigrid.hierarchy import Hierarchy
@@ -103,7 +103,7 @@ def first_sources(
 ) -> FirstSources:
     """The first `block` columns of a chunk, fewer if it has no more. Raises InputError."""
     first = range(min(block, len(columns)))
-    lattice, xp = operator.dslash.lattice, library(operator)
+    lattice, xp = operator.dslash.lattice, operator.xp
     return FirstSources(distillation_sources(basis.vectors, lattice, columns, first, xp))
 
 
@@ -175,7 +175,7 @@ def _solved(
 ) -> tuple[NDArray[np.complex128], NDArray[np.float64], NDArray[np.float64]]:
     """Projections ``[time, spin, eigenvector, column]``, and both residuals of each column."""
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
-    free = partial(free_bytes, library(operator))
+    free = partial(free_bytes, operator.xp)
     result, statistics = projected_solutions(
         operator, basis.vectors, columns, method, solve.block, free, lambda *done: at.progress(*done)
     )

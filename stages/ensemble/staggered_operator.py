@@ -189,8 +189,3 @@ ACTIONS = {
     "naive": Action(naive_operator, hisq.naive_links, 8),
 }
 """By name in a parameter file. A new action is its stage above, an entry here, and its name in the schema."""
-
-
-def action_of(operator: Node) -> Action:
-    """The action of a node that makes an operator."""
-    return next(action for action in ACTIONS.values() if action.makes(operator))

@@ -227,7 +227,7 @@ def check_loops(
         for fields, again in zip(vectors, sources(dslash, at, noise), strict=True):
             check_fields("noise vectors", fields, again)
         for trace in traces:
-            if isinstance(trace.witness, LoopWitness):
+            if trace.witness:
                 trace.witness.check(dslash, links, trace.mass)
     solved = sum(trace.statistics.rhs for trace in traces)
     record_repeated(at, f"A x and D x of {solved} solutions, a contraction, the noise")

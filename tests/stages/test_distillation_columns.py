@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from source_columns import beginning, coefficients
 
 from pipeline import At
 from stages.base.errors import InputError
 from stages.distillation.perambulator import full_columns, stochastic_columns
-from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.distillation.laph_noise import laph_noise
 
 SPACE: dict[str, Any] = {"time_extent": 8, "eigenvectors": 6}
@@ -23,12 +23,12 @@ NOISE: dict[str, Any] = {
 
 def test_full_distillation_at_the_times_named() -> None:
     columns = full_columns(at=At(config="c.1", source=("t6", "t2")), **SPACE)
-    assert [columns.column(number).label for number in (0, 47)] == ["t6s0v0", "t2s3v5"]
+    assert [beginning(columns, number) for number in (0, 47)] == [(6, 0, 0), (2, 3, 5)]
 
 
 def test_noise_of_the_configuration_at_the_sources_named() -> None:
     columns = stochastic_columns(at=At(config="c.1", source=("t6n0", "t6n3")), **SPACE, **NOISE)
-    assert len(columns) == 2 * 3 and columns.column(5).label == "t6n3s0v2"
+    assert len(columns) == 2 * 3 and beginning(columns, 5) == (6, 0, 2)
     rho = coefficients(columns, range(3, 6)).sum(axis=-1)
     np.testing.assert_array_equal(rho[6], laph_noise("c.1", 4711, 3, [6], 6, "z4")[0])
     other = stochastic_columns(at=At(config="c.2", source="t6n3"), **SPACE, **NOISE)

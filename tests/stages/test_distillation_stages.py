@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from source_columns import coefficients
 
 from pipeline import At
 from stages.base.errors import InputError
@@ -24,7 +25,6 @@ from stages.distillation.perambulator import (
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
 from stages.ensemble.wilson_operator import wilson_operator
-from stages.lqcd.distillation.columns import coefficients
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve

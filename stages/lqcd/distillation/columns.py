@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,6 @@ from stages.base.errors import InputError
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.distillation.laph_noise import check_noise, laph_noise
 from stages.lqcd.kernels.gamma import SPINS
-
-
-class Column(NamedTuple):
-    """A column's time, spin and eigenvector; of a noise vector, the numbers of the subsets it is cut to."""
-
-    time: int
-    spin: int
-    eigenvector: int
-    noise: int | None = None
-
-    @property
-    def label(self) -> str:
-        """``t8s0v12``, or ``t0n3s1v2`` of noise vector 3."""
-        noise = "" if self.noise is None else f"n{self.noise}"
-        return f"t{self.time}{noise}s{self.spin}v{self.eigenvector}"
 
 
 class Columns(Protocol):
@@ -50,10 +35,6 @@ class Columns(Protocol):
         ...
 
     def __len__(self) -> int: ...
-
-    def column(self, number: int) -> Column:
-        """The column of a number. Raises InputError."""
-        ...
 
     def times(self, block: range) -> list[int]:
         """The time slices on which a column of the block is not zero. Raises InputError."""
@@ -89,10 +70,6 @@ class FullColumns:
 
     def __len__(self) -> int:
         return prod(self._extents)
-
-    def column(self, number: int) -> Column:
-        (column,) = self._indices([number]).T.tolist()
-        return Column(*column)
 
     def times(self, block: range) -> list[int]:
         return np.unique(self._indices(block)[0]).tolist()
@@ -149,10 +126,6 @@ class StochasticColumns:
     def __len__(self) -> int:
         return prod(self._extents)
 
-    def column(self, number: int) -> Column:
-        ((time, noise, spin, vector),) = self._indices([number]).T.tolist()
-        return Column(time, spin, vector, noise)
-
     def times(self, block: range) -> list[int]:
         times = np.arange(self.time_extent)
         return times[np.isin(times % self.subsets.time, self._indices(block)[0])].tolist()
@@ -181,17 +154,6 @@ class StochasticColumns:
     def _noise(self, number: int, time: int) -> NDArray[np.complex128]:
         """Noise rho before dilution on a slice, ``[spin, eigenvector]``."""
         return laph_noise(self.label, self.seed, number, [time], self.eigenvectors, self.kind)[0]
-
-
-def coefficients(columns: Columns, block: range) -> NDArray[np.complex128]:
-    """Coefficients rho of a block's columns, complex128 ``[time, spin, eigenvector, column]``.
-
-    Raises InputError.
-    """
-    rho = np.zeros((columns.time_extent, SPINS, columns.eigenvectors, len(block)), complex)
-    for time in columns.times(block):
-        rho[time] = columns.on_slice(time, block)
-    return rho
 
 
 def _check_eigenvectors(number: int) -> None:

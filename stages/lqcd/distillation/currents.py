@@ -11,7 +11,6 @@ from stages.base.errors import InputError
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.streaming import (
     SlicedField,
-    Stored,
     Tile,
     buffer_bytes,
     slices_per_tile,
@@ -20,7 +19,7 @@ from stages.lqcd.distillation.streaming import (
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import assign, slices_like
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
-from stages.lqcd.kernels.transfer import copy_to_host
+from stages.lqcd.kernels.transfer import Stored, copy_to_host
 from stages.lqcd.lattice.geometry import Lattice
 
 

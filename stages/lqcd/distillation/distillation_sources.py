@@ -8,11 +8,11 @@ import numpy as np
 
 from stages.base.errors import InputError
 from stages.lqcd.distillation.columns import Columns
-from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import zero_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.kernels.transfer import Stored
 from stages.lqcd.lattice.geometry import Lattice
 
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.distillation.insertions import Insertions
-from stages.lqcd.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
+from stages.lqcd.distillation.streaming import SlicedField, buffer_bytes, slices_per_tile, streamed
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS
-from stages.lqcd.kernels.transfer import copy_to_host
+from stages.lqcd.kernels.transfer import Stored, copy_to_host
 
 
 def elementals(

@@ -29,11 +29,10 @@ from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.distillation.currents import current_insertions
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.insertions import Insertions
-from stages.lqcd.distillation.projected import Progress, library
-from stages.lqcd.distillation.streaming import Stored
+from stages.lqcd.distillation.projected import Progress
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import GAMMA5, SPINS
-from stages.lqcd.kernels.transfer import copy_to_host
+from stages.lqcd.kernels.transfer import Stored, copy_to_host
 from stages.lqcd.solvers.even_odd import Method, solved
 from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
 from stages.lqcd.spectroscopy.gammas import DIRAC
@@ -102,7 +101,7 @@ def generalised_perambulators(
     def solutions(time: int) -> Iterator[Array]:
         columns = FullColumns((time,), ends.sources.time_extent, k)
         for part in parts:
-            b = distillation_sources(vectors, M.lattice, columns, part, library(M))
+            b = distillation_sources(vectors, M.lattice, columns, part, M.xp)
             yield solved(M, b, method, statistics, part.start)
             progress(len(statistics.residual), len(ends.times) * len(parts))
 
@@ -120,7 +119,7 @@ def generalised_perambulators(
         for rows, left in zip(parts, source_solutions.get(sink) or solutions(sink), strict=True):
             for line, columns, right in partners:
                 elements = current_insertions(
-                    left, right, M.links.links, insertions, gammas, library(M), device_bytes()
+                    left, right, M.links.links, insertions, gammas, M.xp, device_bytes()
                 )
                 result[*line, ..., rows.start : rows.stop, columns.start : columns.stop] = elements
     result *= np.repeat(np.diag(GAMMA5).real, k)[:, None]

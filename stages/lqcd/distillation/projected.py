@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +11,9 @@ from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import Columns
 from stages.lqcd.distillation.distillation_sources import check_vectors, distillation_sources
 from stages.lqcd.distillation.projection import sink_projections
-from stages.lqcd.distillation.streaming import Stored
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.gamma import SPINS
+from stages.lqcd.kernels.transfer import Stored
 from stages.lqcd.solvers.even_odd import Method, solved
 from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
 
@@ -37,7 +36,7 @@ def projected_solutions(
     that are solved together; a solution lives as long as its block. device_bytes: says how much a projection
     may take (`stages.lqcd.distillation.projection`). Raises what the method raises, and InputError.
     """
-    lattice, xp = M.dslash.lattice, library(M)
+    lattice, xp = M.dslash.lattice, M.xp
     check_vectors(vectors, lattice, columns)
     statistics = SolveStatistics()
     result = np.empty((lattice.time_extent, SPINS, vectors.shape[-1], len(columns)), complex)
@@ -48,8 +47,3 @@ def projected_solutions(
         result[..., part.start : part.stop] = as_numpy(sink_projections(vectors, x, xp, device_bytes()))
         progress(number, len(parts))
     return result, statistics
-
-
-def library(M: WilsonOperator) -> ModuleType:
-    """`numpy` or `cupy`: where the operator's links are."""
-    return M.xp

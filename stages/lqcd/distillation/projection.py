@@ -7,11 +7,12 @@ from types import ModuleType
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.distillation.streaming import SlicedField, Stored, buffer_bytes, slices_per_tile, streamed
+from stages.lqcd.distillation.streaming import SlicedField, buffer_bytes, slices_per_tile, streamed
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
+from stages.lqcd.kernels.transfer import Stored
 
 
 def sink_projections(vectors: Stored, solutions: Stored, xp: ModuleType, device_bytes: int) -> Array:

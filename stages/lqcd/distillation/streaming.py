@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from math import ceil, prod
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +22,10 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import empty_field
-from stages.lqcd.kernels.transfer import to_device
+from stages.lqcd.kernels.transfer import Stored, to_device
 
 TILE_BYTES = 256 << 20
 """Of a tile, unless one slice has more: long beside what starting it costs, short beside the whole field."""
-
-
-class Stored(Protocol):
-    """An array, in memory or on disk, of which parts are read."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> np.dtype: ...
-
-    def __getitem__(self, part: Any) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 from types import ModuleType
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, contiguous, empty_field, field_like
 from stages.lqcd.kernels.short_numbers import decoded, encoded, largest_parts, scale_for
-from stages.lqcd.kernels.transfer import copy_to_host, to_device
+from stages.lqcd.kernels.transfer import Stored, copy_to_host, to_device
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
 from stages.lqcd.solvers.deflation import upper_bound
@@ -41,18 +40,6 @@ REACH = 1.5
 """Times the highest wanted eigenvalue modes are suppressed from."""
 MOST_DEGREE = 512
 """Where the wanted ones end that low, modes right above them are suppressed less."""
-
-
-class Slices(Protocol):
-    """An array, in memory or on disk, of which slices are read."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    @property
-    def dtype(self) -> np.dtype: ...
-
-    def __getitem__(self, part: Any) -> NDArray: ...
 
 
 def check_precision(precision: str) -> None:
@@ -82,7 +69,7 @@ def to_store(vectors: Array, lattice: Lattice, precision: str) -> tuple[NDArray,
     return parts, scale
 
 
-def from_store(parts: Slices, scale: Slices, xp: ModuleType, count: int | None = None) -> Array:
+def from_store(parts: Stored, scale: Stored, xp: ModuleType, count: int | None = None) -> Array:
     """The first `count` vectors (all) ``[site, 3, count]`` in `xp`; reads slice by slice, and no others.
 
     complex128 where they are stored in double, complex64 otherwise.

@@ -19,19 +19,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import DisagreementError, InputError
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
+from stages.lqcd.estimators.loop_witness import LoopWitness
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import block_blas, slice_products
 from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.even_odd import relative_norms
 from stages.lqcd.solvers.solution import Solver, SolveStatistics
 
@@ -43,30 +45,6 @@ class Contractions(NamedTuple):
 
     current: NDArray[np.float64]
     density: NDArray[np.float64]
-
-
-class ModeRemainder(Protocol):
-    """Projection on the space orthogonal to some modes of one parity."""
-
-    def remainder(self, x: Array) -> Array:
-        """(1 - P) x of ``[site, 3, N]``; `x` stays."""
-
-
-class ModeProjection(Protocol):
-    """The modes of both parities: `stages.lqcd.solvers.deflation.StaggeredSpace`."""
-
-    def on(self, parity: int) -> ModeRemainder:
-        """The modes on the sites of `parity`."""
-
-
-class Witness(Protocol):
-    """Somebody who sees what a trace computes: `stages.lqcd.estimators.loop_witness`."""
-
-    def solved(self, parity: int, b: Array, x: Array, hopped: Array, residual: NDArray[np.float64]) -> None:
-        """Take note of a block of solutions x of A x = b on `parity`, of D x, and of |b - A x| / |b|."""
-
-    def contracted(self, parity: int, bra: Array, hopped: Array, current: NDArray[np.float64]) -> None:
-        """Take note of a contraction."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +59,11 @@ class LoopTrace:
     current_links: CurrentLinks
     mass: float
     solver: Solver
-    deflation: ModeProjection | None = None
+    deflation: StaggeredSpace | None = None
     statistics: SolveStatistics = field(default_factory=SolveStatistics)
     iterated: Callable[[int, NDArray[np.float64]], None] | None = None
     """Called after each iteration of a solve with its number and the relative residuals."""
-    witness: Witness | None = None
+    witness: LoopWitness | None = None
     """Sees all solves and contractions, if given."""
 
     flavours = ()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 from weakref import finalize
 
 import numba
@@ -39,6 +39,18 @@ PAGE_LOCKED = 1
 
 _busy = Lock()
 """The buffers serve one transfer at a time."""
+
+
+class Stored(Protocol):
+    """An array, in memory or on disk, of which parts are read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def __getitem__(self, part: Any) -> Any: ...
 
 
 def to_device(array: NDArray, out: Array | None = None) -> Array:

@@ -78,16 +78,6 @@ def link_statistics(links: NDArray) -> LinkStatistics:
     )
 
 
-def link_trace(links: NDArray) -> float:
-    """Mean of Re tr U / 3 over all links ``[..., 3, 3]``."""
-    return link_statistics(links).trace
-
-
-def unitarity_deviation(links: NDArray) -> float:
-    """Largest |(U^dag U - 1)_ij| over all links ``[..., 3, 3]``."""
-    return link_statistics(links).unitarity_deviation
-
-
 def _blocks(length: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
 

@@ -6,9 +6,10 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from source_columns import beginning, coefficients
 
 from stages.base.errors import InputError
-from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
+from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.kernels.dispatch import as_numpy
@@ -47,7 +48,7 @@ def test_full_distillation_is_eigenvectors_on_time_and_spin(xp, vectors):
     fields = built(xp, vectors, FULL)
     assert fields.shape == (2, LATTICE.half_volume, 12, 2 * 4 * VECTORS) and fields.dtype == np.complex128
     for number in range(len(FULL)):
-        time, spin, eigenvector, _ = FULL.column(number)
+        time, spin, eigenvector = beginning(FULL, number)
         expected = np.zeros((2, TIMES, SITES, 4, 3), complex)
         expected[:, time, :, spin] = vectors[time, ..., eigenvector]
         assert np.array_equal(fields[..., number], expected.reshape(2, -1, 12))

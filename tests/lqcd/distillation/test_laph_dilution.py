@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from source_columns import beginning, coefficients
 
 from stages.base.errors import InputError
-from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
+from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.distillation.laph_noise import laph_noise
 
@@ -52,16 +53,17 @@ def test_blocks_do_not_alter_columns(dilution, count):
 
 
 @schemes
-def test_columns_name_their_subsets(dilution, count):
-    """Column t1n5s0v2 is noise 5 at times, spins and eigenvectors of these remainders."""
+def test_columns_are_in_the_order_of_their_subsets(dilution, count):
+    """Sources slowest, then subsets of spins, then of eigenvectors: indices of these remainders."""
     columns = columns_of(dilution, (3, 5))
-    assert len({columns.column(number).label for number in range(len(columns))}) == len(columns)
+    extents = (2, *columns.subsets)
     for number in (2 * count - 1, count, 2 * count // 3):
-        column, rho = columns.column(number), coefficients(columns, range(number, number + 1))[..., 0]
-        assert column.noise == (5 if number >= count else 3)
+        rho = coefficients(columns, range(number, number + 1))[..., 0]
+        vector, *subsets = np.unravel_index(number, extents)
         remainders = [set(at % total) for at, total in zip(np.nonzero(rho), columns.subsets, strict=True)]
-        assert remainders == [{column.time}, {column.spin}, {column.eigenvector}]
-    assert columns.column(count).label == "t0n5s0v0"
+        assert remainders == [{subset} for subset in subsets]
+        noise = laph_noise("d.17", 29, (3, 5)[vector], range(TIMES), VECTORS, NOISE["kind"])
+        assert np.array_equal(rho[rho != 0], noise[rho != 0])
 
 
 def test_sources_of_ones_own_choice():
@@ -69,7 +71,7 @@ def test_sources_of_ones_own_choice():
     dilution = LaphDilution("full", "full", "interlace-2")
     columns = StochasticColumns(((4, 7), (1, 7), (4, 2)), dilution, TIMES, VECTORS, **NOISE)
     assert len(columns) == 3 * 4 * 2
-    assert [columns.column(8 * source).label for source in range(3)] == ["t4n7s0v0", "t1n7s0v0", "t4n2s0v0"]
+    assert [beginning(columns, 8 * source) for source in range(3)] == [(4, 0, 0), (1, 0, 0), (4, 0, 0)]
     assert columns.times(range(8, 16)) == [1] and columns.times(range(24)) == [1, 4]
     for source, (time, number) in enumerate(columns.sources):
         rho = coefficients(columns, range(8 * source, 8 * (source + 1))).sum(axis=-1)
@@ -111,8 +113,8 @@ def test_full_distillation_columns():
     rho = coefficients(columns, range(len(columns)))
     assert np.array_equal(rho[[4, 1]].reshape(len(columns), -1), np.eye(len(columns)))
     assert not rho[[0, 2, 3, 5]].any()
-    assert columns.column(4 * VECTORS + 2 * VECTORS + 5) == (1, 2, 5, None)
-    assert columns.column(6).label == "t4s0v6"
+    assert beginning(columns, 4 * VECTORS + 2 * VECTORS + 5) == (1, 2, 5)
+    assert beginning(columns, 6) == (4, 0, 6)
 
 
 @pytest.mark.parametrize(
@@ -158,4 +160,4 @@ def test_refusals():
         with pytest.raises(InputError, match="columns are of at least 1 eigenvector, got 0"):
             make()
     with pytest.raises(InputError, match="there are 1 columns, numbered from 0, got column 1"):
-        columns_of(LaphDilution()).column(1)
+        columns_of(LaphDilution()).times(range(1, 2))

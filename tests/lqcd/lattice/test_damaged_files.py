@@ -23,7 +23,7 @@ from stages.lqcd.lattice.formats import (
     write_nersc,
 )
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.plaquette import link_trace, plaquette
+from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 
 FORMATS = ["ildg", "scidac", "nersc", "nersc2", "milc", "openqcd", "ddalphaamg"]
 HEADER_BYTES = {
@@ -190,7 +190,10 @@ def test_precision_that_the_data_do_not_have(tmp_path: Path, healthy: Healthy) -
 def test_wrong_value_in_a_nersc_header(
     tmp_path: Path, lattice: Lattice, links: NDArray, key: str, value: str, message: str
 ) -> None:
-    header = {"PLAQUETTE": f"{plaquette(links, lattice).total:.8f}", "LINK_TRACE": f"{link_trace(links):.8f}"}
+    header = {
+        "PLAQUETTE": f"{plaquette(links, lattice).total:.8f}",
+        "LINK_TRACE": f"{link_statistics(links).trace:.8f}",
+    }
     lexicographic = gauge_to_lexicographic(links, lattice)
     path = tmp_path / "a"
     foreign.write_nersc(

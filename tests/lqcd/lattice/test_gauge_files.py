@@ -25,7 +25,7 @@ from stages.lqcd.lattice.formats import (
 )
 from stages.lqcd.lattice.formats.conversion import convert_gauge
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.plaquette import link_trace, plaquette
+from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 
 DTYPES = {32: np.complex64, 64: np.complex128}
 
@@ -38,7 +38,10 @@ def lexicographic(links: NDArray, lattice: Lattice) -> NDArray:
 @pytest.fixture(scope="module")
 def stated(links: NDArray, lattice: Lattice) -> dict[str, str]:
     """Plaquette and link trace as a NERSC header prints them."""
-    return {"PLAQUETTE": f"{plaquette(links, lattice).total:.10f}", "LINK_TRACE": f"{link_trace(links):.10f}"}
+    return {
+        "PLAQUETTE": f"{plaquette(links, lattice).total:.10f}",
+        "LINK_TRACE": f"{link_statistics(links).trace:.10f}",
+    }
 
 
 def assert_links(path: Path, links: NDArray, lattice: Lattice, precision: int, format_name: str) -> None:
@@ -253,7 +256,7 @@ def test_plaquette_and_trace_of_a_usqcd_record(
 ) -> None:
     record = (
         f"<usqcdInfo><version>1.0</version><plaq>{plaquette(links, lattice).total + shift:e}</plaq>"
-        f"<linktr>{link_trace(links):e}</linktr><info>a < b & c</info></usqcdInfo>"
+        f"<linktr>{link_statistics(links).trace:e}</linktr><info>a < b & c</info></usqcdInfo>"
     )
     (tmp_path / "a").write_bytes(
         foreign.scidac_headers(lexicographic, 32)

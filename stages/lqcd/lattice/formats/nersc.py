@@ -37,7 +37,7 @@ from stages.lqcd.lattice.formats.gauge_file import (
 )
 from stages.lqcd.lattice.formats.site_data import NERSC, encoded_slabs, read_sites
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.lattice.plaquette import link_trace, plaquette
+from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 from stages.lqcd.lattice.threads import in_threads
 
 BEGINNING = b"BEGIN_HEADER"
@@ -219,7 +219,7 @@ def _header_text(label: str, links: NDArray, lattice: Lattice, rows: int, checks
         "DATATYPE": DATATYPES[rows],
         **{f"DIMENSION_{number}": str(extent) for number, extent in enumerate(lattice.extents, 1)},
         "CHECKSUM": f"{checksum:x}",
-        "LINK_TRACE": f"{link_trace(links):.15f}",
+        "LINK_TRACE": f"{link_statistics(links).trace:.15f}",
         "PLAQUETTE": f"{plaquette(links, lattice).total:.15f}",
         **{f"BOUNDARY_{number}": "PERIODIC" for number in (1, 2, 3, 4)},
         "ENSEMBLE_ID": "quarkline",
