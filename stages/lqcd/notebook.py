@@ -2,16 +2,20 @@
 
 A solver lays the links of an operator out for the block and the precision that it solves, sends right-hand
 sides where the operator works, and takes one without the axis of right-hand sides. All else is the library's
-own: `Operator.laid_out`, `Solver.method` and `LowModes.space` give its objects.
+own: `Operator.laid_out`, `Solver.method` and `LowModes.space` give its objects. Fields of a recurrence and of
+a product belong to the operator, so that threads wait for each other: one works at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
+from math import isfinite
+from numbers import Integral, Real
+from threading import RLock
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -29,23 +33,46 @@ from stages.lqcd.kernels.fields import contiguous, converted
 from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.formats.gauge_file import GaugeField
+from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
-from stages.lqcd.multigrid.levels import LevelNumbers, default_levels, multigrid_of
+from stages.lqcd.multigrid.levels import LevelNumbers, check_levels, default_levels, multigrid_of
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.even_odd import EvenOdd, full_residual
+from stages.lqcd.solvers.frame import MAX_ITERATIONS, PRECISIONS, ReliableUpdates
 from stages.lqcd.solvers.named import MULTIGRID, Solve
-from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.solution import Progress, Solution
 
 Boundary = str | Sequence[str]
 Precision = Literal["double", "double-single", "double-half"]
 LANCZOS_BLOCK = 8
 MULTIGRID_LEVEL = {"smoothing": 8, "refinements": 2}
 MULTIGRID_SEED = 20090311
+BACKENDS = ("cpu", "cuda")
+KINDS = tuple("biufc")
+"""Of NumPy's dtypes, those of numbers."""
 OF_WILSON = {"batched_cg": "cgnr"}
 """Solvers that another name has for operators that are not positive definite."""
 
+Thin = GaugeField | tuple[Array, Lattice]
+"""A gauge field that was read, or links ``[mu, parity, site, 3, 3]`` and their lattice."""
 
-@dataclass(frozen=True, repr=False)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+_WORK = RLock()
+
+
+def one_at_a_time(work: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The function, for which threads wait for each other."""
+
+    @wraps(work)
+    def waiting(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
+        with _WORK:
+            return work(*arguments, **options)
+
+    return waiting
+
+
+@dataclass(frozen=True, repr=False, eq=False)
 class Operator:
     """A Dirac operator at one mass, or its normal operator on the even sites.
 
@@ -56,6 +83,8 @@ class Operator:
     matrix: Any
     words: str
     _laid_out: dict[Packing, Any] = field(default_factory=dict)
+
+    __array_ufunc__ = None  # so that NumPy does not take it for an array
 
     def __repr__(self) -> str:
         where = "CPU" if self.xp is np else "GPU"
@@ -75,6 +104,7 @@ class Operator:
         """`numpy` or `cupy`: where fields lie."""
         return self.matrix.xp
 
+    @one_at_a_time
     def __matmul__(self, x: Array) -> Array:
         """A x of a field ``[*shape, N]``, or ``[*shape]``. Raises InputError for another field."""
         block, restored = self.block_of(x)
@@ -94,8 +124,13 @@ class Operator:
     def block_of(self, b: Array) -> tuple[Array, Callable[[Array], Array]]:
         """A block ``[*shape, N]`` where the operator works, and what gives a field of the shape of b.
 
-        Raises InputError for a field of another shape.
+        Raises InputError for a field of another shape, and for what is no array of numbers.
         """
+        if isinstance(b, np.ma.MaskedArray) or getattr(getattr(b, "dtype", None), "kind", "") not in KINDS:
+            raise InputError(
+                f"a field of {self!r} is a NumPy or CuPy array of numbers, got {_kind(b)}: give "
+                "np.asarray(b, complex)"
+            )
         alone = tuple(b.shape) == self.shape
         if not alone and tuple(b.shape[:-1]) != self.shape:
             given = ", ".join(map(str, self.shape))
@@ -113,7 +148,7 @@ class Operator:
         return contiguous(converted(block, self.dtype)), lambda x: x[..., 0] if alone else x
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Staggered:
     """D of staggered quarks; `normal` and `full` are operators of a mass m > 0 with M = 2 m + D."""
 
@@ -129,35 +164,75 @@ class Staggered:
 
     def normal(self, mass: float) -> Operator:
         """4 m^2 - D^2 on the even sites, ``[site, 3, N]``: Hermitian, positive definite."""
+        _check_number("mass", mass)
         return Operator(NormalOperator(self.dslash, mass), f"4 m^2 - D^2, {self.words}, m = {mass:g}")
 
     def full(self, mass: float) -> Operator:
         """M = 2 m + D on both parities, ``[parity, site, 3, N]``."""
+        _check_number("mass", mass)
+        NormalOperator(self.dslash, mass)  # it is solved by that of one parity, which checks the mass
         return Operator(StaggeredOperator(self.dslash, mass), f"2 m + D, {self.words}, m = {mass:g}")
 
 
-def hisq(field: GaugeField, *, boundary: Boundary, naik_epsilon: float, backend: str = "cpu") -> Staggered:
-    """HISQ quarks on a gauge field that was read; arguments as of `hisq_links`. Raises InputError."""
+def hisq(field: Thin, *, boundary: Boundary, naik_epsilon: float, backend: str = "cpu") -> Staggered:
+    """HISQ quarks on a gauge field that was read, or on (links, lattice); arguments as of `hisq_links`.
+
+    Raises InputError.
+    """
+    links, lattice = _thin("hisq", field, backend)
+    _check_number("naik_epsilon", naik_epsilon)
     options: dict[str, Any] = {"boundary": boundary, "naik_epsilon": naik_epsilon, "backend": backend}
-    return Staggered(hisq_links(field.links, field.lattice, **options), "HISQ")
+    return Staggered(hisq_links(links, lattice, **options), "HISQ")
 
 
-def asqtad(field: GaugeField, *, boundary: Boundary, u0: float, backend: str = "cpu") -> Staggered:
+def asqtad(field: Thin, *, boundary: Boundary, u0: float, backend: str = "cpu") -> Staggered:
     """Asqtad quarks; arguments as of `asqtad_links`. Raises InputError."""
-    links = asqtad_links(field.links, field.lattice, boundary=boundary, u0=u0, backend=backend)
-    return Staggered(links, "asqtad")
+    links, lattice = _thin("asqtad", field, backend)
+    _check_number("u0", u0)
+    return Staggered(asqtad_links(links, lattice, boundary=boundary, u0=u0, backend=backend), "asqtad")
 
 
 def wilson_clover(
-    field: GaugeField, mass: float, *, boundary: Boundary, csw: float = 0.0, backend: str = "cpu"
+    field: Thin, mass: float, *, boundary: Boundary, csw: float = 0.0, backend: str = "cpu"
 ) -> Operator:
     """M of Wilson-clover quarks, ``[parity, site, 12, N]``; arguments as of `wilson_links`.
 
     Raises InputError.
     """
-    links: WilsonLinks = wilson_links(field.links, field.lattice, boundary=boundary, csw=csw, backend=backend)
+    links, lattice = _thin("wilson_clover", field, backend)
+    _check_number("mass", mass)
+    for number in csw if isinstance(csw, tuple) else (csw,):
+        _check_number("csw", number)
+    made: WilsonLinks = wilson_links(links, lattice, boundary=boundary, csw=csw, backend=backend)
     words = f"Wilson{'-clover' if csw else ''}, mass = {mass:g}"
-    return Operator(WilsonOperator(WilsonDslash(links), mass), words)
+    return Operator(WilsonOperator(WilsonDslash(made), mass), words)
+
+
+def _thin(name: str, field: Thin, backend: str) -> tuple[Array, Lattice]:
+    """Links and their lattice. Raises InputError for another thing, and for a backend that is none."""
+    if backend not in BACKENDS:
+        raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if isinstance(field, GaugeField):
+        return field.links, field.lattice
+    if isinstance(field, tuple) and len(field) == 2 and isinstance(field[1], Lattice):
+        return field
+    raise InputError(f"{name} takes a field as of read_gauge, or (links, lattice), got {_kind(field)}")
+
+
+def _check_number(name: str, value: Any) -> None:
+    if not isinstance(value, Real) or not isfinite(value):
+        raise InputError(f"{name} must be a finite real number, got {value!r}")
+
+
+def _check_operator(name: str, A: Any) -> None:
+    if not isinstance(A, Operator):
+        remedy = ": give D.normal(mass) or D.full(mass)" if isinstance(A, Staggered) else ""
+        raise InputError(f"{name} takes an operator first, got {_kind(A)}{remedy}")
+
+
+def _kind(value: Any) -> str:
+    """What something is, in a word."""
+    return f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
 
 
 @dataclass(frozen=True)
@@ -171,18 +246,37 @@ class Solver:
     name: str
     tolerance: float
     precision: str = "double-single"
-    space: LowModes | None = field(default=None, repr=False)
+    max_iterations: int = MAX_ITERATIONS
+    space: LowModes | None = None
     hierarchy: Hierarchy | None = field(default=None, repr=False)
     links: WilsonLinks | None = field(default=None, repr=False)
 
-    def __call__(self, A: Operator, b: Array, **options: Any) -> Solution:
+    def __post_init__(self) -> None:
+        _check_number("tolerance", self.tolerance)
+        if not isinstance(self.max_iterations, Integral):
+            raise InputError(f"max_iterations must be a whole number, got {self.max_iterations!r}")
+        if self.precision not in PRECISIONS:
+            raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        ReliableUpdates(self.tolerance, self.max_iterations)  # which checks them
+
+    @one_at_a_time
+    def __call__(
+        self,
+        A: Operator,
+        b: Array,
+        x0: Array | None = None,
+        on_failure: str = "raise",
+        progress: Progress | None = None,
+    ) -> Solution:
         """The solution of A x = b, x of the shape of b where A works.
 
-        b: ``[*A.shape, N]`` or ``[*A.shape]``, on the host or the GPU. options: of the library's `solve`.
+        b: ``[*A.shape, N]`` or ``[*A.shape]``, on the host or the GPU. x0: a guess, of the shape of b.
+        on_failure: 'raise' or 'return'. progress: called with the iteration and the estimated residuals.
         An operator on both parities is solved through its even-odd system; `residual` is that of A x = b.
         Raises NotConverged, and InputError where solver and operator do not fit, or half precision is asked
         of a CPU.
         """
+        _check_operator("a solver", A)
         if self.precision == "double-half" and A.xp is np:
             raise InputError(
                 "precision 'double-half' has kernels on a GPU only; on a CPU it would take many times as "
@@ -192,14 +286,23 @@ class Solver:
         M = A.laid_out(block.shape[-1], self.precision)
         if self.hierarchy is not None and self.links is not M.dslash.links:
             raise InputError(f"multigrid was set up for other links than those of {A!r}: set it up for it")
-        solution = self.method(M).solve(M, block, **options)
+        method = self.method(M)
+        guess = None
+        if x0 is not None:
+            guess, _ = A.block_of(x0)
+            if guess.shape != block.shape:
+                raise InputError(f"x0 must have the shape of b, got {list(x0.shape)} and {list(b.shape)}")
+            if isinstance(method, EvenOdd):
+                guess = guess[EVEN]
+        options: dict[str, Any] = {"x0": guess, "on_failure": on_failure, "progress": progress}
+        solution = method.solve(M, block, **options)
         if not isinstance(M, NormalOperator):
             solution = replace(solution, residual=full_residual(M, solution.x, block))
         return replace(solution, x=restored(solution.x))
 
     def method(self, M: Any) -> Any:
         """The library's solver for its operator M."""
-        settings = Solve(self.name, self.tolerance, self.precision)
+        settings = Solve(self.name, self.tolerance, self.precision, self.max_iterations)
         if isinstance(M, WilsonOperator):
             if self.space is not None:
                 raise InputError("these low modes are of staggered quarks and deflate no Wilson operator")
@@ -210,48 +313,63 @@ class Solver:
         return solver if isinstance(M, NormalOperator) else EvenOdd(solver, StaggeredSchur)
 
 
-def cg(tolerance: float, precision: Precision = "double-single") -> Solver:
+def cg(
+    tolerance: float, precision: Precision = "double-single", max_iterations: int = MAX_ITERATIONS
+) -> Solver:
     """Batched CG: each right-hand side has its own coefficients; of Wilson quarks on normal equations."""
-    return Solver("batched_cg", tolerance, precision)
+    return Solver("batched_cg", tolerance, precision, max_iterations)
 
 
-def block_cg(tolerance: float, precision: Precision = "double-single") -> Solver:
+def block_cg(
+    tolerance: float, precision: Precision = "double-single", max_iterations: int = MAX_ITERATIONS
+) -> Solver:
     """Block CGrQ: all right-hand sides share one Krylov space (arXiv:1710.09745)."""
-    return Solver("block_cgrq", tolerance, precision)
+    return Solver("block_cgrq", tolerance, precision, max_iterations)
 
 
-def bicgstab(tolerance: float, precision: Precision = "double-single") -> Solver:
+def bicgstab(
+    tolerance: float, precision: Precision = "double-single", max_iterations: int = MAX_ITERATIONS
+) -> Solver:
     """BiCGstab, of Wilson quarks."""
-    return Solver("bicgstab", tolerance, precision)
+    return Solver("bicgstab", tolerance, precision, max_iterations)
 
 
+@one_at_a_time
 def multigrid(
     M: Operator,
     tolerance: float,
     precision: Precision = "double-single",
     levels: Sequence[LevelNumbers] | None = None,
+    max_iterations: int = MAX_ITERATIONS,
 ) -> Solver:
     """GCR preconditioned by adaptive multigrid (arXiv:1303.1377), which is set up here for M.
 
     M: of Wilson quarks. levels: as `multigrid_of`, by default aggregates of 4 sites in a direction and 24
     vectors. Raises InputError, and PoorSetup.
     """
+    _check_operator("multigrid", M)
+    solver = Solver(MULTIGRID, tolerance, precision, max_iterations)
     if not isinstance(M.matrix, WilsonOperator):
         raise InputError(f"multigrid is for Wilson quarks, got {M!r}: solve staggered ones by cg or block_cg")
-    chosen = levels or [MULTIGRID_LEVEL | level for level in default_levels(M.matrix.dslash.lattice)]
+    lattice = M.matrix.dslash.lattice
+    chosen = levels or [MULTIGRID_LEVEL | level for level in default_levels(lattice)]
+    check_levels(chosen, lattice)
     hierarchy = multigrid_of(chosen, MULTIGRID_SEED).setup(M.matrix)
-    return Solver(MULTIGRID, tolerance, precision, None, hierarchy, M.matrix.dslash.links)
+    return replace(solver, hierarchy=hierarchy, links=M.matrix.dslash.links)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class LowModes:
     """The lowest eigenpairs of -D^2 on the even sites, which are those of 4 m^2 - D^2 at every mass.
 
     pairs: values, vectors ``[site, 3, k]``, residuals and how they were found.
     """
 
-    pairs: Eigenpairs = field(repr=False)
-    dslash: StaggeredDslash = field(repr=False)
+    pairs: Eigenpairs
+    dslash: StaggeredDslash
+
+    def __repr__(self) -> str:
+        return f"{len(self)} low modes on {self.dslash.lattice}"
 
     def __len__(self) -> int:
         return len(self.pairs.values)
@@ -262,16 +380,22 @@ class LowModes:
         return StaggeredSpace(self.dslash, self.pairs.space)
 
     def deflate(self, solver: Solver) -> Solver:
-        """A solver with these modes projected out, for any mass and either parity."""
+        """A solver with these modes projected out, for any mass and either parity. Raises InputError."""
+        if not isinstance(solver, Solver):
+            raise InputError(f"deflate takes a solver, as cg(1e-10), got {_kind(solver)}")
         return replace(solver, space=self)
 
 
+@one_at_a_time
 def lowest(A: Operator, vectors: int, tolerance: float = 1e-8, **options: Any) -> LowModes:
     """The lowest eigenpairs of an operator of staggered quarks, without its mass, by block Lanczos.
 
     tolerance: of |B v - lambda v|, relative to the largest eigenvalue. options: of `BlockLanczos`, as block
     and subspace. Raises InputError, and EigenpairsNotConverged.
     """
+    _check_operator("lowest", A)
+    if not isinstance(vectors, Integral):
+        raise InputError(f"the number of eigenvectors must be a whole number, got {vectors!r}")
     if isinstance(A.matrix, WilsonOperator):
         raise InputError(f"low modes are those of staggered normal operators, got {A!r}")
     method = BlockLanczos(vectors, **{"block": LANCZOS_BLOCK, "tolerance": tolerance} | options)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +98,92 @@ def test_what_does_not_fit_is_refused_in_words(field: GaugeField) -> None:
         (lambda: ql.lowest(A, 4).deflate(ql.cg(1e-8))(W, np.ones(W.shape)), "deflate no Wilson operator"),
         (lambda: ql.cg(1e-8, "half")(A, b), "precision must be one of"),
         (lambda: D.normal(-0.1), "mass of a staggered solve must be positive"),
+        (lambda: D.full(0), "mass of a staggered solve must be positive"),
+        (lambda: D.full(math.nan), "mass must be a finite real number, got nan"),
+        (lambda: D.normal("0.05"), "mass must be a finite real number, got '0.05'"),
+        (lambda: ql.wilson_clover(field, 1j, boundary="periodic"), "mass must be a finite real number"),
+        (lambda: ql.wilson_clover(field, 0.1, boundary="periodic", csw=math.nan), "csw must be a finite"),
+        (lambda: ql.hisq(field, boundary="periodic", naik_epsilon=math.nan), "naik_epsilon must be a finite"),
+        (lambda: ql.asqtad(field, boundary="periodic", u0="0.8"), "u0 must be a finite"),
+        (lambda: ql.hisq(field, boundary="periodic", naik_epsilon=0.0, backend="gpu"), "one of cpu, cuda"),
+        (
+            lambda: ql.hisq(field.links, boundary="periodic", naik_epsilon=0.0),
+            "as of read_gauge.*array",
+        ),
+        (lambda: ql.cg(1e-8)(A, b.tolist()), "array of numbers, got list: give np.asarray"),
+        (lambda: ql.cg(1e-8)(A, b.astype(str)), "array of numbers, got an array of <U"),
+        (lambda: ql.cg(1e-8)(A, np.ma.masked_array(b)), "array of numbers"),
+        (lambda: A @ 3, "array of numbers, got int"),
+        (lambda: ql.cg(1e-8)(A, b, x0=b[:5]), r"of N right-hand sides, .*got \[5, 3\]"),
+        (lambda: ql.cg(1e-8)(A, b, x0=np.stack([b, b], -1)), "x0 must have the shape of b"),
+        (lambda: ql.cg(1e-8)(A, b, on_failure="retrun"), "on_failure must be 'raise' or 'return'"),
+        (lambda: ql.cg(1e-8)(D, b), "takes an operator first, got Staggered: give D.normal"),
+        (lambda: ql.cg(1e-8)(b, A), "takes an operator first, got an array of complex128"),
+        (lambda: ql.cg("1e-8"), "tolerance must be a finite real number, got '1e-8'"),
+        (lambda: ql.cg(0), "tolerance must lie between 0 and 1"),
+        (lambda: ql.cg(1e-8, max_iterations=0.5), "max_iterations must be a whole number"),
+        (lambda: ql.multigrid(1e-8, W), "multigrid takes an operator first, got float"),
+        (
+            lambda: ql.multigrid(W, 1e-8, levels=[{"agregate": [2, 2, 2, 2]}]),
+            "level of multigrid has",
+        ),
+        (lambda: ql.lowest(D, 4), "lowest takes an operator first, got Staggered"),
+        (lambda: ql.lowest(A, 4.5), "eigenvectors must be a whole number, got 4.5"),
+        (lambda: ql.lowest(A, 4).deflate(1e-8), "deflate takes a solver"),
+        (lambda: ql.Lattice((4.5, 4, 4, 4)), "four even numbers"),
+        (lambda: ql.noise_vectors(field.lattice, 2, "a", 1, [0]), "parity must be 0"),
     ):
         with pytest.raises(ql.InputError, match=words):
             call()
     with pytest.raises(AttributeError, match="module 'quarkline' has no attribute 'nothing'"):
         _ = ql.nothing
+
+
+def test_a_guess_has_the_shape_of_the_source(quarks: Any) -> None:
+    rng = np.random.default_rng(11)
+    for A in (quarks.normal(0.2), quarks.full(0.2)):
+        b = rng.normal(size=A.shape).astype(np.float32)
+        solver = ql.cg(1e-10)
+        x = as_numpy(solver(A, b).x)
+        assert solver(A, b, x0=x).iterations <= 2 < solver(A, b, x0=np.zeros(A.shape)).iterations
+    with pytest.raises(ql.NotConverged, match="raise max_iterations"):
+        ql.cg(1e-10, max_iterations=3)(A, b)
+
+
+def test_links_and_their_lattice_are_a_field(field: GaugeField, quarks: Any) -> None:
+    smeared = ql.stout_links(field.links, field.lattice, 0.1, 1)
+    A = ql.hisq((smeared, field.lattice), boundary="antiperiodic", naik_epsilon=0.0).normal(0.2)
+    b = np.ones(A.shape)
+    same = ql.hisq((field.links, field.lattice), boundary="antiperiodic", naik_epsilon=0.0).normal(0.2)
+    assert np.array_equal(same @ b, as_numpy(quarks.normal(0.2) @ b)) or quarks.normal(0.2).xp is not np
+    assert not np.array_equal(A @ b, same @ b)
+
+
+def test_threads_wait_for_each_other(quarks: Any) -> None:
+    A = quarks.normal(0.1)
+    low = ql.lowest(A, 8)
+    solvers = (ql.cg(1e-10), low.deflate(ql.block_cg(1e-10)))
+    sources = [np.random.default_rng(n).normal(size=(*A.shape, n)) for n in (1, 2, 6)]
+    expected = [as_numpy(solver(A, b).x) for solver in solvers for b in sources]
+
+    def solved(_: int) -> bool:
+        found = [as_numpy(solver(A, b).x) for solver in solvers for b in sources]
+        return all(map(np.array_equal, found, expected))
+
+    with ThreadPoolExecutor(3) as threads:
+        assert all(threads.map(solved, range(6)))
+
+
+def test_objects_are_told_apart_kept_and_shown(quarks: Any, field: GaugeField) -> None:
+    A = quarks.normal(0.1)
+    deflated = ql.lowest(A, 4).deflate(ql.cg(1e-8))
+    assert quarks == quarks and quarks != ql.hisq(field, boundary="periodic", naik_epsilon=0.0)
+    assert len({quarks, A, deflated, deflated.space}) == 4
+    assert repr(deflated.space) == "4 low modes on 4x4x4x8" and "4 low modes" in repr(deflated)
+    assert len(repr(field)) < 300
+    with pytest.raises(TypeError, match="unsupported operand"):
+        np.ones(A.shape) @ A
+    if A.xp is np:
+        b = np.ones(A.shape)
+        there, solver = pickle.loads(pickle.dumps((A, deflated)))
+        assert np.array_equal(solver(there, b).x, deflated(A, b).x)

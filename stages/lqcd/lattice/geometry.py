@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from numbers import Integral
 from threading import Lock
 from typing import Any, ParamSpec
 from weakref import WeakValueDictionary
@@ -41,12 +42,13 @@ class Lattice:
     extents: tuple[int, int, int, int]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "extents", tuple(int(extent) for extent in self.extents))
-        if len(self.extents) != 4 or any(extent < 2 or extent % 2 for extent in self.extents):
+        given = tuple(self.extents)
+        if len(given) != 4 or not all(isinstance(n, Integral) and n >= 2 and n % 2 == 0 for n in given):
             raise InputError(
-                f"lattice extents must be four even numbers of at least 2 (x y z t), got {self.extents}: "
-                "fields are stored by parity"
+                "lattice extents must be four even numbers of at least 2 (x y z t), got "
+                f"({', '.join(map(str, given))}): fields are stored by parity"
             )
+        object.__setattr__(self, "extents", tuple(int(extent) for extent in given))
 
     def __str__(self) -> str:
         return "x".join(str(extent) for extent in self.extents)

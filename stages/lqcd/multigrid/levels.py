@@ -23,6 +23,8 @@ RELAXED_BLOCKS = 9.2
 """Blocks of near-null vectors alive while they are refined: measured at 16^3 x 32 and 24^3 x 32."""
 PADDED = 8
 """Near-null vectors are filled up to multiples of this number on a GPU."""
+NEEDED = {"aggregate", "smoothing"}
+KEYS = NEEDED | {"vectors", "refinements", "steps", "tolerance"}
 
 
 def multigrid_of(levels: Sequence[LevelNumbers], seed: int) -> Multigrid:
@@ -30,6 +32,12 @@ def multigrid_of(levels: Sequence[LevelNumbers], seed: int) -> Multigrid:
 
     smoothing: steps after the coarse correction; the rest as `LevelParameters`. Raises InputError.
     """
+    for level in levels:
+        if not isinstance(level, Mapping) or not NEEDED <= set(level) <= KEYS:
+            raise InputError(
+                f"a level of multigrid has the keys {', '.join(sorted(NEEDED))} and may have "
+                f"{', '.join(sorted(KEYS - NEEDED))}, got {level!r}"
+            )
     return Multigrid(tuple(_level(**level) for level in levels), seed=seed)
 
 
@@ -44,13 +52,14 @@ def check_levels(levels: Sequence[LevelNumbers], lattice: Lattice) -> None:
     """Raises InputError where aggregates do not divide a grid, or have fewer components than vectors."""
     components = COMPONENTS // 2
     for level, blocks in zip(levels, multigrid_of(levels, 0).aggregates(Grid(lattice.extents)), strict=True):
-        if level["vectors"] > (room := components * blocks.volume):
+        vectors = level.get("vectors", LevelParameters.vectors)
+        if vectors > (room := components * blocks.volume):
             raise InputError(
-                f"{level['vectors']} near-null vectors, but an aggregate of {blocks.volume} sites of the "
+                f"{vectors} near-null vectors, but an aggregate of {blocks.volume} sites of the "
                 f"{blocks.fine} grid has {room} components of each chirality: take fewer vectors or larger "
                 "aggregates"
             )
-        components = level["vectors"]
+        components = vectors
 
 
 def default_levels(lattice: Lattice) -> list[dict[str, Any]]:

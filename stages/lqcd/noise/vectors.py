@@ -23,7 +23,7 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels import random_numbers
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.random_numbers import philox_key
-from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 COLOURS = 3
 KINDS = ("z2", "z4", "u1", "gaussian")
@@ -55,11 +55,13 @@ def noise_vectors(
     """Noise on the sites of one parity, ``[site, 3, len(indices)]`` of `dtype` in the array module `xp`.
 
     `kind`: 'z2' (+-1), 'z4' (+-1, +-i), 'u1' (2^16 roots of unity) are bit-identical on every backend;
-    'gaussian' (complex, <|eta|^2> = 1) to 2 ulp. Raises InputError for another kind or an index that is no
-    32-bit number.
+    'gaussian' (complex, <|eta|^2> = 1) to 2 ulp. Raises InputError for another kind or parity, or an index
+    that is no 32-bit number.
     """
     if kind not in KINDS:
         raise InputError(f"noise kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    if parity not in (EVEN, ODD):
+        raise InputError(f"parity must be {EVEN} (even) or {ODD} (odd), got {parity!r}")
     for index in indices:
         if not 0 <= index < 2**32:
             raise InputError(f"a noise index must lie between 0 and 2^32 - 1, got {index}")

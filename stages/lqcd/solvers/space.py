@@ -184,6 +184,7 @@ class Space:
         """
         if self.residuals is None:
             raise InputError("this deflation space has no recorded residuals: measure it with Space.measured")
+        self._check_shape(B)
         chosen = np.unique(np.linspace(0, len(self) - 1, CHECKED).astype(int))
         residuals, recorded = residual_norms(*_applied(B, self.vectors, chosen)), self.residuals[chosen]
         wrong = ~(residuals <= FOREIGN * recorded + ROUNDING * self.eigenvalues[-1])
@@ -197,13 +198,16 @@ class Space:
 
     def correction(self, A: LinearOperator) -> Correction:
         """Corrections for solves of A = B + A.shift; A is applied to each vector of unknown residual."""
+        self._check_shape(A)
+        if not isinstance(A, Shifted):
+            raise InputError(f"deflation needs an operator that says its shift, got {type(A).__name__}")
+        return Correction(self, A.shift, self.ritz_residuals(A))
+
+    def _check_shape(self, A: LinearOperator) -> None:
         if A.shape != self.vectors.shape[:-1]:
             raise InputError(
                 f"the deflation space has fields {self.vectors.shape[:-1]}, the operator {A.shape}"
             )
-        if not isinstance(A, Shifted):
-            raise InputError(f"deflation needs an operator that says its shift, got {type(A).__name__}")
-        return Correction(self, A.shift, self.ritz_residuals(A))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -162,7 +162,7 @@ class GaugeField:
     path: Path
     format: str
     lattice: Lattice
-    links: NDArray
+    links: NDArray = field(repr=False)
     metadata: dict[str, str]
     claims: tuple[Claim, ...]
     checksums: tuple[Check, ...]
