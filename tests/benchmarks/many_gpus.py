@@ -36,8 +36,15 @@ from stages.lqcd.kernels.cuda import cg_update as cuda_cg
 from stages.lqcd.kernels.cuda.columns import reduction
 from stages.lqcd.kernels.cuda.compile import compile_all
 from stages.lqcd.kernels.cuda.devices.group import spread_over
-from stages.lqcd.kernels.cuda.hisq_dslash import dslash_launch, sum_rows_launch
-from stages.lqcd.kernels.cuda.hisq_packing import FORMS, FULL, Links18, PackedLinks, dslash_tile
+from stages.lqcd.kernels.cuda.hisq_dslash import (
+    FORMS,
+    FULL,
+    Links18,
+    PackedLinks,
+    dslash_launch,
+    dslash_tile,
+    sum_rows_launch,
+)
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, empty_field

@@ -1,7 +1,7 @@
 """Forms in which a GPU keeps the links of an operator: which one products read, and how many bytes it has.
 
 The choice is made here and nowhere else. How links are packed in a form, and in which shapes products read
-it, say classes of `stages.lqcd.kernels.cuda.hisq_packing` and `stages.lqcd.kernels.cuda.wilson_dslash`.
+it, say classes of `stages.lqcd.kernels.cuda.hisq_dslash` and `stages.lqcd.kernels.cuda.wilson_dslash`.
 A host keeps matrices in every precision.
 """
 

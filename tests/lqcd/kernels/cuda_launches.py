@@ -20,7 +20,6 @@ from stages.lqcd.kernels.cuda import (
     half_update,
     heatbath,
     hisq_dslash,
-    hisq_packing,
     lane_blas,
     link_fields,
     random_numbers,
@@ -45,7 +44,7 @@ ODD = Lattice((14, 6, 10, 4))
 HUGE = Lattice((128, 128, 128, 256))
 WIDTHS = (1, 3, 8, 16, 33, 64)
 UNUSUAL = [(1, 1), (3, 3), (7, 33), (64, 1), (1, 64)]
-SHORT, SHORT20 = hisq_packing.SHORT_NINE, hisq_packing.ShortLinks9(20)
+SHORT, SHORT20 = hisq_dslash.SHORT_NINE, hisq_dslash.ShortLinks9(20)
 WILSON_FORMS = [wilson_dslash.FULL, wilson_dslash.TWELVE, wilson_dslash.IN_FIELDS]
 ROWS = 3 * BIG.half_volume
 Kernels = Callable[[np.dtype], list[Launch]]
@@ -55,10 +54,10 @@ def dslashes(dtype: np.dtype, widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """The dslash in the forms that are used."""
     full = [hisq_dslash.dslash_launch(BIG, 16, dtype, n, dots) for n in widths for dots in (False, True)]
     if dtype == DOUBLE:
-        in_fields = hisq_packing.IN_FIELDS
-        forms = (*((n, hisq_packing.NINE) for n in (1, 4)), (1, in_fields), (16, in_fields))
+        in_fields = hisq_dslash.IN_FIELDS
+        forms = (*((n, hisq_dslash.NINE) for n in (1, 4)), (1, in_fields), (16, in_fields))
         return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
-    nine = ((n, hisq_packing.NINE) for n in (1, 2, 4, 8))
+    nine = ((n, hisq_dslash.NINE) for n in (1, 2, 4, 8))
     forms = (*nine, *((n, form) for n in (1, 2, 4) for form in (SHORT, SHORT20)))
     return [*full, *(hisq_dslash.dslash_launch(BIG, 16, dtype, n, form=form) for n, form in forms)]
 
@@ -186,7 +185,7 @@ def tuned(
         link_fields.signs_launch("staggered_phases", ODD, dtype),
         link_fields.signs_launch("boundary_signs", ODD, dtype),
         link_fields.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
-        link_fields.doubled_links_launch(ODD, 16, dtype, hisq_packing.dslash_tile(ODD)),
+        link_fields.doubled_links_launch(ODD, 16, dtype, hisq_dslash.dslash_tile(ODD)),
         *([*short_vectors(), *half_cg(widths)] if dtype == SINGLE else []),
         *(kernel for n in widths if dtype == SINGLE for kernel in half_directions(n)),
         clover.field_strength_launch(ODD, dtype),
@@ -207,7 +206,7 @@ def tuned(
 def short_vectors(widths: Sequence[int] = WIDTHS) -> list[Launch]:
     """Kernels on short fields beside the dslash."""
     return [
-        hisq_packing.nine_links_launch(9, 32, SINGLE, short=True),
+        hisq_dslash.nine_links_launch(9, 32, SINGLE, short=True),
         *(cg_update.short_advance_launch(n, ROWS // 3) for n in widths),
         *(cg_update.short_residual_launch(n, ROWS // 3) for n in widths),
         *(
@@ -236,11 +235,11 @@ def unusual(dtype: np.dtype) -> list[Launch]:
             for n in (56, 33)
         ),
         *(
-            hisq_dslash.dslash_launch(ODD, 16, dtype, n, dots, hisq_packing.NINE)
+            hisq_dslash.dslash_launch(ODD, 16, dtype, n, dots, hisq_dslash.NINE)
             for n in (1, 8, 33)
             for dots in (False, True)
         ),
-        *(hisq_packing.nine_links_launch(9, sites, dtype, short=False) for sites in (2, 30)),
+        *(hisq_dslash.nine_links_launch(9, sites, dtype, short=False) for sites in (2, 30)),
         *(hisq_dslash.dslash_launch(ODD, 16, SINGLE, n, True, SHORT20) for n in (1, 33)),
         *(block_blas.gram_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_blas.multiply_add_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),

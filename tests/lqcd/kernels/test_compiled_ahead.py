@@ -21,7 +21,6 @@ from stages.lqcd.kernels.cuda import (
     columns,
     compile,
     hisq_dslash,
-    hisq_packing,
     lane_blas,
     wilson_dslash,
 )
@@ -35,12 +34,12 @@ NARROWER = (1, 2, 4, 8, 12, 16)
 
 def hisq(n: int) -> list[Launch]:
     forms = [
-        (SINGLE, hisq_packing.FULL),
-        (SINGLE, hisq_packing.NINE),
-        (SINGLE, hisq_packing.SHORT_NINE),
-        (SINGLE, hisq_packing.ShortLinks9(20)),
-        (DOUBLE, hisq_packing.FULL),
-        (DOUBLE, hisq_packing.IN_FIELDS),
+        (SINGLE, hisq_dslash.FULL),
+        (SINGLE, hisq_dslash.NINE),
+        (SINGLE, hisq_dslash.SHORT_NINE),
+        (SINGLE, hisq_dslash.ShortLinks9(20)),
+        (DOUBLE, hisq_dslash.FULL),
+        (DOUBLE, hisq_dslash.IN_FIELDS),
     ]
     return [
         hisq_dslash.dslash_launch(LATTICE, 16, dtype, n, dots, form=form)

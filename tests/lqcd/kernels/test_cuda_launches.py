@@ -12,11 +12,11 @@ pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nv
 from cuda_launches import BIG, DOUBLE, HUGE, ODD, SHARED_BYTES, SINGLE
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.cuda import block_blas, hisq_dslash, hisq_packing
+from stages.lqcd.kernels.cuda import block_blas, hisq_dslash
 from stages.lqcd.kernels.cuda.launch import MAX_RHS
 from stages.lqcd.lattice.geometry import Lattice
 
-FORMS = [*hisq_packing.FORMS.values(), hisq_packing.ShortLinks9(20)]
+FORMS = [*hisq_dslash.FORMS.values(), hisq_dslash.ShortLinks9(20)]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ FORMS = [*hisq_packing.FORMS.values(), hisq_packing.ShortLinks9(20)]
 )
 def test_dslash_launch_covers_any_lattice(extents: tuple[int, int, int, int]) -> None:
     lattice = Lattice(extents)
-    tile = hisq_packing.dslash_tile(lattice)
+    tile = hisq_dslash.dslash_tile(lattice)
     halved = (extents[0] // 2, *extents[1:])
     assert all(side % cut == 0 for side, cut in zip(halved, tile, strict=True))
     for dtype in (SINGLE, DOUBLE):
@@ -67,12 +67,12 @@ def test_fields_beyond_the_index_of_the_dslash_are_refused(dtype: np.dtype, n: i
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_every_form_of_the_dslash_takes_one_packing(form: hisq_packing.Links18) -> None:
+def test_every_form_of_the_dslash_takes_one_packing(form: hisq_dslash.Links18) -> None:
     """All widths read links of the same tiles, and fit the smallest GPU."""
     for lattice in (BIG, ODD, Lattice((2, 2, 2, 2))):
         for dtype in (SINGLE,) if form.short else (SINGLE, DOUBLE):
             for n in (1, 8, 12, 33, 64):
-                assert hisq_dslash.dslash_shape(lattice, dtype, n, form).tile == hisq_packing.dslash_tile(
+                assert hisq_dslash.dslash_shape(lattice, dtype, n, form).tile == hisq_dslash.dslash_tile(
                     lattice
                 )
                 launch = hisq_dslash.dslash_launch(lattice, 16, dtype, n, form=form)

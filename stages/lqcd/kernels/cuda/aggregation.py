@@ -14,7 +14,7 @@ from stages.lqcd.kernels import aggregation as contract
 from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.coarse_dslash import ROWS, TERMS
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, on_rows, rows_beside, site_work
+from stages.lqcd.kernels.cuda.devices.own_rows import of_rows, on_rows, rows_beside, site_work
 from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, check_rhs
 

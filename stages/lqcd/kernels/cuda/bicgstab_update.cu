@@ -1,17 +1,15 @@
 // Sums of BiCGstab, and the coefficients that the last block to finish computes of them (`stages.lqcd.solvers.bicgstab`).
 // Each sum is what lane_blas.cu computes.
 
-#include "complex.cuh"
-#include "rows.cuh"
-#include "grid_sum.cuh"
 #include "bicgstab_coefficients.cuh"
+#include "grid_sum.cuh"
+#include "rows.cuh"
 
 // alpha = rho / s^H v.
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
-    bicgstab_alpha(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ shadow,
-                   const Vector<Real, vector_width<Real>(N, N)>* __restrict__ v, double2* numbers, double* reals,
-                   double* partials, unsigned* finished, long long rows) {
+    bicgstab_alpha(const RowVector<Real, N>* __restrict__ shadow, const RowVector<Real, N>* __restrict__ v,
+                   double2* numbers, double* reals, double* partials, unsigned* finished, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[2 * width * Columns::THREADS / 2 + 1];
@@ -31,10 +29,9 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
 // omega = t^H r / |t|^2, rho = (rho - alpha s^H v) - omega s^H t, beta = (rho / rho before) (alpha / omega).
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
-    bicgstab_omega(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ t,
-                   const Vector<Real, vector_width<Real>(N, N)>* __restrict__ shadow,
-                   const Vector<Real, vector_width<Real>(N, N)>* __restrict__ r, double2* numbers, double* reals,
-                   double* partials, unsigned* finished, long long rows) {
+    bicgstab_omega(const RowVector<Real, N>* __restrict__ t, const RowVector<Real, N>* __restrict__ shadow,
+                   const RowVector<Real, N>* __restrict__ r, double2* numbers, double* reals, double* partials,
+                   unsigned* finished, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[5 * width * Columns::THREADS / 2 + 1];
@@ -63,11 +60,9 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
 // y += alpha p + omega r, r -= omega t, |r|^2; how far rho is from rounding, and the coefficients of the next direction.
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
-    bicgstab_residual(Vector<Real, vector_width<Real>(N, N)>* __restrict__ y,
-                      const Vector<Real, vector_width<Real>(N, N)>* __restrict__ p,
-                      Vector<Real, vector_width<Real>(N, N)>* __restrict__ r,
-                      const Vector<Real, vector_width<Real>(N, N)>* __restrict__ t, double2* numbers, double* reals,
-                      double* partials, unsigned* finished, long long rows) {
+    bicgstab_residual(RowVector<Real, N>* __restrict__ y, const RowVector<Real, N>* __restrict__ p,
+                      RowVector<Real, N>* __restrict__ r, const RowVector<Real, N>* __restrict__ t, double2* numbers,
+                      double* reals, double* partials, unsigned* finished, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[width * Columns::THREADS / 2 + 1];

@@ -9,14 +9,13 @@
 // bound by arithmetic. What was computed goes back through shared memory, so that all of device memory is read and
 // written in runs of rows. Several resident blocks hide the phases of one another.
 
-#include "complex.cuh"
-#include "async_copy.cuh"
+#include "row_tile.cuh"
 #include "share.cuh"
 
 template <class Real, int N, int TR, int TC> struct StepTile {
-    static constexpr int ROWS = 32 * TR, THREADS = 32 * (N / TC), COEFFICIENTS = N * N;
-    static constexpr int ROW_BYTES = N * sizeof(Complex<Real>), STRIDE = ROW_BYTES + 16;  // against bank conflicts
-    static constexpr int BYTES = ROWS * STRIDE, VECTOR = vector_width<Real>(N, TC);
+    static constexpr int THREADS = 32 * (N / TC), COEFFICIENTS = N * N, VECTOR = vector_width<Real>(N, TC);
+    static constexpr int STRIDE = N * sizeof(Complex<Real>) + 16;  // against bank conflicts
+    using Rows = RowTile<Real, N, 32 * TR, STRIDE, THREADS>;
     using Vector = ::Vector<Real, VECTOR>;
 
     // sums += x a for the rows of this lane, the columns of this warp and each of the matrices one after another
@@ -40,12 +39,8 @@ template <class Real, int N, int TR, int TC> struct StepTile {
                         #pragma unroll
                         for (int v = 0; v < VECTOR; v++)
                             #pragma unroll
-                            for (int r = 0; r < TR; r++) {
-                                re[m][r][j + v] += xr[r][kk] * ar[v];
-                                re[m][r][j + v] -= xi[r][kk] * ai[v];
-                                im[m][r][j + v] += xr[r][kk] * ai[v];
-                                im[m][r][j + v] += xi[r][kk] * ar[v];
-                            }
+                            for (int r = 0; r < TR; r++)
+                                add_multiple(re[m][r][j + v], im[m][r][j + v], xr[r][kk], xi[r][kk], ar[v], ai[v]);
                     }
         }
     }
@@ -74,27 +69,6 @@ template <class Real, int N, int TR, int TC> struct StepTile {
             }
     }
 
-    static __device__ __forceinline__ void fetch(unsigned char* tile, const Complex<Real>* field, long long first,
-                                                 long long rows) {
-        for (int i = threadIdx.x * 16; i < ROWS * ROW_BYTES; i += THREADS * 16) {
-            const long long row = first + i / ROW_BYTES;
-            copy_async<16>(tile + i / ROW_BYTES * STRIDE + i % ROW_BYTES,
-                           reinterpret_cast<const unsigned char*>(field) + row * ROW_BYTES + i % ROW_BYTES,
-                           row < rows ? 16 : 0);
-        }
-    }
-
-    static __device__ __forceinline__ void store(Complex<Real>* field, const unsigned char* tile, long long first,
-                                                 long long rows) {
-        for (int i = threadIdx.x * 16; i < ROWS * ROW_BYTES; i += THREADS * 16) {
-            const long long row = first + i / ROW_BYTES;
-            if (row < rows)
-                __stcs(reinterpret_cast<float4*>(reinterpret_cast<unsigned char*>(field) + row * ROW_BYTES +
-                                                 i % ROW_BYTES),
-                       *reinterpret_cast<const float4*>(tile + i / ROW_BYTES * STRIDE + i % ROW_BYTES));
-        }
-    }
-
     static __device__ __forceinline__ void load_coefficients(Complex<Real>* to, const double2* from) {
         for (int i = threadIdx.x; i < COEFFICIENTS; i += THREADS)
             to[i] = {Real(from[i].x), Real(from[i].y)};
@@ -107,6 +81,7 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
     block_step(Complex<Real>* x, Complex<Real>* q, Complex<Real>* p, const Complex<Real>* ap, const double2* a_x,
                const double2* a_q, const double2* a_ap, const double2* a_p, const double* summary, long long rows) {
     using Tile = StepTile<Real, N, TR, TC>;
+    using Rows = typename Tile::Rows;
     static_assert(N % TC == 0 && TC % Tile::VECTOR == 0, "a warp owns whole vectors");
     extern __shared__ __align__(16) unsigned char shared[];
     if (summary[0] == 0) return;
@@ -119,14 +94,14 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
     Tile::load_coefficients(for_ap, a_ap);
     Tile::load_coefficients(for_p, a_p);
     unsigned char* p_tile = reinterpret_cast<unsigned char*>(for_x + N * N);
-    unsigned char *q_tile = p_tile + Tile::BYTES, *ap_tile = q_tile + Tile::BYTES, *x_tile = ap_tile;
+    unsigned char *q_tile = p_tile + Rows::BYTES, *ap_tile = q_tile + Rows::BYTES, *x_tile = ap_tile;
 
-    const long long start = first_row() + (long long)blockIdx.x * Tile::ROWS;
-    for (long long first = start; first < rows; first += (long long)gridDim.x * Tile::ROWS) {
-        Tile::fetch(q_tile, q, first, rows);
-        Tile::fetch(ap_tile, ap, first, rows);
+    const long long start = first_row() + (long long)blockIdx.x * Rows::COUNT;
+    for (long long first = start; first < rows; first += (long long)gridDim.x * Rows::COUNT) {
+        Rows::fetch(q_tile, q, first, rows);
+        Rows::fetch(ap_tile, ap, first, rows);
         commit_copies();
-        Tile::fetch(p_tile, p, first, rows);
+        Rows::fetch(p_tile, p, first, rows);
         commit_copies();
         wait_for_copies<1>();
         __syncthreads();
@@ -137,7 +112,7 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
             Tile::multiply<1>(ap_tile, for_ap, N, q_re, q_im);
             wait_for_copies<0>();
             __syncthreads();  // Q and A P have been read
-            if (WITH_X) Tile::fetch(x_tile, x, first, rows);
+            if (WITH_X) Rows::fetch(x_tile, x, first, rows);
             commit_copies();
             Tile::put<false>(q_tile, q_re[0], q_im[0]);
             #pragma unroll
@@ -151,9 +126,9 @@ __global__ void __launch_bounds__(32 * (N / TC), MIN_BLOCKS)
         Tile::put<false>(p_tile, re[0], im[0]);
         if (WITH_X) Tile::put<true>(x_tile, re[WITH_X], im[WITH_X]);
         __syncthreads();
-        Tile::store(q, q_tile, first, rows);
-        Tile::store(p, p_tile, first, rows);
-        if (WITH_X) Tile::store(x, x_tile, first, rows);
+        Rows::store(q, q_tile, first, rows);
+        Rows::store(p, p_tile, first, rows);
+        if (WITH_X) Rows::store(x, x_tile, first, rows);
         __syncthreads();
     }
 }

@@ -1,17 +1,15 @@
 // Vector updates of batched conjugate gradients. A column that has converged keeps its bits, whatever the other operands
 // hold.
 
-#include "complex.cuh"
-#include "rows.cuh"
-#include "grid_sum.cuh"
 #include "cg_coefficients.cuh"
+#include "grid_sum.cuh"
+#include "rows.cuh"
 
 // x += alpha p; where open, p = r + beta p
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    cg_advance(Vector<Real, vector_width<Real>(N, N)>* __restrict__ x,
-               Vector<Real, vector_width<Real>(N, N)>* __restrict__ p,
-               const Vector<Real, vector_width<Real>(N, N)>* __restrict__ r, double* numbers, long long rows) {
+    cg_advance(RowVector<Real, N>* __restrict__ x, RowVector<Real, N>* __restrict__ p,
+               const RowVector<Real, N>* __restrict__ r, double* numbers, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     const Coefficients<N> coefficients{numbers};
@@ -44,9 +42,8 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
 // Every block reads r2, gamma and pap before it counts as finished, and the last one alone writes.
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
-    cg_residual(Vector<Real, vector_width<Real>(N, N)>* __restrict__ r,
-                const Vector<Real, vector_width<Real>(N, N)>* __restrict__ ap, double* numbers, double* partials,
-                unsigned* finished, long long rows) {
+    cg_residual(RowVector<Real, N>* __restrict__ r, const RowVector<Real, N>* __restrict__ ap, double* numbers,
+                double* partials, unsigned* finished, long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[width * Columns::THREADS / 2 + 1];

@@ -17,33 +17,29 @@ from stages.lqcd.kernels.short_numbers import HalfField, ShortField
 
 
 def cg_advance(x: cupy.ndarray, p: Any, r: Any, coefficients: CGCoefficients) -> None:
+    n, rows = x.shape[-1], len(x)
+    fields: tuple[Any, ...] = p, r
     if isinstance(r, ShortField):
-        kernel = short_advance_launch(x.shape[2], len(x))
-        run(kernel, x, p.words, r.words, coefficients.numbers, np.int64(len(x)))
-        return
-    if isinstance(r, HalfField):
-        kernel, fields = half_advance_launch(x.shape[2], len(x)), (*codes_and_scales(p), *codes_and_scales(r))
-        run(kernel, x, *fields, coefficients.numbers, np.int64(len(x)))
-        return
-    n, rows = r.shape[-1], r.size // r.shape[-1]
-    kernel = cg_advance_launch(n, r.dtype, rows)
-    run(kernel, x, p, r, coefficients.numbers, np.int64(rows))
+        kernel, fields = short_advance_launch(n, rows), (p.words, r.words)
+    elif isinstance(r, HalfField):
+        kernel, fields = half_advance_launch(n, rows), (*codes_and_scales(p), *codes_and_scales(r))
+    else:
+        rows = x.size // n
+        kernel = cg_advance_launch(n, r.dtype, rows)
+    run(kernel, x, *fields, coefficients.numbers, np.int64(rows))
 
 
 def cg_residual(r: Any, ap: Any, coefficients: CGCoefficients) -> None:
+    n, rows = r.shape[-1], r.shape[0]
+    fields: tuple[Any, ...] = r, ap
     if isinstance(r, ShortField):
-        sites, _, n = r.shape
-        kernel = short_residual_launch(n, sites)
-        run(kernel, r.words, ap.words, coefficients.numbers, *grid_sums(kernel, n), np.int64(sites))
-        return
-    if isinstance(r, HalfField):
-        sites, _, n = r.shape
-        kernel, fields = half_step_launch(n, sites), (*codes_and_scales(r), *codes_and_scales(ap))
-        run(kernel, *fields, coefficients.numbers, *grid_sums(kernel, n), np.int64(sites))
-        return
-    n, rows = r.shape[-1], r.size // r.shape[-1]
-    kernel = reduction("cg_residual", n, r.dtype, rows)
-    run(kernel, r, ap, coefficients.numbers, *grid_sums(kernel, n), np.int64(rows))
+        kernel, fields = short_residual_launch(n, rows), (r.words, ap.words)
+    elif isinstance(r, HalfField):
+        kernel, fields = half_step_launch(n, rows), (*codes_and_scales(r), *codes_and_scales(ap))
+    else:
+        rows = r.size // n
+        kernel = reduction("cg_residual", n, r.dtype, rows)
+    run(kernel, *fields, coefficients.numbers, *grid_sums(kernel, n), np.int64(rows))
 
 
 @narrowable

@@ -1,11 +1,8 @@
 // out = C v with the two Hermitian 6 x 6 matrices of each site (hermitian.cuh); a thread has one chirality of R
 // right-hand sides. out may be x.
 
-#include "complex.cuh"
-#include "share.cuh"
-#include "color_vectors.cuh"
-#include "spinors.cuh"
 #include "hermitian.cuh"
+#include "share.cuh"
 
 template <class Real, int N, int R>
 __global__ void __launch_bounds__(256)

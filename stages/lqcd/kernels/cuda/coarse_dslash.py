@@ -16,8 +16,8 @@ import numpy as np
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows, rows_beside, site_work
 from stages.lqcd.kernels.cuda.devices.group import current_group, works_separately
+from stages.lqcd.kernels.cuda.devices.own_rows import of_rows, rows_beside, site_work
 from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,

@@ -1,6 +1,8 @@
 // The 3 colours of R right-hand sides of one site, as a thread holds them, and how fields keep them in memory:
 // as complex numbers of the arithmetic (WholeField) or in 16 bytes each (short_field.cuh).
 
+#include "complex.cuh"
+
 // How the N right-hand sides of a site are spread over threads: a lane owns R of them, in chunks of CHUNK
 // neighbours; chunk k of a lane is COUNT chunks further on.
 template <int N_, int R_, int CHUNK_> struct Lanes {

@@ -1,5 +1,8 @@
 // How the columns of a row of N complex numbers are dealt out to threads, and copies of whole rows to shared memory.
 
+#include "async_copy.cuh"
+#include "complex.cuh"
+
 __device__ constexpr int triangle(int n) { return n * (n + 1) / 2; }
 
 // The T columns of a row of N that one of COUNT threads owns: vectors `thread`, `thread` + COUNT, ...

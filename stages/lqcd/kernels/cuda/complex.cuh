@@ -42,6 +42,15 @@ __device__ __forceinline__ void add_multiple(Real& yr, Real& yi, Real ar, Real a
     yi += ai * xr;
 }
 
+// y += conj(a) x
+template <class Real>
+__device__ __forceinline__ void add_conjugate(Real& yr, Real& yi, Real ar, Real ai, Real xr, Real xi) {
+    yr += ar * xr;
+    yr += ai * xi;
+    yi += ar * xi;
+    yi -= ai * xr;
+}
+
 // Add conj(x) y to (sum[0], sum[1]) in double.
 template <class Real> __device__ __forceinline__ void add_dot(double* sum, Real xr, Real xi, Real yr, Real yi) {
     sum[0] += double(xr) * yr + double(xi) * yi;

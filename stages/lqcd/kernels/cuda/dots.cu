@@ -1,15 +1,13 @@
 // Per-rhs sums over rows, in double: conj(x) y and |x|^2. blockIdx.y is a slice of consecutive rows (a time slice,
 // or everything); sums lie as [slice][rhs].
 
-#include "complex.cuh"
-#include "rows.cuh"
 #include "grid_sum.cuh"
+#include "rows.cuh"
 
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
-    dots(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x,
-         const Vector<Real, vector_width<Real>(N, N)>* __restrict__ y, double* sums, double* partials,
-         unsigned* finished, long long rows_per_slice) {
+    dots(const RowVector<Real, N>* __restrict__ x, const RowVector<Real, N>* __restrict__ y, double* sums,
+         double* partials, unsigned* finished, long long rows_per_slice) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[2 * width * Columns::THREADS / 2 + 1];
@@ -29,8 +27,8 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
 
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 2048 / Columns<Real, N, GROUPS>::THREADS)
-    norms2(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ x, double* sums, double* partials,
-           unsigned* finished, long long rows) {
+    norms2(const RowVector<Real, N>* __restrict__ x, double* sums, double* partials, unsigned* finished,
+           long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[width * Columns::THREADS / 2 + 1];

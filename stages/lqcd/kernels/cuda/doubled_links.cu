@@ -5,12 +5,8 @@
 //
 // Those of a Wilson-type operator are weighted and +U^dag backward, and may be kept as their first two rows (su3_links.cuh).
 
-#include "complex.cuh"
-#include "geometry.cuh"
-#include "traversal.cuh"
-#include "async_copy.cuh"
 #include "point.cuh"
-#include "matrix.cuh"
+#include "traversal.cuh"
 #include "warp_matrices.cuh"
 
 // Place of a site's link among the links of all sites, for the first direction; directions are SITES apart.
@@ -28,10 +24,8 @@ __device__ __forceinline__ double distance_from_third_row(const Matrix<double>& 
     double norm2 = 0, largest = 0;
     #pragma unroll
     for (int j = 0; j < 3; j++) {
-        const int k = (j + 1) % 3, l = (j + 2) % 3;
-        const double re = m.re[0][k] * m.re[1][l] - m.im[0][k] * m.im[1][l] - m.re[0][l] * m.re[1][k] + m.im[0][l] * m.im[1][k];
-        const double im = m.re[0][k] * m.im[1][l] + m.im[0][k] * m.re[1][l] - m.re[0][l] * m.im[1][k] - m.im[0][l] * m.re[1][k];
-        largest = fmax(largest, hypot(f * re - m.re[2][j], -f * im - m.im[2][j]));
+        const double2 third = cross(m, j);
+        largest = fmax(largest, hypot(f * third.x - m.re[2][j], -f * third.y - m.im[2][j]));
         norm2 += m.re[0][j] * m.re[0][j] + m.im[0][j] * m.im[0][j];
     }
     return f == f && largest < 1e300 ? largest / sqrt(norm2) : 1e300;

@@ -1,10 +1,7 @@
 // Field strength F = (Q - Q^dag) / 8 [site][3][3] with Q the four plaquettes of a plane that start and end at x, of the
 // sites x of one parity, and the clover term, to which the products of F with spin matrices are added.
 
-#include "complex.cuh"
-#include "async_copy.cuh"
 #include "point.cuh"
-#include "matrix.cuh"
 #include "warp_matrices.cuh"
 
 template <class Real, int X, int Y, int Z, int T>

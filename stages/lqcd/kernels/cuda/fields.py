@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager
 import cupy
 from numpy.typing import DTypeLike
 
-from stages.lqcd.kernels.cuda.devices.grid_rows import empty_rows as empty_rows
-from stages.lqcd.kernels.cuda.devices.grid_rows import of_rows as of_rows
-from stages.lqcd.kernels.cuda.devices.grid_rows import on_rows as on_rows
-from stages.lqcd.kernels.cuda.devices.grid_rows import runs_like
-from stages.lqcd.kernels.cuda.devices.grid_rows import zero_rows as zero_rows
 from stages.lqcd.kernels.cuda.devices.group import current_group, on_one_device
-from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, on_own_rows
+from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, on_own_rows, runs_like
+from stages.lqcd.kernels.cuda.devices.own_rows import empty_rows as empty_rows
+from stages.lqcd.kernels.cuda.devices.own_rows import of_rows as of_rows
+from stages.lqcd.kernels.cuda.devices.own_rows import on_rows as on_rows
+from stages.lqcd.kernels.cuda.devices.own_rows import zero_rows as zero_rows
 from stages.lqcd.kernels.cuda.devices.spans import span_of
 from stages.lqcd.kernels.cuda.pointwise import cleared, copied
 

@@ -5,8 +5,6 @@
 // for every SLICES-th row of a chunk, and adds what it has summed in working precision to double totals after
 // every FLUSH chunks (FLUSH = 0: never in between; the working precision is double).
 
-#include "complex.cuh"
-#include "async_copy.cuh"
 #include "block_sum.cuh"
 #include "column_share.cuh"
 #include "share.cuh"
@@ -66,12 +64,7 @@ __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
             #pragma unroll
             for (int i = 0; i < TX; i++)
                 #pragma unroll
-                for (int j = 0; j < TY; j++) {
-                    re[i][j] += xr[i] * yr[j];
-                    re[i][j] += xi[i] * yi[j];
-                    im[i][j] += xr[i] * yi[j];
-                    im[i][j] -= xi[i] * yr[j];
-                }
+                for (int j = 0; j < TY; j++) add_conjugate(re[i][j], im[i][j], xr[i], xi[i], yr[j], yi[j]);
         }
         if (FLUSH > 0 && ++unflushed == FLUSH) flush(), unflushed = 0;
         stage = (stage + 1) % stages;

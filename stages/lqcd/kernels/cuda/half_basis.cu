@@ -2,11 +2,6 @@
 // (half_spinors.cuh), each right-hand side with coefficients of its own, complex doubles [k][N], which are rounded to
 // single precision and kept in shared memory. A thread has one right-hand side of a site at a time, and reads it once.
 
-#include "complex.cuh"
-#include "color_vectors.cuh"
-#include "spinors.cuh"
-#include "half_field.cuh"
-#include "half_spinors.cuh"
 #include "grid_sum.cuh"
 #include "half_numbers.cuh"
 

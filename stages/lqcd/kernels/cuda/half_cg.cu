@@ -2,15 +2,10 @@
 // them, with x in complex64, [site][12][rhs]; and |A p|^2, which the normal equations' A^H A p begins with. A thread has
 // one right-hand side of a site at a time. A column that has converged keeps its codes.
 
-#include "complex.cuh"
-#include "color_vectors.cuh"
-#include "spinors.cuh"
-#include "half_field.cuh"
-#include "half_spinors.cuh"
-#include "half_numbers.cuh"
-#include "hermitian.cuh"
 #include "cg_coefficients.cuh"
 #include "grid_sum.cuh"
+#include "half_numbers.cuh"
+#include "hermitian.cuh"
 
 // y += a x
 __device__ __forceinline__ void add(Numbers& y, float a, const Numbers& x) {

@@ -1,11 +1,7 @@
 // A field of spinors on one parity from complex64 to 16 bits with a scale, and back.
 
-#include "complex.cuh"
-#include "share.cuh"
-#include "color_vectors.cuh"
-#include "half_field.cuh"
-#include "spinors.cuh"
 #include "half_spinors.cuh"
+#include "share.cuh"
 
 template <int N, int R> using HalfLanes = Lanes<N, R, R>;
 

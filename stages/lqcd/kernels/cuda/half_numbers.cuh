@@ -1,6 +1,7 @@
 // What sums and updates of spinors in 16 bits have in common (half_spinors.cuh): a thread has the 24 numbers of one
 // right-hand side of a site at a time, in single precision.
 
+#include "half_spinors.cuh"
 #include "share.cuh"
 
 template <int N> using Halves = HalfSpinors<float, Lanes<N, 1, 1>>;

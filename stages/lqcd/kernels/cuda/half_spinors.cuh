@@ -1,6 +1,9 @@
 // Spinors in 16 bits (half_field.cuh): codes lie as [site][spin][colour][rhs][2], scales as [site][rhs], one for the 24
 // numbers of a site and right-hand side.
 
+#include "half_field.cuh"
+#include "spinors.cuh"
+
 template <class Real, class Lanes> struct HalfSpinors {
     static constexpr int R = Lanes::R;
     static constexpr bool ALONE = Lanes::N == 1;  // the codes of a site are three runs of 16 bytes

@@ -2,14 +2,9 @@
 // complex doubles [k][N]. A thread has one right-hand side of a site at a time. A right-hand side that an update leaves
 // as it is keeps its codes. The last block of a sum of BiCGstab computes the coefficients that it gives.
 
-#include "complex.cuh"
-#include "color_vectors.cuh"
-#include "spinors.cuh"
-#include "half_field.cuh"
-#include "half_spinors.cuh"
-#include "half_numbers.cuh"
-#include "grid_sum.cuh"
 #include "bicgstab_coefficients.cuh"
+#include "grid_sum.cuh"
+#include "half_numbers.cuh"
 
 // Real and imaginary part of conj(x) y of each right-hand side; true in the threads that have the sum.
 template <int N, int GROUPS>

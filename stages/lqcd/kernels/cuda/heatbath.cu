@@ -2,12 +2,9 @@
 // three SU(2) subgroups in turn by the new element for the SU(2) part of U S^dag, S the sum of its six staples.
 // Conventions, random numbers and sources: stages/lqcd/kernels/cpu/heatbath.py. Links are [mu][parity][site][3][3].
 
-#include "complex.cuh"
-#include "async_copy.cuh"
-#include "point.cuh"
-#include "matrix.cuh"
-#include "warp_matrices.cuh"
 #include "philox.cuh"
+#include "point.cuh"
+#include "warp_matrices.cuh"
 
 constexpr double PI = 3.141592653589793;
 

@@ -1,6 +1,8 @@
 // Products with the clover term's matrices: a site has two Hermitian 6 x 6 matrices, one a chirality, each in 36
 // reals: the 6 of the diagonal, then the 15 complex numbers below it by rows.
 
+#include "spinors.cuh"
+
 constexpr int HERMITIAN_REALS = 36;
 
 // v = C v, components numbered 3 * spin + colour.

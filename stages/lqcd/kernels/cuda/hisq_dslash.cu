@@ -12,15 +12,11 @@
 // x, with it the diagonal, and out are complex numbers of Real, or in 16 bytes each (short_field.cuh; Real is float). With
 // DOTS the block also leaves its share of Re conj(diagonal) out for each right-hand side in block_sums.
 
-#include "complex.cuh"
-#include "geometry.cuh"
-#include "traversal.cuh"
-#include "async_copy.cuh"
-#include "color_vectors.cuh"
-#include "short_field.cuh"
 #include "links.cuh"
 #include "own_links.cuh"
+#include "short_field.cuh"
 #include "site_sums.cuh"
+#include "traversal.cuh"
 
 // How fields are stored: as template arguments In and Out.
 struct Whole {

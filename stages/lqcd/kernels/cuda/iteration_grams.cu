@@ -5,8 +5,6 @@
 // every SLICES-th row of a chunk; of two tiles that mirror each other only one is computed. It sums in working
 // precision: the grid sees to it that these are few rows. The sum over threads and blocks is double.
 
-#include "complex.cuh"
-#include "async_copy.cuh"
 #include "block_sum.cuh"
 #include "column_share.cuh"
 #include "share.cuh"
@@ -59,12 +57,7 @@ __global__ void __launch_bounds__(3 * triangle(N / T) * SLICES, MIN_BLOCKS)
             #pragma unroll
             for (int i = 0; i < T; i++)
                 #pragma unroll
-                for (int j = 0; j < T; j++) {
-                    re[i][j] += xr[i] * yr[j];
-                    re[i][j] += xi[i] * yi[j];
-                    im[i][j] += xr[i] * yi[j];
-                    im[i][j] -= xi[i] * yr[j];
-                }
+                for (int j = 0; j < T; j++) add_conjugate(re[i][j], im[i][j], xr[i], xi[i], yr[j], yi[j]);
         }
         stage = (stage + 1) % stages;
     }

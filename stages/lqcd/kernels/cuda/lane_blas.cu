@@ -1,17 +1,15 @@
 // Sums and updates over a basis xs[k][row][N] of fields like y[row][N], each right-hand side with coefficients of its
 // own, complex doubles [k][N].
 
-#include "complex.cuh"
-#include "rows.cuh"
 #include "grid_sum.cuh"
+#include "rows.cuh"
 
 // conj(xs[k]) y of each right-hand side in double. blockIdx.y counts groups of FIELDS fields, the last of which may
 // have fewer: y is read once for each group.
 template <class Real, int N, int FIELDS, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Columns<Real, N, GROUPS>::THREADS)
-    lane_dots(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ xs,
-              const Vector<Real, vector_width<Real>(N, N)>* __restrict__ y, double* sums, double* partials,
-              unsigned* finished, long long rows, int count) {
+    lane_dots(const RowVector<Real, N>* __restrict__ xs, const RowVector<Real, N>* __restrict__ y, double* sums,
+              double* partials, unsigned* finished, long long rows, int count) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     __shared__ double scratch[2 * width * FIELDS * Columns::THREADS / 2 + 1];
@@ -41,9 +39,8 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS, 1024 / Colu
 // in shared memory.
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    lane_update(Vector<Real, vector_width<Real>(N, N)>* __restrict__ y,
-                const Vector<Real, vector_width<Real>(N, N)>* __restrict__ xs, const double2* __restrict__ a,
-                const double2* __restrict__ scale, long long rows, int count) {
+    lane_update(RowVector<Real, N>* __restrict__ y, const RowVector<Real, N>* __restrict__ xs,
+                const double2* __restrict__ a, const double2* __restrict__ scale, long long rows, int count) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     extern __shared__ __align__(16) unsigned char shared[];
@@ -78,9 +75,8 @@ __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
 // y += sum_k c[k] v[k] and v[0] -= sum_k c[k] v[k + 1], each field read once; c as `a` above.
 template <class Real, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    lane_polynomial(Vector<Real, vector_width<Real>(N, N)>* __restrict__ y,
-                    Vector<Real, vector_width<Real>(N, N)>* v, const double2* __restrict__ c, long long rows,
-                    int count) {
+    lane_polynomial(RowVector<Real, N>* __restrict__ y, RowVector<Real, N>* v, const double2* __restrict__ c,
+                    long long rows, int count) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH;
     extern __shared__ __align__(16) unsigned char shared[];

@@ -1,14 +1,13 @@
 // Gram matrices of a few fields xs[k][row][N] and least squares among them, each right-hand side by itself.
 
-#include "complex.cuh"
-#include "rows.cuh"
 #include "grid_sum.cuh"
+#include "rows.cuh"
 
 // conj(xs[j]) xs[k] for j <= k in double; the result is the whole Hermitian matrix [FIELDS][FIELDS][N].
 template <class Real, int N, int FIELDS, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    lane_gram(const Vector<Real, vector_width<Real>(N, N)>* __restrict__ xs, double2* gram, double* partials,
-              unsigned* finished, long long rows) {
+    lane_gram(const RowVector<Real, N>* __restrict__ xs, double2* gram, double* partials, unsigned* finished,
+              long long rows) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH, pairs = FIELDS * (FIELDS + 1) / 2;
     __shared__ double scratch[2 * width * pairs * Columns::THREADS / 2 + 1];

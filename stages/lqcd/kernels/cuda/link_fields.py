@@ -69,20 +69,24 @@ def weighted_in_tiles(
 def weighted_links_launch(
     lattice: Lattice, dtype: np.dtype, tile: Box, rows: int, directions: int = NAIVE_DIRECTIONS
 ) -> Launch:
-    """Links of a Wilson-type operator into the sites of a parity, by tiles; grid (sites, directions)."""
-    blocks = ceil(lattice.half_volume / WARPS_THREADS)
-    kernel = instance("weighted_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>", rows)
-    grid, work = (blocks, directions), warp_work(lattice)
-    return Launch("doubled_links.cu", kernel, grid, WARPS_THREADS, for_lattice=True, work=work)
+    """Links of a Wilson-type operator into the sites of a parity, by tiles."""
+    return _by_tiles("weighted_links", lattice, directions, dtype, tile, rows)
 
 
 @cache
 def doubled_links_launch(lattice: Lattice, directions: int, dtype: np.dtype, tile: Box) -> Launch:
-    """Links into the sites of a parity, by tiles; grid (sites, directions)."""
-    blocks = ceil(lattice.half_volume / WARPS_THREADS)
-    kernel = instance("doubled_links", dtype, listed(lattice.extents), f"Tile<{listed(tile)}>")
-    grid, work = (blocks, directions), warp_work(lattice)
-    return Launch("doubled_links.cu", kernel, grid, WARPS_THREADS, for_lattice=True, work=work)
+    """Links into the sites of a parity, by tiles."""
+    return _by_tiles("doubled_links", lattice, directions, dtype, tile)
+
+
+def _by_tiles(
+    kernel: str, lattice: Lattice, directions: int, dtype: np.dtype, tile: Box, *rows: int
+) -> Launch:
+    """A kernel of `doubled_links.cu`; grid (sites, directions)."""
+    grid = (ceil(lattice.half_volume / WARPS_THREADS), directions)
+    name = instance(kernel, dtype, listed(lattice.extents), f"Tile<{listed(tile)}>", *rows)
+    work = warp_work(lattice)
+    return Launch("doubled_links.cu", name, grid, WARPS_THREADS, for_lattice=True, work=work)
 
 
 def long_links(links: cupy.ndarray, lattice: Lattice, coefficient: float, out: cupy.ndarray) -> None:

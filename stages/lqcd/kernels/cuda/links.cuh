@@ -2,6 +2,10 @@
 // Both give, in shared memory, matrices of Real; `d` is a direction. All threads of a block call fetch once, which
 // starts the copies, and arrive<MU> before the first use of MU's links.
 
+#include "async_copy.cuh"
+#include "color_vectors.cuh"
+#include "geometry.cuh"
+
 // Links of ELEMENTS complex numbers: [tile][d][site in tile][ELEMENTS], the same without the tile in shared memory.
 // THREADS threads with SITES sites work together: a block, or a warp on sites of its own, which needs no barrier.
 template <class Real, int ELEMENTS, int DIRECTIONS, int TILE_SITES, int SITES, int THREADS> struct LinkRuns {

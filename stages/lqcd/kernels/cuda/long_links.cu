@@ -1,9 +1,6 @@
 // Long links c U_mu(x) U_mu(x+mu) U_mu(x+2mu) of every site and direction; fields are [mu][parity][site][3][3].
 
-#include "complex.cuh"
-#include "async_copy.cuh"
 #include "point.cuh"
-#include "matrix.cuh"
 #include "warp_matrices.cuh"
 
 template <class Real, int X, int Y, int Z, int T>

@@ -1,5 +1,7 @@
 // 3x3 complex matrices in registers.
 
+#include "complex.cuh"
+
 template <class Real> struct Matrix {
     Real re[3][3], im[3][3];
 };
@@ -70,6 +72,13 @@ template <class Real> __device__ __forceinline__ void normalise(Matrix<Real>& m,
     for (int j = 0; j < 3; j++) m.re[row][j] *= scale, m.im[row][j] *= scale;
 }
 
+// Element j of row 0 x row 1.
+template <class Real> __device__ __forceinline__ Complex<Real> cross(const Matrix<Real>& m, int j) {
+    const int k = (j + 1) % 3, l = (j + 2) % 3;
+    return {m.re[0][k] * m.re[1][l] - m.im[0][k] * m.im[1][l] - m.re[0][l] * m.re[1][k] + m.im[0][l] * m.im[1][k],
+            m.re[0][k] * m.im[1][l] + m.im[0][k] * m.re[1][l] - m.re[0][l] * m.im[1][k] - m.im[0][l] * m.re[1][k]};
+}
+
 // The matrix of SU(3) with the first two rows of m, made orthonormal; the third row is (row 1 x row 2)^*.
 template <class Real> __device__ __forceinline__ Matrix<Real> in_su3(Matrix<Real> m) {
     normalise(m, 0);
@@ -87,9 +96,8 @@ template <class Real> __device__ __forceinline__ Matrix<Real> in_su3(Matrix<Real
     normalise(m, 1);
     #pragma unroll
     for (int j = 0; j < 3; j++) {
-        const int k = (j + 1) % 3, l = (j + 2) % 3;
-        m.re[2][j] = m.re[0][k] * m.re[1][l] - m.im[0][k] * m.im[1][l] - m.re[0][l] * m.re[1][k] + m.im[0][l] * m.im[1][k];
-        m.im[2][j] = -(m.re[0][k] * m.im[1][l] + m.im[0][k] * m.re[1][l] - m.re[0][l] * m.im[1][k] - m.im[0][l] * m.re[1][k]);
+        const Complex<Real> third = cross(m, j);
+        m.re[2][j] = third.x, m.im[2][j] = -third.y;
     }
     return m;
 }

@@ -6,8 +6,8 @@
 // a stays in shared memory in that precision; blocks of GROUPS * TR rows of x pass through two shared-memory
 // stages. A thread owns TR rows (`group`, `group` + GROUPS, ...) times TC columns of out.
 
-#include "complex.cuh"
 #include "async_copy.cuh"
+#include "complex.cuh"
 #include "share.cuh"
 
 template <class Real, class Sum, int NX, int NY, int TR, int TC, int GROUPS>

@@ -3,10 +3,8 @@
 // length of the first row of the first; and the largest deviation from that of any element, relative to it, not less than
 // 1e30 where that number is zero.
 
-#include "complex.cuh"
-#include "color_vectors.cuh"
-#include "short_field.cuh"
 #include "own_links.cuh"
+#include "short_field.cuh"
 
 __device__ __forceinline__ double2 conjugate(double2 a) { return {a.x, -a.y}; }
 __device__ __forceinline__ double2 times(double2 a, double2 b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }

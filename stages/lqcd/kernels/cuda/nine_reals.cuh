@@ -5,6 +5,8 @@
 // with phases f, m and l, and R_ij that turns components i and j: (u, v) -> (cos u + sin v, cos v - sin u), its angle
 // between 0 and pi / 2. Every set of angles is a U(3) matrix, which moves no further than its angles do.
 
+#include "color_vectors.cuh"
+
 template <class Real> struct Turn {
     Real cosine, sine;
 };

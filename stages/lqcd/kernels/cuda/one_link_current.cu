@@ -2,10 +2,9 @@
 //   J_mu(t) = - Im sum_{x in t, x of parity} noise(x)^dag U_mu(x) solution(x + mu).
 // blockIdx.y counts the time slices of a device; partials lie as doubles [part][t][mu][rhs].
 
-#include "complex.cuh"
+#include "block_sum.cuh"
 #include "geometry.cuh"
 #include "rows.cuh"
-#include "block_sum.cuh"
 
 // - Im noise^dag U v for the right-hand sides of one vector column, added to sum; pointers stand at a site's colour 0
 // in that column, `color` is the distance of colours.
@@ -34,10 +33,8 @@ __device__ __forceinline__ void contract(double* sum, const Real (&nr)[3][WIDTH]
 
 template <class Real, class L, int N, int GROUPS>
 __global__ void __launch_bounds__(Columns<Real, N, GROUPS>::THREADS)
-    current_partials(const Complex<Real>* __restrict__ links,
-                     const Vector<Real, vector_width<Real>(N, N)>* __restrict__ noise,
-                     const Vector<Real, vector_width<Real>(N, N)>* __restrict__ solution, double* partials,
-                     int parity) {
+    current_partials(const Complex<Real>* __restrict__ links, const RowVector<Real, N>* __restrict__ noise,
+                     const RowVector<Real, N>* __restrict__ solution, double* partials, int parity) {
     using Columns = Columns<Real, N, GROUPS>;
     constexpr int width = Columns::WIDTH, color = Columns::COUNT;
     constexpr size_t direction = size_t(L::SITES) * 9;

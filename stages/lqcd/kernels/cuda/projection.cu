@@ -1,8 +1,5 @@
 // Projections of matrices [matrix][3][3] in double precision: of links to SU(3), and to the polar factor in U(3).
 
-#include "complex.cuh"
-#include "async_copy.cuh"
-#include "matrix.cuh"
 #include "warp_matrices.cuh"
 
 constexpr double PI = 3.141592653589793;

@@ -1,5 +1,8 @@
 // Consecutive rows of a block [rows][N] in shared memory, STRIDE bytes apart, copied by all THREADS of a block.
 
+#include "async_copy.cuh"
+#include "complex.cuh"
+
 template <class Real, int N, int COUNT_, int STRIDE_, int THREADS> struct RowTile {
     static constexpr int COUNT = COUNT_, STRIDE = STRIDE_, ROW_BYTES = N * sizeof(Complex<Real>);
     static constexpr int BYTES = COUNT * STRIDE;

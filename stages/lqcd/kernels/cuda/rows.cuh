@@ -2,7 +2,11 @@
 // that per-rhs coefficients and sums stay in registers, and neighbouring threads touch neighbouring memory. A device
 // works on its own share of the rows.
 
+#include "complex.cuh"
 #include "share.cuh"
+
+// The vectors of which a row of N right-hand sides consists.
+template <class Real, int N> using RowVector = Vector<Real, vector_width<Real>(N, N)>;
 
 template <class Real, int N, int GROUPS_> struct Columns {
     static constexpr int WIDTH = vector_width<Real>(N, N), COUNT = N / WIDTH, GROUPS = GROUPS_;

@@ -1,8 +1,6 @@
 // A field of colour vectors on one parity from complex64 to 16 bytes each (short_field.cuh), and back. A thread converts
 // one right-hand side of a site.
 
-#include "complex.cuh"
-#include "color_vectors.cuh"
 #include "short_field.cuh"
 
 template <class Code, int N, int THREADS>

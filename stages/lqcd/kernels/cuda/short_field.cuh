@@ -8,6 +8,7 @@
 //
 // A code behind the bits of 2^23 is the float 2^23 + code, so that one FMA decodes it.
 
+#include "color_vectors.cuh"
 #include "half_field.cuh"
 #include "share.cuh"
 

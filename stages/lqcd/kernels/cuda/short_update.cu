@@ -2,11 +2,9 @@
 // the residual r and A p in Short20 and the directions p in Short16; x is complex64, [site][3][rhs]. A column that has
 // converged keeps its bits.
 
-#include "complex.cuh"
-#include "color_vectors.cuh"
-#include "short_field.cuh"
 #include "cg_coefficients.cuh"
 #include "grid_sum.cuh"
+#include "short_field.cuh"
 
 // x += alpha p; where open, p = r + beta p. A thread takes one right-hand side of one site.
 template <int N, int THREADS>

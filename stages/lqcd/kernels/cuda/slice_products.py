@@ -96,10 +96,9 @@ def sink_projection(
 
 
 def slice_gram(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    def multiply(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> None:
-        _multiply(left, right, out, gram_runs(left.shape, right.shape[-1], left.dtype))
-
-    on_own_rows(multiply, left, right, out)
+    on_own_rows(
+        lambda x, y, own: _multiply(x, y, own, gram_runs(x.shape, y.shape[-1], x.dtype)), left, right, out
+    )
     return out
 
 
@@ -111,10 +110,7 @@ def put_rows(table: cupy.ndarray, chosen: NDArray[np.intp], out: cupy.ndarray) -
 
 
 def put_sources(vectors: cupy.ndarray, rho: NDArray[np.complex128], out: cupy.ndarray) -> None:
-    def put(out: cupy.ndarray, vectors: cupy.ndarray) -> None:
-        expressions.put_sources(vectors, rho, out)
-
-    on_own_rows(put, out, vectors)
+    on_own_rows(lambda own, slices: expressions.put_sources(slices, rho, own), out, vectors)
 
 
 def weighted(x: cupy.ndarray, phases: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:

@@ -2,6 +2,8 @@
 // their projections to two spins, and how fields keep them in memory: as complex numbers of the arithmetic
 // (WholeSpinors) or in 16 bits with a scale (HalfSpinors). A lane's right-hand sides are neighbours (Lanes).
 
+#include "color_vectors.cuh"
+
 template <class Real, int R> struct Spinor {
     Real re[4][3][R], im[4][3][R];
 };

@@ -2,10 +2,7 @@
 //   out(x) += c [ U_nu(x) F(x+nu) U_nu(x+mu)^dag + U_nu(x-nu)^dag F(x-nu) U_nu(x-nu+mu) ],
 // with F any field that goes from x to x+mu as a link does. All are [parity][site][3][3].
 
-#include "complex.cuh"
-#include "async_copy.cuh"
 #include "point.cuh"
-#include "matrix.cuh"
 #include "warp_matrices.cuh"
 
 template <class Real, int X, int Y, int Z, int T>

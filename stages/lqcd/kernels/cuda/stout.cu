@@ -1,9 +1,6 @@
 // Stout links exp(A) U [matrix][3][3] in double precision, A the traceless anti-Hermitian part of C U^dag.
 // exp(iQ) = f0 + f1 Q + f2 Q^2 by equations 15 to 34 of arXiv:hep-lat/0311018, as in stages/lqcd/kernels/cpu/stout.py.
 
-#include "complex.cuh"
-#include "async_copy.cuh"
-#include "matrix.cuh"
 #include "warp_matrices.cuh"
 
 // The Hermitian Q of A = iQ, A the traceless anti-Hermitian part of m.

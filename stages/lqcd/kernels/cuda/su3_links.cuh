@@ -3,6 +3,8 @@
 // lattice's edge. In 12 reals factors are f[8], then the sign at the edge in each mu, and
 //   third row = f conj(row 0 x row 1).
 
+#include "links.cuh"
+
 // A link as `carry` reads it, row by row.
 template <class Real> struct WholeLink {
     const Complex<Real>* elements;

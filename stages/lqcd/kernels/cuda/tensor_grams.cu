@@ -7,8 +7,6 @@
 // stream through a ring of shared-memory stages, every SLICES-th 8 of them for one warp of each kind. Sums are of
 // working precision: the grid sees to it that these are few rows. The sum over warps and blocks of threads is double.
 
-#include "complex.cuh"
-#include "async_copy.cuh"
 #include "block_sum.cuh"
 #include "complex_tiles.cuh"
 #include "row_tile.cuh"

@@ -9,8 +9,6 @@
 // tiles share what is read. A lane takes the columns 2t and 2t + 1 of 8 for the terms t and t + 4 of a product, so
 // that it reads and writes neighbours.
 
-#include "complex.cuh"
-#include "async_copy.cuh"
 #include "complex_tiles.cuh"
 #include "row_tile.cuh"
 #include "share.cuh"

@@ -1,5 +1,6 @@
 // Order in which the tiles of the lattice are visited, or those of a device.
 
+#include "geometry.cuh"
 #include "share.cuh"
 
 template <int X_, int Y_, int Z_, int T_> struct Tile {

@@ -2,6 +2,8 @@
 // reads its matrix from global memory leaves gaps of a matrix between lanes; here neighbouring lanes copy
 // neighbouring elements, and the lanes' reads from shared memory, a matrix (9 elements) apart, hit all banks.
 
+#include "async_copy.cuh"
+#include "matrix.cuh"
 #include "share.cuh"
 
 constexpr int WARP = 32, WARP_ELEMENTS = 9 * WARP;

@@ -9,17 +9,6 @@
 // sites do not straddle warps; clover matrices follow them, one group more. x and out, and the diagonal as out, are
 // complex numbers of Real, or 16-bit numbers with a scale (half_spinors.cuh; Real is then float).
 
-#include "complex.cuh"
-#include "geometry.cuh"
-#include "traversal.cuh"
-#include "async_copy.cuh"
-#include "color_vectors.cuh"
-#include "links.cuh"
-#include "su3_links.cuh"
-#include "spinors.cuh"
-#include "half_field.cuh"
-#include "half_spinors.cuh"
-#include "hermitian.cuh"
 #include "wilson_gather.cuh"
 
 template <class Real, class L, class Tile, template <class, int, int, int> class LinksOf, class In, class Out,

@@ -154,6 +154,11 @@ class PackedLinks:
     form: SU3Links18 = FULL
     factors: cupy.ndarray | None = None
 
+    @property
+    def arguments(self) -> tuple[Any, Any]:
+        """Links and factors as kernels take them."""
+        return self.links, _NULL if self.factors is None else self.factors
+
 
 def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
     x, y, z, t = lattice.extents
@@ -240,14 +245,7 @@ def wilson_hop(
     if not packed.form.in_tiles:
         raise InputError("the term of one direction needs links in tiles: pack them")
     kernel = wilson_hop_launch(packed.lattice, packed.dtype, x.shape[2], direction, sign, packed.form)
-    run(
-        kernel,
-        packed.links,
-        _NULL if packed.factors is None else packed.factors,
-        x,
-        out,
-        np.int32(packed.parity),
-    )
+    run(kernel, *packed.arguments, x, out, np.int32(packed.parity))
     return out
 
 
@@ -265,8 +263,7 @@ def start(
     real = packed.links.real.dtype.type
     run(
         kernel,
-        packed.links,
-        _NULL if packed.factors is None else packed.factors,
+        *packed.arguments,
         *codes_and_scales(x),
         _NULL if clover is None else clover.matrices,
         *codes_and_scales(diagonal),

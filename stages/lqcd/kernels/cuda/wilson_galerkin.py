@@ -10,7 +10,7 @@ import numpy as np
 
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.grid_rows import site_work
+from stages.lqcd.kernels.cuda.devices.own_rows import site_work
 from stages.lqcd.kernels.cuda.devices.partition import Work
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, Launch
 from stages.lqcd.kernels.wilson_galerkin import Aggregated

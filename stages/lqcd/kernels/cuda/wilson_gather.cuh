@@ -1,5 +1,10 @@
 // What the products with the Wilson operator share: a thread's sum over the neighbours of a site (wilson_dslash.cu).
 
+#include "half_spinors.cuh"
+#include "hermitian.cuh"
+#include "su3_links.cuh"
+#include "traversal.cuh"
+
 // How fields are stored: as template arguments In and Out.
 struct Whole {
     template <class Real, class Lanes> using Field = WholeSpinors<Real, Lanes>;

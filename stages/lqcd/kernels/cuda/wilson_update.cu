@@ -3,17 +3,6 @@
 // the sum as in wilson_dslash.cu, C one or the clover term's matrices (CLOVER), a, b and c complex; no source where its
 // pointer is null. x is stored as In, own and source as Own, out as Out says: complex numbers of Real, or 16-bit numbers.
 
-#include "complex.cuh"
-#include "geometry.cuh"
-#include "traversal.cuh"
-#include "async_copy.cuh"
-#include "color_vectors.cuh"
-#include "links.cuh"
-#include "su3_links.cuh"
-#include "spinors.cuh"
-#include "half_field.cuh"
-#include "half_spinors.cuh"
-#include "hermitian.cuh"
 #include "wilson_gather.cuh"
 
 // v += a w

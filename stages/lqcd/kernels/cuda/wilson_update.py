@@ -41,8 +41,7 @@ def wilson_update(
     real = packed.links.real.dtype.type
     run(
         wilson_update_launch(packed.lattice, packed.dtype, x.shape[2], place, packed.form, *kinds),
-        packed.links,
-        _NULL if packed.factors is None else packed.factors,
+        *packed.arguments,
         *codes_and_scales(x),
         clover.matrices if clover else _NULL,
         *codes_and_scales(own),
