@@ -11,11 +11,10 @@ from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks, links_cost
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
+from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import converted
-from stages.lqcd.kernels.transfer import links_to_backend
 from stages.lqcd.lattice.geometry import Lattice
 
 KINDS = {"stout": "rho", "ape": "alpha", "hyp": "alpha"}
@@ -50,7 +49,8 @@ def smeared_links(
     links. Raises InputError.
     """
     check_weights(kind, rho=rho, alpha=alpha)
-    thin, deviation = to_su3(converted(links_to_backend(gauge.links, at.backend), complex))
+    links = Origin(gauge.links, at.backend).fetched()
+    thin, deviation = to_su3(links, out=links)
     at.record(reunitarisation_deviation=deviation)
     common = {"steps": steps, "directions": SPATIAL_DIRECTIONS}
     if kind == "stout":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-X, Y, Z, T = range(4)
+from stages.lqcd.lattice.geometry import T, X, Y, Z
 
 
 def planes_plaquette(links: NDArray, *, whole: bool) -> float:

@@ -19,8 +19,6 @@ import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stages.base.errors import DisagreementError
-from stages.lqcd.kernels.checksum import checksum
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
 from stages.lqcd.kernels.fields import contiguous, empty_field
 from stages.lqcd.lattice.threads import in_threads
@@ -121,20 +119,6 @@ def to_backend(array: Array, backend: str) -> Array:
 def sent_like(field: NDArray, like: Array) -> Array:
     """A field of the host in the library of another: as it is, or a CuPy array on its GPUs."""
     return field if array_module(like) is np else to_device(field)
-
-
-def links_to_backend(links: Array, backend: str) -> Array:
-    """Links as the backend's, compared after their way to a device: what all solves rest on.
-
-    Raises:
-        DisagreementError: what arrived has another checksum than what was sent.
-    """
-    there = to_backend(links, backend)
-    if there is not links and (sent := checksum(links)) != (arrived := checksum(there)):
-        raise DisagreementError(
-            f"links changed on their way to the GPU: their checksum was {sent:016x} and is {arrived:016x}"
-        )
-    return there
 
 
 def page_locked(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:

@@ -65,6 +65,13 @@ class Smoother(Protocol):
         """Improve x of A x = b by the steps, in place; b is kept."""
 
 
+def residual_and_room(A: LinearOperator, b: Array, x: Array, powers: int) -> Array:
+    """v_0 = b - A x, and room for so many powers v_k = A^k v_0 of it: ``[powers + 1, ..., N]``."""
+    v = field_like(x, (powers + 1, *x.shape))
+    block_blas.difference(b, A.apply(x, v[1]), v[0])
+    return v
+
+
 @dataclass(frozen=True)
 class PolynomialSmoother:
     """`steps` products with the operator, in runs of at most four; each right-hand side by itself."""
@@ -83,9 +90,7 @@ class PolynomialSmoother:
 
     def improve(self, A: LinearOperator, b: Array, x: Array) -> None:
         """Improve x of A x = b by the steps, in place; b is kept."""
-        v = self._powers(x)
-        block_blas.difference(b, A.apply(x, v[1]), v[0])
-        self._run(A, v, x)
+        self._run(A, residual_and_room(A, b, x, self.runs[0]), x)
 
     def improve_by(self, A: LinearOperator, v: Array, x: Array) -> None:
         """`improve` from the residual v_0 = b - A x and its powers v_k = A^k v_0, more than a run takes.
@@ -93,10 +98,6 @@ class PolynomialSmoother:
         v ``[k, ..., N]`` changes.
         """
         self._run(A, v, x, powers=len(v) - 1)
-
-    def _powers(self, like: Array) -> Array:
-        """Room for v_0, v_1, ... of the longest run."""
-        return field_like(like, (self.runs[0] + 1, *like.shape))
 
     def _run(self, A: LinearOperator, v: Array, y: Array, powers: int = 0) -> None:
         """Add to y what the steps find for the residual v_0, which they change; `powers` of it are there."""
@@ -129,9 +130,7 @@ class FittedSmoother:
         if _in_16_bits(A):
             self._improve_in_16_bits(A, b, x)
             return
-        v = self._powers(x)
-        block_blas.difference(b, A.apply(x, v[1]), v[0])
-        self._run(A, v, x)
+        self._run(A, residual_and_room(A, b, x, len(self.runs[0])), x)
 
     def _improve_in_16_bits(self, A: Updating, b: Array, x: Array) -> None:
         source, y = to_half(b), to_half(x)
@@ -140,10 +139,6 @@ class FittedSmoother:
         for omega in others:
             A.update(y, source, (1, -omega, omega), between, y)
         A.update(y, source, (1, -last, last), between, x)
-
-    def _powers(self, like: Array) -> Array:
-        """Room for v_0, v_1, ... of the longest run."""
-        return field_like(like, (len(self.runs[0]) + 1, *like.shape))
 
     def _run(self, A: LinearOperator, v: Array, y: Array) -> None:
         """Add q(A) v_0 to y, and v_0 becomes p(A) v_0; v_k: room for the powers."""
@@ -186,8 +181,7 @@ class Recorder:
         if not isinstance(self.smoother, PolynomialSmoother) or len(self.sums) == RECORDED:
             self.smoother.improve(A, b, x)
             return
-        v = field_like(x, (MOST_STEPS + 1, *x.shape))
-        block_blas.difference(b, A.apply(x, v[1]), v[0])
+        v = residual_and_room(A, b, x, MOST_STEPS)
         for j in range(MOST_STEPS):
             A.apply(v[j], v[j + 1])
         self.sums.append(A.xp.stack([lane_blas.lane_dots(v, power) for power in v], axis=1))

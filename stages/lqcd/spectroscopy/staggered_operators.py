@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from stages.base.errors import InputError, suggestion
 from stages.lqcd.kernels.gamma import GAMMA
+from stages.lqcd.lattice.geometry import T, X, Y, Z
 from stages.lqcd.spectroscopy.gammas import turned_product
 from stages.lqcd.spectroscopy.little_group import Algebra, Rotation
 
-X, Y, Z, T = range(4)
 GAMMAS: dict[str, frozenset[int]] = {
     "G1": frozenset(),
     "GX": frozenset({X}),
