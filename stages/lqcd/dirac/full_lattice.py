@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import ModuleType
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.operator import OfDslash
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
@@ -16,31 +15,18 @@ from stages.lqcd.lattice.geometry import EVEN, ODD
 
 
 @dataclass(frozen=True)
-class StaggeredOperator:
-    """M = 2 m + D on the full lattice, ``[parity, site, 3, N]``; its adjoint 2 m - D has `sign` = -1."""
+class StaggeredOperator(OfDslash):
+    """M = 2 m + D on the full lattice, ``[parity, site, 3, N]``."""
 
     dslash: StaggeredDslash
     mass: float
-    sign: int = 1
 
     hermitian = False
     positive_definite = False
 
     @property
-    def xp(self) -> ModuleType:
-        return self.dslash.xp
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return (2, self.dslash.lattice.half_volume, 3)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.dslash.dtype
-
-    @property
-    def adjoint(self) -> StaggeredOperator:
-        return replace(self, sign=-self.sign)
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = field_like(x) if out is None else out
@@ -50,7 +36,7 @@ class StaggeredOperator:
 
     def apply_to(self, parity: int, x: Array, out: Array) -> Array:
         """M x on the sites of a parity, ``[site, 3, N]``; returns `out`."""
-        return self.dslash.apply_to(parity, x[1 - parity], out, x[parity], 2 * self.mass, float(self.sign))
+        return self.dslash.apply_to(parity, x[1 - parity], out, x[parity], 2 * self.mass, 1.0)
 
     def astype(self, dtype: DTypeLike) -> StaggeredOperator:
         return replace(self, dslash=self.dslash.astype(dtype))
@@ -60,9 +46,7 @@ class StaggeredOperator:
 class StaggeredSchur:
     """The system of the even sites that stands for M x = b.
 
-    With s the sign of M:
-
-        (4 m^2 - D_eo D_oe) x_e = 2 m b_e - s D_eo b_o,   x_o = (b_o - s D_oe x_e) / (2 m)
+        (4 m^2 - D_eo D_oe) x_e = 2 m b_e - D_eo b_o,   x_o = (b_o - D_oe x_e) / (2 m)
 
     The relative residual of M x = b is up to |D| / (2 m) larger than that of the system. Fields are
     ``[parity, site, 3, N]``. Raises InputError for m <= 0.
@@ -82,12 +66,12 @@ class StaggeredSchur:
             raise InputError(
                 f"a right-hand side of this operator is {M.dtype} {(*M.shape, 'N')}, got {b.dtype} {b.shape}"
             )
-        return M.dslash.apply_to(EVEN, b[ODD], None, b[EVEN], 2 * M.mass, -float(M.sign)), b
+        return M.dslash.apply_to(EVEN, b[ODD], None, b[EVEN], 2 * M.mass, -1.0), b
 
     def reconstruct(self, x: Array, b: Array) -> Array:
         """Solution x ``[parity, site, 3, N]`` from that of the even sites."""
         M, scale = self.M, 1 / (2 * self.M.mass)
         full = field_like(b)
         assign(full[EVEN], x)
-        M.dslash.apply_to(ODD, full[EVEN], full[ODD], b[ODD], scale, -M.sign * scale)
+        M.dslash.apply_to(ODD, full[EVEN], full[ODD], b[ODD], scale, -scale)
         return full

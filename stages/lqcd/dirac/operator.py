@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from stages.base.errors import InputError
 from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
@@ -61,6 +60,20 @@ class LinearOperator(Protocol):
 
     def astype(self, dtype: DTypeLike) -> LinearOperator:
         """This operator in another precision; the conversion is made once and kept."""
+
+
+class OfDslash:
+    """Fields of an operator that is made of hopping terms: those of its `dslash`."""
+
+    dslash: Any
+
+    @property
+    def xp(self) -> ModuleType:
+        return self.dslash.xp
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.dslash.dtype
 
 
 class HasAdjoint(LinearOperator, Protocol):
@@ -140,7 +153,7 @@ class Storage:
     def normal(self) -> Storage:
         """Storage of A^H A with the same fields, of an operator that has an adjoint."""
         A: Any = self.operator
-        return Storage(Product(A.adjoint, A))
+        return Storage(Normal(A))
 
 
 class ShortStorage(Storage):
@@ -211,49 +224,28 @@ def _by_apply(A: LinearOperator, x: Array, out: Array, dots: Array | None, a: fl
 
 
 @dataclass(frozen=True)
-class Product:
-    """left right: `right` acts first. Hermitian and positive definite if left is the adjoint of right."""
+class Normal:
+    """A^H A of an operator: Hermitian and positive definite."""
 
-    left: HasAdjoint
-    right: HasAdjoint
+    A: HasAdjoint
 
-    def __post_init__(self) -> None:
-        _require_same_fields(self.left, self.right)
+    hermitian = True
+    positive_definite = True
 
     @property
     def xp(self) -> ModuleType:
-        return self.right.xp
+        return self.A.xp
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.right.shape
+        return self.A.shape
 
     @property
     def dtype(self) -> np.dtype:
-        return self.right.dtype
-
-    @property
-    def hermitian(self) -> bool:
-        return self.left == self.right.adjoint
-
-    @property
-    def positive_definite(self) -> bool:
-        return self.hermitian
-
-    @property
-    def adjoint(self) -> Product:
-        return Product(self.right.adjoint, self.left.adjoint)
+        return self.A.dtype
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
-        return self.left.apply(self.right.apply(x), out)
+        return self.A.adjoint.apply(self.A.apply(x), out)
 
-    def astype(self, dtype: DTypeLike) -> Product:
-        return Product(self.left.astype(dtype), self.right.astype(dtype))
-
-
-def _require_same_fields(left: LinearOperator, right: LinearOperator) -> None:
-    if (left.shape, left.dtype) != (right.shape, right.dtype):
-        raise InputError(
-            "operators that are added or multiplied must act on the same fields, "
-            f"got {left.dtype} {left.shape} and {right.dtype} {right.shape}"
-        )
+    def astype(self, dtype: DTypeLike) -> Normal:
+        return Normal(self.A.astype(dtype))

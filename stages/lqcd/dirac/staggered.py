@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import WHOLE, Field, ShortStorage, Step, Storage
+from stages.lqcd.dirac.operator import WHOLE, Field, OfDslash, ShortStorage, Step, Storage
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
@@ -181,7 +181,7 @@ class _Workspace:
 
 
 @dataclass(frozen=True)
-class SquaredDslash:
+class SquaredDslash(OfDslash):
     """B + constant on the sites of parity p, B = -D_po D_op, with o the opposite one.
 
     Hermitian, and B without a negative eigenvalue if D is anti-Hermitian.
@@ -199,16 +199,8 @@ class SquaredDslash:
     positive_definite = False
 
     @property
-    def xp(self) -> ModuleType:
-        return self.dslash.xp
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return (self.dslash.lattice.half_volume, 3)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.dslash.dtype
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         diagonal = x if self.constant else None
@@ -240,7 +232,7 @@ class SquaredDslash:
 
 
 @dataclass(frozen=True)
-class NormalOperator:
+class NormalOperator(OfDslash):
     """A = B + 4 m^2 on the sites of one parity: Hermitian, positive definite; `[site, 3, N]`.
 
     It is M^dag M restricted to one parity. mass: m > 0 of M = 2 m + D, InputError otherwise. `massless` is B,
@@ -272,16 +264,8 @@ class NormalOperator:
         return 4 * self.mass**2
 
     @property
-    def xp(self) -> ModuleType:
-        return self.dslash.xp
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return self.massless.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.dslash.dtype
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = numbers_like(x) if out is None else out

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.operator import OfDslash
 from stages.lqcd.gauge.wilson_links import WilsonLinks
 from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.clover import PackedClover
@@ -95,15 +96,14 @@ class WilsonDslash:
 
 
 @dataclass(frozen=True)
-class WilsonOperator:
-    """M on the full lattice, ``[parity, site, 12, N]``; `sign` = -1 gives its adjoint, gamma5 M gamma5.
+class WilsonOperator(OfDslash):
+    """M on the full lattice, ``[parity, site, 12, N]``.
 
     mass: m of M, that of every flavour; any real number (light quarks have m < 0).
     """
 
     dslash: WilsonDslash
     mass: float
-    sign: int = 1
     _precisions: dict[np.dtype, WilsonOperator] = field(default_factory=dict, repr=False, compare=False)
     _matrices: dict[tuple[float, np.dtype, bool, int], PackedClover] = field(
         default_factory=dict, repr=False, compare=False
@@ -117,10 +117,6 @@ class WilsonOperator:
         return self.dslash.links
 
     @property
-    def xp(self) -> ModuleType:
-        return self.dslash.xp
-
-    @property
     def lattice(self) -> Lattice:
         return self.dslash.lattice
 
@@ -129,17 +125,9 @@ class WilsonOperator:
         return (2, self.lattice.half_volume, COMPONENTS)
 
     @property
-    def dtype(self) -> np.dtype:
-        return self.dslash.dtype
-
-    @property
     def constant(self) -> float:
         """The constant m + sum_mu w_mu: A where there is no clover term."""
         return self.mass + sum(self.links.anisotropy.weights)
-
-    @property
-    def adjoint(self) -> WilsonOperator:
-        return replace(self, sign=-self.sign)
 
     def laid_out(self, packing: Packing) -> WilsonOperator:
         """This operator with links packed so, for as long as the result is kept; itself if they are."""
@@ -156,7 +144,7 @@ class WilsonOperator:
     def apply_to(self, parity: int, x: Array, out: Array) -> Array:
         """M x on the sites of a parity, ``[site, 12, N]``; returns `out`."""
         local = {"diagonal": x[parity], **self.local(parity)}
-        return self.dslash.apply_to(parity, x[1 - parity], out, self.sign, b=-0.5, **local)
+        return self.dslash.apply_to(parity, x[1 - parity], out, b=-0.5, **local)
 
     def local(self, parity: int) -> dict[str, Any]:
         """The terms of the dslash that add A times the diagonal."""
@@ -176,7 +164,7 @@ class WilsonOperator:
         return self._local_matrices(self.dtype, True, parity)
 
     def _local_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> PackedClover:
-        """A or its inverse, made once for this operator, its adjoint and its other precisions."""
+        """A or its inverse, made once for this operator and its other precisions."""
         key = (self.mass, dtype, inverted, parity)
         if key not in self._matrices:
             self._matrices[key] = self._new_matrices(dtype, inverted, parity)
@@ -209,5 +197,4 @@ class WilsonOperator:
         if dtype not in self._precisions:
             dslash = replace(self.dslash, dtype=dtype)
             self._precisions[dtype] = replace(self, dslash=dslash, _precisions={})  # the matrices are shared
-        converted = self._precisions[dtype]  # shared with the adjoint of self
-        return converted if converted.sign == self.sign else converted.adjoint
+        return self._precisions[dtype]

@@ -1,10 +1,9 @@
 """Even-odd preconditioning of M = A - D / 2 by the Schur complement of the odd sites.
 
-    symmetric    S = 1 - A_ee^-1 D_eo A_oo^-1 D_oe / 4,   S x_e = A_ee^-1 (b_e + D_eo A_oo^-1 b_o / 2)
-    asymmetric   S = A_ee - D_eo A_oo^-1 D_oe / 4,        S x_e = b_e + D_eo A_oo^-1 b_o / 2
+    S = 1 - A_ee^-1 D_eo A_oo^-1 D_oe / 4,   S x_e = A_ee^-1 (b_e + D_eo A_oo^-1 b_o / 2)
 
-and x_o = A_oo^-1 (b_o + D_oe x_e / 2), which solves the odd rows exactly. Symmetric converges faster;
-asymmetric is gamma5-Hermitian.
+and x_o = A_oo^-1 (b_o + D_oe x_e / 2), which solves the odd rows exactly. The asymmetric form, A_ee S, is
+gamma5-Hermitian, but converges more slowly.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import WHOLE, Field, HalfStorage, Product, Step, Storage
+from stages.lqcd.dirac.operator import WHOLE, Field, HalfStorage, Normal, Step, Storage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
@@ -28,8 +27,6 @@ from stages.lqcd.kernels.half_update import half_norms
 from stages.lqcd.kernels.short_numbers import HalfField, numbers_like
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import EVEN
-
-KINDS = ("symmetric", "asymmetric")
 
 
 @dataclass(frozen=True)
@@ -42,18 +39,11 @@ class WilsonSchur:
     """
 
     M: WilsonOperator
-    kind: str = "symmetric"
     parity: int = EVEN
     sign: int = 1
 
     hermitian = False
     positive_definite = False
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"even-odd preconditioning is 'symmetric' or 'asymmetric', got {self.kind!r}")
-        if self.M.sign != 1:
-            raise InputError("the Schur complement is made of M itself: its adjoint is S.adjoint")
 
     @property
     def operator(self) -> WilsonSchur:
@@ -81,16 +71,12 @@ class WilsonSchur:
 
     def apply_through(self, x: Field, between: Field, out: Field) -> Field:
         """``out = S x``, with a field like x to work in; allocates nothing after the first time."""
-        inverse_first = self.kind == "symmetric" and self.sign < 0
-        return self._hops(self._inverse(self.parity, x, out) if inverse_first else x, x, between, out)
+        return self._hops(self._inverse(self.parity, x, out) if self.sign < 0 else x, x, between, out)
 
     def _hops(self, start: Field, x: Field, between: Field, out: Field, factor: float = 1.0) -> Field:
-        """``out = S x`` from where hops start: x, or A^-1 x / factor for the adjoint of the symmetric S."""
+        """``out = S x`` from where hops start: x, or A^-1 x / factor for the adjoint."""
         parity, opposite, dslash = self.parity, 1 - self.parity, self.M.dslash
         dslash.apply_to(opposite, start, between, self.sign, **self._inverted(opposite, 1.0))
-        if self.kind == "asymmetric":
-            local = self.M.local(parity)
-            return dslash.apply_to(parity, between, out, self.sign, diagonal=x, b=-0.25, **local)
         hop = self._inverted(parity, -0.25) if self.sign > 0 else {"b": -0.25 * factor}
         return dslash.apply_to(parity, between, out, self.sign, diagonal=x, a=1.0, **hop)
 
@@ -102,10 +88,9 @@ class WilsonSchur:
         Spinors in 16 bits. The pass that takes the norm gives A^-1 S x, too, with which hops begin.
         """
         self.apply_through(x, between, product)
-        if self.kind == "asymmetric" or self.M.links.csw is None:
+        if self.M.links.csw is None:
             half_norms(product, norms2)
-            factor = 1.0 if self.kind == "asymmetric" else self._constant
-            self.adjoint._hops(product, product, between, out, factor)
+            self.adjoint._hops(product, product, between, out, self._constant)
         else:
             half_norms(product, norms2, self.M.clover_inverse(self.parity), out)
             self.adjoint._hops(out, product, between, out)
@@ -120,11 +105,10 @@ class WilsonSchur:
     ) -> Field:
         """``out = a x + b S x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
 
-        With a field like x to work in; `out` may be x or `source`. Raises InputError unless S is symmetric
-        and no adjoint.
+        With a field like x to work in; `out` may be x or `source`. Raises InputError for an adjoint.
         """
-        if self.kind != "symmetric" or self.sign < 0:
-            raise InputError("updates are for the symmetric Schur complement itself: apply this one")
+        if self.sign < 0:
+            raise InputError("updates are for the Schur complement itself: apply its adjoint")
         (a, b, c), parity, opposite = factors, self.parity, 1 - self.parity
         self.M.dslash.apply_to(opposite, x, between, **self._inverted(opposite, 1.0))
         hop, packed = self._inverted(parity, 1.0), self.M.dslash.packed[parity]
@@ -137,7 +121,7 @@ class WilsonSchur:
         parity, opposite = self.parity, 1 - self.parity
         odd = self._inverse(opposite, b[opposite])
         source = self.M.dslash.apply_to(parity, odd, None, diagonal=b[parity], a=1.0, b=0.5)
-        return (self._inverse(parity, source) if self.kind == "symmetric" else source), b
+        return self._inverse(parity, source), b
 
     def reconstruct(self, x: Array, b: Array) -> Array:
         """Solution x ``[parity, site, 12, N]`` of M x = b from the one ``[site, 12, N]`` on `parity`."""
@@ -208,7 +192,7 @@ class _HalfSpinors(HalfStorage):
 
     def normal(self) -> HalfStorage:
         S: Any = self.operator
-        return HalfStorage(Product(S.adjoint, S), partial(_normal_step, S))
+        return HalfStorage(Normal(S), partial(_normal_step, S))
 
 
 def _normal_step(S: WilsonSchur, x: HalfField, out: HalfField, norms2: Array, a: float, b: float) -> Step:

@@ -48,7 +48,7 @@ class FineWilson:
 
     @cached_property
     def operator(self) -> WilsonSchur:
-        return WilsonSchur(self.M, "symmetric", EVEN)
+        return WilsonSchur(self.M)
 
     def astype(self, dtype: DTypeLike) -> FineWilson:
         return FineWilson(self.M.astype(dtype))

@@ -111,14 +111,6 @@ def trial_widths(block: int, columns: int) -> list[int]:
     return kept
 
 
-def solves_of(solve: Solve, solvers: Sequence[str], columns: int) -> list[Solve]:
-    """A solve of so many columns of a chunk; of 'auto' all that trials may try."""
-    if solve.solver in solvers:
-        return [solve]
-    tried = candidates(solvers, solve.precision, trial_widths(solve.block, columns))
-    return [replace(solve, solver=c.solver, precision=c.precision, block=c.block) for c in tried]
-
-
 @dataclass(frozen=True)
 class TrialSystem:
     """Linear systems M x = b by name, of which a campaign solves `planned` per configuration.

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
-from stages.lqcd.dirac.operator import Product, affine
+from stages.lqcd.dirac.operator import affine
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels.dispatch import as_numpy
@@ -65,13 +65,11 @@ def test_full_operator_is_the_dense_matrix(links, backend, dtype, tolerance, rhs
     assert np.linalg.norm(result - reference) < tolerance * np.linalg.norm(reference)
 
 
-def test_adjoint_and_antihermiticity(links):
+def test_antihermiticity(links):
     operator = StaggeredOperator(StaggeredDslash(links), mass=0.3)
     x, y = random_field(6, *operator.shape, 2), random_field(7, *operator.shape, 2)
-    assert np.vdot(y, operator.apply(x)) == pytest.approx(np.vdot(operator.adjoint.apply(y), x), rel=1e-13)
     dslash = replace(operator, mass=0.0)
     assert np.vdot(y, dslash.apply(x)) == pytest.approx(-np.vdot(dslash.apply(y), x), rel=1e-12)
-    assert operator.adjoint.adjoint == operator
 
 
 @pytest.mark.parametrize("parity", [EVEN, ODD])
@@ -79,11 +77,10 @@ def test_normal_operator_is_a_block_of_the_full_one(links, parity):
     """M^dag M = 4 m^2 - D^2 does not mix parities."""
     dslash = StaggeredDslash(links)
     full, normal = StaggeredOperator(dslash, 0.04), NormalOperator(dslash, 0.04, parity)
-    squared = Product(full.adjoint, full)
-    assert squared.hermitian and squared.positive_definite and not full.hermitian
     x = np.zeros((*full.shape, 3), complex)
     x[parity] = random_field(8, *normal.shape, 3)
-    result = squared.apply(x)
+    product = full.apply(x)
+    result = 4 * 0.04 * product - full.apply(product)  # M^dag = 4 m - M
     np.testing.assert_allclose(result[parity], normal.apply(x[parity]), atol=1e-13)
     np.testing.assert_allclose(result[1 - parity], 0, atol=1e-13)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import Product
+from stages.lqcd.dirac.operator import Normal
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.heatbath import thermalised
@@ -83,7 +83,7 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
         x = S.reconstruct(solution.x, b)
         assert solution.residual.max() <= 1e-10
         assert relative(M, x, b).max() < 3e-10
-        normal, right = Product(S.adjoint, S), S.adjoint.apply(S.prepare(b)[0])
+        normal, right = Normal(S), S.adjoint.apply(S.prepare(b)[0])
         other = BatchedCG(tolerance=1e-13).solve(normal, right, on_failure="return").x
         assert np.abs(as_numpy(solution.x - other)).max() < 1e-8 * np.abs(as_numpy(other)).max()
         assert solution.iterations < 20

@@ -131,17 +131,17 @@ def located(links: StaggeredLinks, backend: str) -> StaggeredLinks:
 
 @pytest.fixture(scope="session")
 def wilson(thin_links: NDArray) -> Callable[..., WilsonSchur]:
-    """wilson(mass, backend='cpu', kind='symmetric', csw=1.0): the clover operator, even-odd."""
+    """wilson(mass, backend='cpu', csw=1.0): the clover operator, even-odd."""
     links: dict[float, WilsonLinks] = {}
     built: dict[Any, WilsonDslash] = {}
 
-    def make(mass: float, backend: str = "cpu", kind: str = "symmetric", csw: float = 1.0) -> WilsonSchur:
+    def make(mass: float, backend: str = "cpu", csw: float = 1.0) -> WilsonSchur:
         key = (backend, csw, kernel("wilson_dslash.pack", np.ndarray))
         if key not in built:
             if csw not in links:
                 links[csw] = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=csw)
             built[key] = WilsonDslash(wilson_links_at(links[csw], backend))
-        return WilsonSchur(WilsonOperator(built[key], mass), kind)
+        return WilsonSchur(WilsonOperator(built[key], mass))
 
     return make
 

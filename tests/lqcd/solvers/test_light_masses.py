@@ -66,7 +66,7 @@ def operator(kind: str, extents: tuple[int, ...], mass: float, csw: float | None
         improved = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
         return NormalOperator(StaggeredDslash(improved), mass)
     clover = wilson_links(thin, lattice, boundary="antiperiodic", csw=csw)
-    return WilsonSchur(WilsonOperator(WilsonDslash(clover), mass), "symmetric")
+    return WilsonSchur(WilsonOperator(WilsonDslash(clover), mass))
 
 
 def sources(A: Any, kind: str, rhs: int) -> NDArray:
