@@ -100,7 +100,7 @@ def source_steps(steps: Steps, links: StaggeredLinks) -> None:
             f"doubled links {dtype.__name__}, one parity",
             partial(link_fields.doubled_links, links.fat, links.long, lattice, 0, doubled),
         )
-        steps.add(f"operator {dtype.__name__}", lambda: StaggeredDslash(links, dtype)._packed)  # noqa: B023
+        steps.add(f"operator {dtype.__name__}", lambda: StaggeredDslash(links, dtype).packed)  # noqa: B023
     current = links.thin()
     x, y = dilute(noise, partition, range(BLOCK)), dilute(noise, partition, range(BLOCK))
     contraction = partial(slice_products.one_link_current, current, x, y, lattice, 0)

@@ -15,7 +15,6 @@ width 36, where that of -Laplacian is 12: a Chebyshev filter of the same strengt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -23,19 +22,19 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.staggered import SquaredDslash
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredHops
 from stages.lqcd.kernels import hisq_dslash, link_fields
 from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field, field_like
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.kernels.fields import empty_field
+from stages.lqcd.lattice.geometry import EVEN, Lattice
 
 DIAGONAL = 6.0
 """The diagonal of -Laplacian."""
 
 
 @dataclass(frozen=True)
-class SpatialHop:
+class SpatialHop(StaggeredHops):
     """H of links ``[mu, parity, site, 3, 3]`` without boundary signs; fields on one parity: ``[site, 3, N]``.
 
     dtype: complex64 or complex128. Links in t play no part. Raises InputError.
@@ -45,50 +44,23 @@ class SpatialHop:
     lattice: Lattice
     dtype: Any = np.complex128
 
+    name = "a Laplacian"
+
     def __post_init__(self) -> None:
-        dtype = np.dtype(self.dtype)
-        if dtype not in (np.complex64, np.complex128):
-            raise InputError(f"a Laplacian is complex64 or complex128, got {dtype}")
+        super().__post_init__()
         check_links(self.links, self.lattice)
-        object.__setattr__(self, "dtype", dtype)
 
     @property
     def xp(self) -> ModuleType:
         return array_module(self.links)
 
-    def apply_to(
-        self,
-        parity: int,
-        x: Array,
-        out: Array | None = None,
-        diagonal: Array | None = None,
-        a: float = 0.0,
-        b: float = 1.0,
-        dots: Array | None = None,
-    ) -> Array:
-        """``out = a diagonal + b H x``: x ``[site, 3, N]`` on the opposite parity; out, diagonal on `parity`.
-
-        `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
-        Re conj(diagonal) . out of each right-hand side. Returns `out`.
-        """
-        out = field_like(x) if out is None else out
-        packed = self._packed[parity]
-        return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
-
     def astype(self, dtype: DTypeLike) -> SpatialHop:
         return self if self.dtype == dtype else SpatialHop(self.links, self.lattice, dtype)
 
-    @cached_property
-    def _packed(self) -> tuple[Any, Any]:
-        pack = hisq_dslash.pack
-        even, odd = (pack(self._doubled(parity), self.lattice, parity) for parity in (EVEN, ODD))
-        return even, odd
-
-    def _doubled(self, parity: int) -> Array:
-        """Links into the sites of `parity`, ``[site, direction, 3, 3]``: those back are daggered."""
+    def _packed_into(self, parity: int) -> hisq_dslash.PackedLinks:
         doubled = empty_field((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype, self.xp)
         link_fields.spatial_links(self.links, self.lattice, parity, doubled)
-        return doubled
+        return hisq_dslash.pack(doubled, self.lattice, parity)
 
 
 def check_links(links: Array, lattice: Lattice) -> None:

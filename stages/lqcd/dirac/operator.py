@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from stages.base.errors import InputError
 from stages.lqcd.kernels import block_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, converted, field_like, zeros_like
 from stages.lqcd.kernels.half_update import half_dot
 from stages.lqcd.kernels.short_numbers import HalfField, ShortField, numbers_like, put, to_half, to_short
+from stages.lqcd.lattice.geometry import EVEN, ODD
 
 Field: TypeAlias = Any
 """An array, a ShortField or a HalfField."""
@@ -60,6 +62,27 @@ class LinearOperator(Protocol):
 
     def astype(self, dtype: DTypeLike) -> LinearOperator:
         """This operator in another precision; the conversion is made once and kept."""
+
+
+class HoppingTerm:
+    """An operator between opposite parities; kernels take its links packed, in complex64 or complex128."""
+
+    name: str
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        dtype = np.dtype(self.dtype)
+        if dtype not in (np.complex64, np.complex128):
+            raise InputError(f"{self.name} is complex64 or complex128, got {dtype}")
+        object.__setattr__(self, "dtype", dtype)
+
+    @cached_property
+    def packed(self) -> tuple[Any, Any]:
+        """Packed links into the even and into the odd sites."""
+        return self._packed_into(EVEN), self._packed_into(ODD)
+
+    def _packed_into(self, parity: int) -> Any:
+        raise NotImplementedError
 
 
 class OfDslash:

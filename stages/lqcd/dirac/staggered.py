@@ -13,54 +13,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import ModuleType
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import WHOLE, Field, OfDslash, ShortStorage, Step, Storage
+from stages.lqcd.dirac.operator import WHOLE, Field, HoppingTerm, OfDslash, ShortStorage, Step, Storage
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.link_forms import WIDE, Packing, StaggeredForm
 from stages.lqcd.kernels.short_numbers import numbers_like
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import EVEN, Lattice
 
 SHORT = "short"
 """Name of an operator's form for short fields, beside its dtypes."""
 
 
-@dataclass(frozen=True)
-class StaggeredDslash:
-    """D of one set of links in one precision; fields on one parity are ``[site, 3, N]``.
+class StaggeredHops(HoppingTerm):
+    """D, or the hops of a Laplacian (`stages.lqcd.dirac.laplacian`)."""
 
-    dtype: complex64 or complex128. packing: how links are kept on a GPU. short: x, diagonal and out are short
-    fields (`shortened`).
-    """
-
-    links: StaggeredLinks
-    dtype: Any = np.complex128
-    packing: Packing = WIDE
-    short: bool = False
-    _precisions: dict[np.dtype | str, StaggeredDslash] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-
-    def __post_init__(self) -> None:
-        dtype = np.dtype(self.dtype)
-        if dtype not in (np.complex64, np.complex128):
-            raise InputError(f"a staggered operator is complex64 or complex128, got {dtype}")
-        object.__setattr__(self, "dtype", dtype)
-
-    @property
-    def xp(self) -> ModuleType:
-        return array_module(self.links.fat)
-
-    @property
-    def lattice(self) -> Lattice:
-        return self.links.lattice
+    lattice: Lattice
 
     def apply_to(
         self,
@@ -77,9 +52,42 @@ class StaggeredDslash:
         `out` is made if not given and may be `diagonal`, never `x`. dots: if given, float64 ``[N]``, receives
         Re conj(diagonal) . out of each right-hand side. Returns `out`.
         """
-        packed = self._packed[parity]
+        packed = self.packed[parity]
         out = numbers_like(x) if out is None else out
         return hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=a, b=b, dots=dots)
+
+    def astype(self, dtype: DTypeLike) -> StaggeredHops:
+        """This operator in another precision."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StaggeredDslash(StaggeredHops):
+    """D of one set of links in one precision; fields on one parity are ``[site, 3, N]``.
+
+    dtype: complex64 or complex128. packing: how links are kept on a GPU. short: x, diagonal and out are short
+    fields (`shortened`).
+    """
+
+    links: StaggeredLinks
+    dtype: Any = np.complex128
+    packing: Packing = WIDE
+    short: bool = False
+    _precisions: dict[np.dtype | str, StaggeredDslash] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    lattice: Lattice = field(init=False, repr=False, compare=False)
+
+    name = "a staggered operator"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "lattice", self.links.lattice)
+
+    @property
+    def xp(self) -> ModuleType:
+        return array_module(self.links.fat)
 
     def astype(self, dtype: DTypeLike) -> StaggeredDslash:
         """This operator in another precision, which this one keeps: its links are packed once.
@@ -103,7 +111,7 @@ class StaggeredDslash:
             return self.astype(np.complex64)
         if SHORT not in self._precisions:
             short = replace(self, dtype=np.complex64, short=True, _precisions={})
-            fits = all(packed.short for packed in short._packed)
+            fits = all(packed.short for packed in short.packed)
             self._precisions[SHORT] = short if fits else self.astype(np.complex64)
         return self._precisions[SHORT]
 
@@ -117,7 +125,7 @@ class StaggeredDslash:
 
     def pack(self) -> None:
         """Lay the links out for the kernels now, not when D is first applied."""
-        self._packed  # noqa: B018 - made and kept
+        self.packed  # noqa: B018 - made and kept
 
     @property
     def directions(self) -> int:
@@ -128,42 +136,12 @@ class StaggeredDslash:
         """Floating-point operations of D on one right-hand side: 3 x 3 matrices times vectors, summed."""
         return self.lattice.half_volume * (66 * self.directions + 6 * (self.directions - 1))
 
-    @cached_property
-    def _packed(self) -> tuple[hisq_dslash.PackedLinks, hisq_dslash.PackedLinks]:
-        """Packed links into the even and into the odd sites."""
+    def _packed_into(self, parity: int) -> hisq_dslash.PackedLinks:
         precision = "double" if self.dtype == np.complex128 else "half" if self.short else "single"
-        fields, form = (self.links.fat, self.links.long), self.packing.staggered(precision, self.directions)
-        even, odd = (
-            hisq_dslash.pack_fields(*fields, self.lattice, parity, self.dtype, form) for parity in (EVEN, ODD)
+        form = self.packing.staggered(precision, self.directions)
+        return hisq_dslash.pack_fields(
+            self.links.fat, self.links.long, self.lattice, parity, self.dtype, form
         )
-        return even, odd
-
-
-class HoppingTerm(Protocol):
-    """Operator between opposite parities: D, or the hops of a Laplacian (`stages.lqcd.dirac.laplacian`)."""
-
-    @property
-    def xp(self) -> ModuleType:
-        """The library of its fields: `numpy` or `cupy`."""
-
-    @property
-    def lattice(self) -> Lattice: ...
-
-    @property
-    def dtype(self) -> Any: ...
-
-    def apply_to(
-        self,
-        parity: int,
-        x: Array,
-        out: Array | None = None,
-        diagonal: Array | None = None,
-        a: float = 0.0,
-        b: float = 1.0,
-        dots: Array | None = None,
-    ) -> Array: ...
-
-    def astype(self, dtype: DTypeLike) -> Self: ...
 
 
 class _Workspace:
@@ -190,7 +168,7 @@ class SquaredDslash(OfDslash):
     kept, so one operator must not be applied by two threads.
     """
 
-    dslash: HoppingTerm
+    dslash: StaggeredHops
     parity: int = EVEN
     constant: float = 0.0
     _between: _Workspace = field(default_factory=_Workspace, repr=False, compare=False)

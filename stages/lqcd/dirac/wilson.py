@@ -11,7 +11,6 @@ kappa M.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import OfDslash
+from stages.lqcd.dirac.operator import HoppingTerm, OfDslash
 from stages.lqcd.gauge.wilson_links import WilsonLinks
 from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.clover import PackedClover
@@ -49,7 +48,7 @@ def kappa_of_mass(mass: float) -> float:
 
 
 @dataclass(frozen=True)
-class WilsonDslash:
+class WilsonDslash(HoppingTerm):
     """D of one set of links in one precision; fields on one parity are ``[site, 12, N]``.
 
     dtype: complex64 or complex128. packing: how links are kept on a GPU.
@@ -59,11 +58,7 @@ class WilsonDslash:
     dtype: Any = np.complex128
     packing: Packing = WIDE
 
-    def __post_init__(self) -> None:
-        dtype = np.dtype(self.dtype)
-        if dtype not in (np.complex64, np.complex128):
-            raise InputError(f"a Wilson operator is complex64 or complex128, got {dtype}")
-        object.__setattr__(self, "dtype", dtype)
+    name = "a Wilson operator"
 
     @property
     def xp(self) -> ModuleType:
@@ -82,12 +77,6 @@ class WilsonDslash:
         """
         out = numbers_like(x) if out is None else out
         return wilson_dslash.wilson_dslash(self.packed[parity], x, out, sign=sign, **terms)
-
-    @cached_property
-    def packed(self) -> tuple[wilson_dslash.PackedLinks, wilson_dslash.PackedLinks]:
-        """Packed links into the even and into the odd sites."""
-        even, odd = (self._packed_into(parity) for parity in (EVEN, ODD))
-        return even, odd
 
     def _packed_into(self, parity: int) -> wilson_dslash.PackedLinks:
         links = self.links.links, self.links.anisotropy.weights, self.lattice, parity
