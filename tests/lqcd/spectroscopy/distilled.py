@@ -7,8 +7,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
+from source_columns import coefficients
 
-from stages.lqcd.distillation.columns import FullColumns, StochasticColumns, coefficients
+from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.eigenvectors import LaplaceSolver
 from stages.lqcd.distillation.elementals import elementals
