@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from math import ceil
 from typing import Any
 
@@ -14,6 +13,7 @@ from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.basis import PARTIAL_BYTES, SINGLE_ROWS, SLAB_BYTES, project_runs
 from stages.lqcd.kernels.cuda.cublas import gemm
 from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, joined, local, on_own_rows
+from stages.lqcd.kernels.cuda.launch import largest_divisor
 
 PRODUCTS = 48
 """In which a projection is computed at least, if systems are fewer: few leave multiprocessors idle."""
@@ -41,7 +41,9 @@ def rayleigh(block: cupy.ndarray, image: cupy.ndarray) -> tuple[cupy.ndarray, cu
 def _project(V: cupy.ndarray, x: cupy.ndarray, out: cupy.ndarray) -> None:
     systems, rows, k = V.shape
     single = V.dtype == np.complex64
-    height = _run(rows, SINGLE_ROWS if single else ceil(rows / max(1, PRODUCTS // max(1, systems))))
+    height = largest_divisor(
+        rows, SINGLE_ROWS if single else ceil(rows / max(1, PRODUCTS // max(1, systems)))
+    )
     runs = rows // height
     if runs == 1 and not single:
         project_runs(_rows(V), _rows(x), height, out)
@@ -68,12 +70,6 @@ def _rotate(V: cupy.ndarray, Q: cupy.ndarray) -> Iterator[None]:
         _multiply(slab, coefficients, product, 0)
         slab[..., :columns] = product
         yield
-
-
-@cache
-def _run(rows: int, most: int) -> int:
-    """The largest divisor of `rows` up to `most`."""
-    return max(d for d in range(1, min(rows, most) + 1) if rows % d == 0)
 
 
 def _rows(V: cupy.ndarray) -> cupy.ndarray:

@@ -25,6 +25,7 @@ from stages.lqcd.kernels.cuda.launch import (
     Launch,
     check_rhs,
     instance,
+    largest_divisor,
     power_of_two,
 )
 from stages.lqcd.kernels.expressions import inverse as inverse
@@ -155,7 +156,7 @@ def coarse_dslash_launch(
     check_rhs(n)
     few, all_groups = n <= FEW_RHS, ceil(components / ROWS)
     columns, steps = min(n, MOST_COLUMNS), directions * ceil(components / TERMS)
-    groups = groups or (1 if few or sites < FEW_SITES else _largest_divisor(all_groups, MOST_GROUPS))
+    groups = groups or (1 if few or sites < FEW_SITES else largest_divisor(all_groups, MOST_GROUPS))
     grid = (sites, all_groups // groups, ceil(n / columns))
     split = split or min(_split(groups, columns, prod(grid)), power_of_two(steps))
     sums = "FewSums" if few else "TensorSums"
@@ -170,10 +171,6 @@ def _split(groups: int, columns: int, blocks: int) -> int:
         return min(MOST_WARPS, power_of_two(2 * ceil(WARPS * MULTIPROCESSORS / blocks) - 1))
     rows_times_columns = 384 if blocks >= 8 * MULTIPROCESSORS else 512
     return min(8, power_of_two(rows_times_columns // (groups * columns)))
-
-
-def _largest_divisor(number: int, most: int) -> int:
-    return max(divisor for divisor in range(1, most + 1) if number % divisor == 0)
 
 
 @cache

@@ -172,8 +172,8 @@ class DslashShape:
         chunks: sites of a chunk along y and z, at most.
         """
         rhs, threads, resident = block
-        sites = max(s for s in divisors(prod(tile)) if s == 1 or s * (n // rhs) <= threads)
-        y, z = (chunk(lattice.extents[i] // tile[i], chunks[i - 1] // tile[i]) for i in (1, 2))
+        sites = largest_divisor(prod(tile), threads // (n // rhs))
+        y, z = (largest_divisor(lattice.extents[i] // tile[i], chunks[i - 1] // tile[i]) for i in (1, 2))
         return cls(lattice, n, tile, rhs, sites, y, z, resident)
 
     def launch(
@@ -225,6 +225,7 @@ def nearest_box(lattice: Lattice, wish: Box) -> Box:
     return min((box for box in boxes if prod(box) <= prod(wish) and prod(box) % 2 == 0), key=distance)
 
 
-def chunk(tiles: int, most: int) -> int:
-    """The largest number up to `most`, and at least one, of tiles that divides them into whole chunks."""
-    return max(d for d in divisors(tiles) if d <= max(1, most))
+@cache
+def largest_divisor(n: int, most: int) -> int:
+    """The largest divisor of n up to `most`, and at least one."""
+    return next(d for d in range(min(n, max(1, most)), 0, -1) if n % d == 0)

@@ -26,9 +26,9 @@ from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.launch import (
     BLOCK_THREADS,
     Launch,
-    divisors,
     extents_of,
     instance,
+    largest_divisor,
     narrowable,
     power_of_two,
 )
@@ -196,11 +196,9 @@ def gram_runs(left: tuple[int, ...], columns: int, dtype: np.dtype) -> Runs:
     return Runs(rows, start * k, start * columns, k, columns, k, columns)
 
 
-@cache
 def run_rows(rows: int, dtype: np.dtype) -> int:
     """The longest run that divides so many rows; a slice's sites have many divisors."""
-    most = SINGLE_ROWS if dtype == np.complex64 else DOUBLE_ROWS
-    return max(height for height in divisors(rows) if height <= most)
+    return largest_divisor(rows, SINGLE_ROWS if dtype == np.complex64 else DOUBLE_ROWS)
 
 
 @cache
