@@ -66,9 +66,11 @@ def stranger() -> str:
         spec = find_spec(name)
         origin = Path(spec.origin).resolve() if spec and spec.origin else None
         if origin != here / name / "__init__.py":
+            folders = spec and spec.submodule_search_locations  # of one without __init__.py
+            there = origin or ", ".join(folders or ()) or "none"
             return (
-                f"quarkline's package `{name}` is in {here}, but Python finds {origin or 'none'} under that "
-                "name: install quarkline into an environment of its own, or take that folder off PYTHONPATH"
+                f"quarkline's package `{name}` is in {here}, but Python finds {there} under that name: "
+                "install quarkline into an environment of its own, or take that folder off PYTHONPATH"
             )
     return ""
 

@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import quarkline
 
 ROOT = Path(__file__).parents[1]
 OFFERED = {
@@ -101,3 +105,11 @@ def test_a_deeper_import_is_noticed() -> None:
     ]
     assert deeper("from workflows.mesons.schema import X", "workflows.mesons") == []
     assert deeper("from workflows.mesons.schema import X", "workflows.laph_mesons") != []
+
+
+def test_a_folder_that_hides_a_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One without `__init__.py` hides the packages of an installation that is edited."""
+    hides = ModuleSpec("stages", None, is_package=True)
+    hides.submodule_search_locations = [str(tmp_path / "stages")]
+    monkeypatch.setattr(quarkline, "find_spec", lambda name: hides if name == "stages" else find_spec(name))
+    assert f"but Python finds {tmp_path / 'stages'} under that name" in quarkline.stranger()

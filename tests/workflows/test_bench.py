@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
 from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -219,12 +222,45 @@ def test_slower_lines_end_the_command_with_code_1(
         assert " ratio |" in answer.out
 
 
+def test_lines_of_several_documents_add_up(tmp_path: Path) -> None:
+    file = figures(tmp_path, "ledger.json", 9.0, 2000.0)
+    (line,) = json.JSONDecoder().raw_decode(file.read_text())[0]["lines"]
+    other = {"machine": machine.Host().name, "lines": [line | {"rhs": 6, "picoseconds": 5.0}]}
+    file.write_text(file.read_text() + json.dumps(other))
+    assert sorted(read_ledger(file, machine.Host()).times.values()) == [5.0, 2000.0]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"picoseconds": math.nan},
+        {"picoseconds": math.inf},
+        {"picoseconds": "5"},
+        {"lattice": [4, 4, 4, 6]},
+    ],
+)
+def test_figures_that_are_none_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    file = figures(tmp_path, "ledger.json", 9.0)
+    document = json.loads(file.read_text())
+    document["lines"][0] |= wrong
+    file.write_text(json.dumps(document))
+    (value,) = wrong.values()
+    with pytest.raises(InputError, match=rf"of a line are .*{re.escape(repr(value))}"):
+        read_ledger(file, machine.Host())
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
         (None, "cannot be read"),
         ("", "is empty: fill it by quarkline bench --json"),
         ("[1]", "is not what `quarkline bench --json` prints"),
+        ("[" * 100_000, "is not what `quarkline bench --json` prints"),
+        ("null", "has no name of a machine"),
+        ('{"machine": 5, "lines": []}', "has no name of a machine"),
+        ('{"schema": "quarkline.error/1", "error": {}}', "has no name of a machine"),
+        ('{"machine": "a", "lines": {}}', "has no list of lines"),
+        ('{"machine": "a", "lines": [3]}', "a line lacks"),
         ('{"machine": "a", "lines": [{"family": "f"}]}', "a line lacks"),
         ('{"machine": "a Cray-1", "lines": []}', "has figures of a Cray-1, and this machine is"),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ SLOWER = 1.05
 CONDITIONS = ("family", "kernel", "lattice", "precision", "rhs", "unit")
 """Fields of a line that must be equal for its times to be comparable."""
 
-Line = tuple[Any, ...]
+Line = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Ledger:
 
 
 def read_ledger(file: Path, machine: Machine) -> Ledger:
-    """The last document of a file of `quarkline bench --json`, made on a machine of the same name.
+    """The last figure of each line of `quarkline bench --json`, made on a machine of the same name.
 
     Raises InputError for a file that is none, and for figures of another machine.
     """
@@ -72,7 +73,7 @@ def read_ledger(file: Path, machine: Machine) -> Ledger:
             f"{file} has figures of {names}, and this machine is {machine.name}: compare only times of one "
             "kind of machine"
         )
-    return Ledger(file, {_line(each): each["picoseconds"] for each in here[-1]["lines"]})
+    return Ledger(file, {_line(each): each["picoseconds"] for document in here for each in document["lines"]})
 
 
 def _documents(file: Path) -> list[dict[str, Any]]:
@@ -85,22 +86,30 @@ def _documents(file: Path) -> list[dict[str, Any]]:
         while text[position:].strip():
             position += len(text[position:]) - len(text[position:].lstrip())
             document, position = decoder.raw_decode(text, position)
-            documents.append(
-                {"machine": document["machine"], "lines": list(map(_checked, document["lines"]))}
-            )
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{file} is not what `quarkline bench --json` prints: {error!r}") from error
+            documents.append(_checked(document))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file} is not what `quarkline bench --json` prints: {error}") from error
     if not documents:
         raise InputError(f"{file} is empty: fill it by quarkline bench --json > {file}")
     return documents
 
 
-def _checked(line: dict[str, Any]) -> dict[str, Any]:
-    if missing := {each.name for each in fields(Speed)} - set(line):
-        raise KeyError(f"a line lacks {', '.join(sorted(missing))}")
-    if not line["picoseconds"] > 0:
-        raise ValueError(f"picoseconds of a line are {line['picoseconds']!r}")
-    return line
+def _checked(document: Any) -> dict[str, Any]:
+    """A document with what a comparison needs. Raises ValueError where that is not there."""
+    if not isinstance(document, dict) or not isinstance(document.get("machine"), str):
+        raise ValueError("a document has no name of a machine")
+    if not isinstance(lines := document.get("lines"), list):
+        raise ValueError("a document has no list of lines")
+    names = {each.name for each in fields(Speed)}
+    for line in lines:
+        if missing := names - set(line if isinstance(line, dict) else ()):
+            raise ValueError(f"a line lacks {', '.join(sorted(missing))}")
+        time = line["picoseconds"]
+        if not isinstance(time, int | float) or not 0 < time < inf:
+            raise ValueError(f"picoseconds of a line are {time!r}")
+        if not all(isinstance(each, str | int) for each in _line(line)):
+            raise ValueError(f"{', '.join(CONDITIONS)} of a line are {_line(line)}")
+    return document
 
 
 def _line(facts: dict[str, Any]) -> Line:

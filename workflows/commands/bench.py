@@ -57,8 +57,8 @@ def bench(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Earlier --json output of such a machine, the last of several: print ratios of times, "
-            "end with code 1 if a line takes 5 % longer.",
+            help="Earlier --json output of such a machine, the last figures of several: print ratios of "
+            "times, end with code 1 if a line takes 5 % longer.",
         ),
     ] = None,
     json: Annotated[

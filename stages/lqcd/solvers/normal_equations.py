@@ -45,8 +45,13 @@ class NormalEquations:
         """The solution of A x = b, as `KrylovSolver.solve`; `residual` is that of this system.
 
         `matvecs` leaves out the product with the adjoint at each replacement. Half precision is for even-odd
-        Wilson operators: InputError for others.
+        Wilson operators: InputError for others, and for an operator without an adjoint.
         """
+        if not hasattr(type(A), "adjoint"):
+            raise InputError(
+                f"normal equations need an operator with an adjoint, which {type(A).__name__} has not: where "
+                "it is Hermitian and positive definite, give it to BatchedCG or BlockCGrQ"
+            )
         if self.solver.half and A.shape[1:] != (COMPONENTS,):
             raise InputError(
                 "half precision on normal equations is for even-odd Wilson operators, not for "

@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
+from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.gauge.hisq import naive_links
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.space import ritz_pairs
 
 RNG = np.random.default_rng(5150)
@@ -31,3 +35,12 @@ def test_wilson_mass_whose_diagonal_vanishes_is_named() -> None:
     b = np.ones((2, lattice.half_volume, 12, 1), complex)
     with pytest.raises(InputError, match=r"diagonal m \+ 4 vanishes, at mass -4.0: change the mass"):
         WilsonSchur(M).prepare(b)
+
+
+def test_normal_equations_of_an_operator_without_adjoint_are_refused() -> None:
+    lattice = Lattice((4, 2, 2, 4))
+    unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
+    A = NormalOperator(StaggeredDslash(naive_links(unit, lattice, boundary="antiperiodic")), 0.1)
+    b = np.ones((lattice.half_volume, 3, 1), complex)
+    with pytest.raises(InputError, match=r"NormalOperator has not: .* give it to BatchedCG"):
+        NormalEquations(BatchedCG()).solve(A, b)
