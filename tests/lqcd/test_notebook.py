@@ -7,6 +7,7 @@ import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,8 @@ def test_what_does_not_fit_is_refused_in_words(field: GaugeField) -> None:
         (lambda: ql.lowest(D, 4), "lowest takes an operator first, got Staggered"),
         (lambda: ql.lowest(A, 4.5), "eigenvectors must be a whole number, got 4.5"),
         (lambda: ql.lowest(A, 4).deflate(1e-8), "deflate takes a solver"),
+        (lambda: ql.bootstrap_samples([], 3, 1), "a bootstrap needs configurations"),
+        (lambda: ql.bootstrap_samples([1.0], 0, 1), "a bootstrap needs configurations"),
         (lambda: ql.Lattice((4.5, 4, 4, 4)), "four even numbers"),
         (lambda: ql.noise_vectors(field.lattice, 2, "a", 1, [0]), "parity must be 0"),
     ):
@@ -187,3 +190,12 @@ def test_objects_are_told_apart_kept_and_shown(quarks: Any, field: GaugeField) -
         b = np.ones(A.shape)
         there, solver = pickle.loads(pickle.dumps((A, deflated)))
         assert np.array_equal(solver(there, b).x, deflated(A, b).x)
+
+
+def test_a_backend_that_is_not_there_is_one_sentence(field: GaugeField, monkeypatch: Any) -> None:
+    def cuda(backend: str) -> Any:
+        return SimpleNamespace(is_available=lambda: False)
+
+    monkeypatch.setattr("stages.lqcd.notebook.array_module_of", cuda)
+    with pytest.raises(ql.InputError, match="needs a CUDA device and its driver"):
+        ql.hisq(field, boundary="antiperiodic", naik_epsilon=0.0, backend="cuda")

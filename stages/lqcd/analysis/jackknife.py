@@ -71,8 +71,15 @@ def jackknife_covariance(samples: ArrayLike) -> NDArray:
 
 
 def bootstrap_samples(data: ArrayLike, samples: int, seed: int) -> NDArray:
-    """Averages of n configurations drawn with replacement, ``[samples, ...]``; reproducible from the seed."""
+    """Averages of n configurations drawn with replacement, ``[samples, ...]``; reproducible from the seed.
+
+    Raises InputError without configurations or samples.
+    """
     array = np.asarray(data)
+    if samples < 1 or not array.shape or not len(array):
+        raise InputError(
+            f"a bootstrap needs configurations and samples, got data {array.shape}, {samples} samples"
+        )
     draws = np.random.Generator(np.random.Philox(seed)).integers(len(array), size=(samples, len(array)))
     weights = np.stack([np.bincount(draw, minlength=len(array)) for draw in draws]) / len(array)
     return np.tensordot(weights, array, axes=1)
