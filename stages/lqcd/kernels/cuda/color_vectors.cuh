@@ -113,11 +113,6 @@ __device__ __forceinline__ void multiply_add(ColorVectors<Real, R>& sum, const M
         for (int j = 0; j < 3; j++) {
             const Complex<Real> e = u.at(i, j);
             #pragma unroll
-            for (int r = 0; r < R; r++) {
-                sum.re[i][r] += e.x * v.re[j][r];
-                sum.re[i][r] -= e.y * v.im[j][r];
-                sum.im[i][r] += e.x * v.im[j][r];
-                sum.im[i][r] += e.y * v.re[j][r];
-            }
+            for (int r = 0; r < R; r++) add_multiple(sum.re[i][r], sum.im[i][r], e.x, e.y, v.re[j][r], v.im[j][r]);
         }
 }

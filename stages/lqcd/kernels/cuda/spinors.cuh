@@ -76,42 +76,39 @@ __device__ __forceinline__ void carry(Spinor<Real, R>& sum, const Link& u, const
     }
 }
 
-// Spins 2 CHIRALITY and 2 CHIRALITY + 1.
-template <class Real, int R> __device__ __forceinline__ HalfSpinor<Real, R> chiral(const Spinor<Real, R>& psi, int chirality) {
-    HalfSpinor<Real, R> h;
+// body(spin, colour, right-hand side) for all of them of two spins.
+template <int R, class Body> __device__ __forceinline__ void each_of_half(Body body) {
     #pragma unroll
     for (int s = 0; s < 2; s++)
         #pragma unroll
         for (int c = 0; c < 3; c++)
             #pragma unroll
-            for (int r = 0; r < R; r++)
-                h.re[s][c][r] = psi.re[2 * chirality + s][c][r], h.im[s][c][r] = psi.im[2 * chirality + s][c][r];
+            for (int r = 0; r < R; r++) body(s, c, r);
+}
+
+// Spins 2 CHIRALITY and 2 CHIRALITY + 1.
+template <class Real, int R> __device__ __forceinline__ HalfSpinor<Real, R> chiral(const Spinor<Real, R>& psi, int chirality) {
+    HalfSpinor<Real, R> h;
+    each_of_half<R>([&](int s, int c, int r) {
+        h.re[s][c][r] = psi.re[2 * chirality + s][c][r], h.im[s][c][r] = psi.im[2 * chirality + s][c][r];
+    });
     return h;
+}
+
+template <class Real, int R>
+__device__ __forceinline__ void set_chiral(Spinor<Real, R>& psi, int chirality, const HalfSpinor<Real, R>& h) {
+    each_of_half<R>([&](int s, int c, int r) {
+        psi.re[2 * chirality + s][c][r] = h.re[s][c][r], psi.im[2 * chirality + s][c][r] = h.im[s][c][r];
+    });
 }
 
 // v = a w + b v
 template <class Real, int R>
 __device__ __forceinline__ void combine(HalfSpinor<Real, R>& v, Real b, Real a, const HalfSpinor<Real, R>& w) {
-    #pragma unroll
-    for (int s = 0; s < 2; s++)
-        #pragma unroll
-        for (int c = 0; c < 3; c++)
-            #pragma unroll
-            for (int r = 0; r < R; r++) {
-                v.re[s][c][r] = a * w.re[s][c][r] + b * v.re[s][c][r];
-                v.im[s][c][r] = a * w.im[s][c][r] + b * v.im[s][c][r];
-            }
-}
-
-template <class Real, int R>
-__device__ __forceinline__ void set_chiral(Spinor<Real, R>& psi, int chirality, const HalfSpinor<Real, R>& h) {
-    #pragma unroll
-    for (int s = 0; s < 2; s++)
-        #pragma unroll
-        for (int c = 0; c < 3; c++)
-            #pragma unroll
-            for (int r = 0; r < R; r++)
-                psi.re[2 * chirality + s][c][r] = h.re[s][c][r], psi.im[2 * chirality + s][c][r] = h.im[s][c][r];
+    each_of_half<R>([&](int s, int c, int r) {
+        v.re[s][c][r] = a * w.re[s][c][r] + b * v.re[s][c][r];
+        v.im[s][c][r] = a * w.im[s][c][r] + b * v.im[s][c][r];
+    });
 }
 
 // [site][spin][colour][rhs], complex numbers of Real. Vectors span right-hand sides, or components where N = 1.

@@ -8,13 +8,9 @@
 // v += a w
 template <class Real, int R>
 __device__ __forceinline__ void add(HalfSpinor<Real, R>& v, Complex<Real> a, const HalfSpinor<Real, R>& w) {
-    #pragma unroll
-    for (int s = 0; s < 2; s++)
-        #pragma unroll
-        for (int c = 0; c < 3; c++)
-            #pragma unroll
-            for (int r = 0; r < R; r++)
-                add_multiple(v.re[s][c][r], v.im[s][c][r], a.x, a.y, w.re[s][c][r], w.im[s][c][r]);
+    each_of_half<R>([&](int s, int c, int r) {
+        add_multiple(v.re[s][c][r], v.im[s][c][r], a.x, a.y, w.re[s][c][r], w.im[s][c][r]);
+    });
 }
 
 template <class Real, class L, class Tile, template <class, int, int, int> class LinksOf, class In, class Own, class Out,
