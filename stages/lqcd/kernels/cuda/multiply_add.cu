@@ -81,12 +81,8 @@ __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
                 #pragma unroll
                 for (int r = 0; r < TR; r++)
                     #pragma unroll
-                    for (int j = 0; j < TC; j++) {
-                        re[r][j] += xr[r][kk] * ar[j];
-                        re[r][j] -= xi[r][kk] * ai[j];
-                        im[r][j] += xr[r][kk] * ai[j];
-                        im[r][j] += xi[r][kk] * ar[j];
-                    }
+                    for (int j = 0; j < TC; j++)
+                        add_multiple(re[r][j], im[r][j], Sum(xr[r][kk]), Sum(xi[r][kk]), ar[j], ai[j]);
             }
         }
         #pragma unroll
