@@ -28,7 +28,7 @@ from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.gauge.hisq import StaggeredLinks, asqtad_links, hisq_links
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
-from stages.lqcd.kernels.dispatch import Array, array_module_of
+from stages.lqcd.kernels.dispatch import Array, gpu_library
 from stages.lqcd.kernels.fields import contiguous, converted
 from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.kernels.transfer import to_device
@@ -213,21 +213,12 @@ def _thin(name: str, field: Thin, backend: str) -> tuple[Array, Lattice]:
     if backend not in BACKENDS:
         raise InputError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if backend == "cuda":
-        _check_gpu()
+        gpu_library()
     if isinstance(field, GaugeField):
         return field.links, field.lattice
     if isinstance(field, tuple) and len(field) == 2 and isinstance(field[1], Lattice):
         return field
     raise InputError(f"{name} takes a field as of read_gauge, or (links, lattice), got {_kind(field)}")
-
-
-def _check_gpu() -> None:
-    try:
-        available = array_module_of("cuda").is_available()
-    except ModuleNotFoundError:
-        raise InputError("backend 'cuda' needs CuPy: pip install 'quarkline[cuda13]'") from None
-    if not available:
-        raise InputError("backend 'cuda' needs a CUDA device and its driver, and CuPy finds none here")
 
 
 def _check_number(name: str, value: Any) -> None:

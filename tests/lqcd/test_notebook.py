@@ -196,6 +196,6 @@ def test_a_backend_that_is_not_there_is_one_sentence(field: GaugeField, monkeypa
     def cuda(backend: str) -> Any:
         return SimpleNamespace(is_available=lambda: False)
 
-    monkeypatch.setattr("stages.lqcd.notebook.array_module_of", cuda)
+    monkeypatch.setattr("stages.lqcd.kernels.dispatch.array_module_of", cuda)
     with pytest.raises(ql.InputError, match="needs a CUDA device and its driver"):
         ql.hisq(field, boundary="antiperiodic", naik_epsilon=0.0, backend="cuda")

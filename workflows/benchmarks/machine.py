@@ -19,7 +19,7 @@ import numpy as np
 from pipeline.worker.energy import Meter, energy_meter
 from stages.base.errors import InputError
 from stages.base.host_memory import available_memory
-from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.dispatch import Array, gpu_library
 
 Work = Callable[[], object]
 
@@ -110,13 +110,7 @@ class Device(Machine):
     backend = "cuda"
 
     def __init__(self) -> None:
-        try:
-            import cupy
-        except ImportError:
-            raise InputError("backend 'cuda' needs CuPy: pip install 'quarkline[cuda13]'") from None
-        if not cupy.is_available():
-            raise InputError("backend 'cuda' needs a CUDA device and its driver, and CuPy finds none here")
-        self.xp = cupy
+        self.xp = cupy = gpu_library()
         self.device = cupy.cuda.Device()
         self.name = cupy.cuda.runtime.getDeviceProperties(self.device.id)["name"].decode()
         meter = energy_meter("cuda")

@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.base.errors import InputError
+
 Array: TypeAlias = NDArray[Any]
 """A NumPy or a CuPy array; functions follow the kind given. CuPy's has the interface of NumPy's, whose types
 stand for both.
@@ -128,6 +130,17 @@ def _no_array(kind: type) -> TypeError:
 def array_module_of(backend: str) -> ModuleType:
     """The library of a backend's arrays: `numpy` for 'cpu', `cupy` for 'cuda'."""
     return import_module("cupy") if backend == "cuda" else np
+
+
+def gpu_library() -> ModuleType:
+    """`cupy`, where it finds a GPU. Raises InputError."""
+    try:
+        cupy = array_module_of("cuda")
+    except ModuleNotFoundError:
+        raise InputError("backend 'cuda' needs CuPy: pip install 'quarkline[cuda13]'") from None
+    if not cupy.is_available():
+        raise InputError("backend 'cuda' needs a CUDA device and its driver, and CuPy finds none here")
+    return cupy
 
 
 def as_numpy(array: Array) -> NDArray:

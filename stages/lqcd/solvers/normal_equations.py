@@ -49,8 +49,9 @@ class NormalEquations:
         """
         if not hasattr(type(A), "adjoint"):
             raise InputError(
-                f"normal equations need an operator with an adjoint, which {type(A).__name__} has not: where "
-                "it is Hermitian and positive definite, give it to BatchedCG or BlockCGrQ"
+                f"normal equations need an operator with an adjoint, which {type(A).__name__} has not: give "
+                "the even-odd system of Wilson quarks (EvenOdd, WilsonSchur), and a Hermitian positive "
+                "definite operator to BatchedCG or BlockCGrQ"
             )
         if self.solver.half and A.shape[1:] != (COMPONENTS,):
             raise InputError(

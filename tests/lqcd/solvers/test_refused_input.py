@@ -42,5 +42,5 @@ def test_normal_equations_of_an_operator_without_adjoint_are_refused() -> None:
     unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
     A = NormalOperator(StaggeredDslash(naive_links(unit, lattice, boundary="antiperiodic")), 0.1)
     b = np.ones((lattice.half_volume, 3, 1), complex)
-    with pytest.raises(InputError, match=r"NormalOperator has not: .* give it to BatchedCG"):
+    with pytest.raises(InputError, match=r"NormalOperator has not: .*WilsonSchur.* operator to BatchedCG"):
         NormalEquations(BatchedCG()).solve(A, b)
