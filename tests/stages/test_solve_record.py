@@ -43,7 +43,9 @@ def test_bytes_of_an_application_are_those_of_the_benchmark(precision: str, colu
     moved = staggered_application(dslash, columns, precision)
     assert moved.nbytes == pytest.approx(sites * staggered.normal_cost(columns, dtype).perfect_bytes)
     bench = Bench(Host(), LATTICE, LATTICE, (columns,), ("double",), 1.0)
-    flops, nbytes = schur_application(wilson.random_operator(bench), columns, precision)
+    flops, nbytes = schur_application(
+        wilson.schur_for(wilson.random_links(bench), columns).M, columns, precision
+    )
     cost = wilson.schur_cost(columns, dtype.itemsize)
     assert (flops, nbytes) == pytest.approx((sites * cost.flops, sites * cost.perfect_bytes))
 

@@ -6,7 +6,7 @@ bits, p has 16. Sums are those of the numbers before they are rounded to that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,22 +30,39 @@ class CGCoefficients:
 
     numbers: Array
     rhs: int
-    r2: Array = field(init=False)
-    pap: Array = field(init=False)
-    target2: Array = field(init=False)
-    gamma: Array = field(init=False)
-    alpha: Array = field(init=False)
-    beta: Array = field(init=False)
-
-    def __post_init__(self) -> None:
-        for number, name in enumerate(ROWS):
-            object.__setattr__(self, name, self.numbers[number, : self.rhs])
 
     @classmethod
     def zeros(cls, like: Array) -> CGCoefficients:
         """Coefficients of zero for the right-hand sides of the field `like`, ``[..., N]``."""
         rhs = like.shape[-1]
         return cls(array_module(like).zeros((len(ROWS), rhs + rhs % 2)), rhs)
+
+    @property
+    def r2(self) -> Array:
+        return self._row("r2")
+
+    @property
+    def pap(self) -> Array:
+        return self._row("pap")
+
+    @property
+    def target2(self) -> Array:
+        return self._row("target2")
+
+    @property
+    def gamma(self) -> Array:
+        return self._row("gamma")
+
+    @property
+    def alpha(self) -> Array:
+        return self._row("alpha")
+
+    @property
+    def beta(self) -> Array:
+        return self._row("beta")
+
+    def _row(self, name: str) -> Array:
+        return self.numbers[ROWS.index(name), : self.rhs]
 
 
 def quotient(numerator: Array | float, denominator: Array, where: Array) -> Array:

@@ -184,7 +184,7 @@ def test_is_for_some_methods_and_operators(dense, wilson, staggered, random_bloc
         b = random_block(4, *operator.shape, 2)
         with pytest.raises(InputError, match=f"not for {type(operator).__name__}: iterate in"):
             method(precision="double-half").solve(operator, b)
-    with pytest.raises(InputError, match=r"on normal equations is for .* not for NormalOperator: iterate in"):
+    with pytest.raises(InputError, match="an operator with an adjoint, which NormalOperator has not"):
         normal_cg(1e-8, "double-half").solve(staggered("hisq", 0.3), b)
     for solver in (BiCGstab(precision="double-half"), normal_cg(1e-8, "double-half")):
         with pytest.raises(InputError, match="half precision is for the Schur complement itself"):
