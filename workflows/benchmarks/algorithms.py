@@ -24,13 +24,13 @@ from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
+from stages.lqcd.notebook import MULTIGRID_LEVEL
 from workflows.benchmarks import staggered, wilson
 from workflows.benchmarks.machine import Machine, random_field
 from workflows.benchmarks.speed import DTYPES, Bench, SiteCost, Speed
 
 BETA, SWEEPS, SEED = 6.0, 5, 31
 MASS, CSW = -0.3, 1.0
-LEVEL = {"smoothing": 8, "refinements": 2}
 VECTORS, BLOCK, TOLERANCE = 16, 8, 1e-6
 SOLVED = 1e-10
 REPEATS = 3
@@ -43,7 +43,7 @@ def multigrid_speeds(bench: Bench) -> Iterator[Speed]:
     lattice, machine = bench.run_lattice, bench.machine
     links = wilson_links(_configuration(bench), lattice, boundary="antiperiodic", csw=CSW)
     M = WilsonOperator(WilsonDslash(links), MASS)
-    method = multigrid_of([LEVEL | level for level in default_levels(lattice)], SEED)
+    method = multigrid_of([MULTIGRID_LEVEL | level for level in default_levels(lattice)], SEED)
     names = {"family": "multigrid", "precision": "double-single", "lattice": str(lattice)}
     itemsize, sites = DTYPES["single"].itemsize, lattice.half_volume
     seconds, hierarchy = _timed(machine, lambda: method.setup(M))
