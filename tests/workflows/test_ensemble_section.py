@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -106,3 +107,22 @@ def test_wrong_headers_are_accepted_by_name(quarkline: CommandLine, files: Path)
     assert read(at=At(config="b.1.ildg"), wrong_headers=("b.1.ildg",)).links.size
     with pytest.raises(InputError, match=r"plaquette should be 0.25, found .*`ensemble.wrong_headers`"):
         read(at=At(config="b.1.ildg"), wrong_headers=("a.1.ildg",))
+
+
+def test_files_of_one_name_in_several_streams(quarkline: CommandLine, files: Path) -> None:
+    """Labels by folder tell them apart; a label that stays what it was keeps its keys."""
+    keys = keys_of(files)
+    edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  labels: "{name}"'))
+    assert keys_of(files) == keys
+    lattice = Lattice((4, 4, 4, 4))
+    write_ildg(files.parent / "b" / "a.1.ildg", thermalised(lattice, 6.0, 9, "other", 1, 0), lattice, 64)
+    refused(quarkline("plan", files), "have the same label, 'a.1.ildg'", 'write `labels: "{parent}/{name}"`')
+    edit(files, ('"{name}"', '"{parent}/{name}"\n  exclude: [a/a.2.ildg]'))
+    assert labels(files) == ("a/a.1.ildg", "b/a.1.ildg", "b/b.1.ildg")
+    shutil.copytree(files.parent, files.parent / "more" / "x")
+    edit(
+        files,
+        ('["a/*.ildg", "b/*.ildg"]', '["a/a.1.ildg", "more/x/a/a.1.ildg"]'),
+        ("\n  exclude: [a/a.2.ildg]", ""),
+    )
+    refused(quarkline("plan", files), "`ensemble.labels` (line 4)", "{grandparent}/{parent}/{name}")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tiny_project import CommandLine, refused
 
+from stages.lqcd.lattice.formats import write_ildg
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.catalogue import load_project
 from workflows.command import main
 from workflows.names import OWN
@@ -40,11 +44,21 @@ def test_a_file_to_start_from(quarkline: CommandLine, tmp_path: Path, name: str)
     refused(quarkline("init", name), f"{name}.yaml exists", "give another name")
 
 
+def configurations(folder: Path, names: Sequence[str], extents: tuple[int, int, int, int]) -> None:
+    """Files of cold gauge fields: their headers count."""
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True)
+        lattice = Lattice(extents)
+        links = np.broadcast_to(np.eye(3, dtype=np.complex64), (4, 2, lattice.half_volume, 3, 3))
+        write_ildg(folder / name, links.copy(), lattice, 32)
+
+
 @pytest.mark.parametrize("patterns", [["a b/*.ildg"], ["confs/*.1*", 'b/"quoted"*']])
 @pytest.mark.parametrize("name", starter_names())
 def test_a_file_for_configurations(
     quarkline: CommandLine, tmp_path: Path, name: str, patterns: list[str]
 ) -> None:
+    configurations(tmp_path, ["a b/1.ildg", "confs/c.1", 'b/"quoted".2'], (8, 8, 8, 16))
     given = [part for pattern in patterns for part in ("--files", pattern)]
     assert quarkline("init", name, "my.yaml", *given).code == 0
     values, shipped = (
@@ -52,6 +66,64 @@ def test_a_file_for_configurations(
     )
     assert values["ensemble"] == {"files": patterns[0] if len(patterns) == 1 else patterns}
     assert {**values, "ensemble": None} == {**shipped, "ensemble": None}
+
+
+FITTED = {
+    (8, 8, 8, 8): {("sources", "times"): [0, 4]},
+    (2, 2, 2, 4): {("sources", "times"): [0, 2], ("deflation", "vectors"): 32},
+    (4, 4, 4, 2): {
+        ("sources", "times"): [0, 1],
+        ("operators", "t0"): 0,
+        ("operators", "momenta"): [[0, 0, 0], [1, 0, 0]],
+    },
+}
+
+
+@pytest.mark.parametrize("extents", FITTED)
+@pytest.mark.parametrize("name", starter_names())
+def test_numbers_fit_the_lattice_of_the_files(
+    quarkline: CommandLine, tmp_path: Path, name: str, extents: tuple[int, int, int, int]
+) -> None:
+    """Or, where no number can be made to fit, nothing is written."""
+    configurations(tmp_path, ["a/c.1", "b/c.1"], extents)
+    answer = quarkline("init", name, "my.yaml", "--files", "[ab]/c.1")
+    if min(extents) == 2 and name.startswith(("g2", "hisq")):
+        refused(answer, "my.yaml: ", "wind around an extent of 2")
+        assert not Path("my.yaml").exists()
+        return
+    assert answer.code == 0, answer.err
+    lattice = Lattice(extents)
+    assert (f"(changed to fit {lattice}: sources.times" in answer.out) == (
+        name in ("hisq_mesons", "laph_mesons")
+    )
+    text, shipped = Path("my.yaml").read_text(), (SHIPPED / f"{name}.yaml").read_text()
+    values = read_parameter_file(Path("my.yaml")).values
+    assert values["ensemble"] == {"files": "[ab]/c.1", "labels": "{parent}/{name}"}
+    assert load_project(Path("my.yaml")).workflow.nodes
+    for (section, key), number in FITTED[extents].items():
+        if key in read_parameter_file(SHIPPED / f"{name}.yaml").values.get(section, {}) and name != "mesons":
+            assert values[section][key] == number
+    assert {line.partition("#")[2] for line in text.splitlines()} <= {
+        line.partition("#")[2] for line in shipped.replace(f"workflows/{name}.yaml", "my.yaml").splitlines()
+    }
+
+
+def test_files_that_are_no_ensemble(quarkline: CommandLine, tmp_path: Path) -> None:
+    configurations(tmp_path, ["c.1", "s/c.1"], (4, 4, 4, 8))
+    configurations(tmp_path, ["d.1"], (4, 4, 4, 4))
+    Path("n.1").write_text("bring milk")
+    for patterns, said in {
+        ("x*",): "(--files x*): no file matches 'x*', looking from",
+        ("c.1", "x*"): "(--files c.1 --files x*): no file matches 'x*'",
+        ("n.1",): "n.1: is no gauge-field file of a known format",
+        (
+            "[cd].1",
+        ): "d.1 is a lattice of 4x4x4x4, but c.1 is one of 4x4x4x8: take a pattern that leaves it out",
+        ("~nobody/$X/*",): "variables are not expanded",
+    }.items():
+        given = [part for pattern in patterns for part in ("--files", pattern)]
+        refused(quarkline("init", "mesons", "my.yaml", *given), "my.yaml: `ensemble.files` (--files ", said)
+        assert not Path("my.yaml").exists()
 
 
 def test_nothing_to_start_from(quarkline: CommandLine, tmp_path: Path) -> None:

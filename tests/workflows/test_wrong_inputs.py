@@ -99,6 +99,7 @@ def test_files_of_no_text(content: bytes, byte: str) -> None:
 
 
 PATTERN = "`ensemble.files` (line 3): a pattern in quotes or a list of such is expected, got "
+OF_LABELS = "`ensemble.labels` (line 4): "
 NOT_FOUND = "`ensemble.files` (line 3): no file matches "
 FILES = {
     "'no/*.ildg'": NOT_FOUND + "'no/*.ildg', looking from HERE",
@@ -112,9 +113,33 @@ FILES = {
     ".": "`ensemble.files` (line 3): .: this is a folder; name a gauge-field file in it; `exclude` leaves "
     "it out",
     "[good.ildg, other.ildg]": "`ensemble.files` (line 3): other.ildg is a lattice of 4x4x4x2, but good.ildg "
-    "is one of 4x4x4x4",
+    "is one of 4x4x4x4: `exclude` leaves it out",
     "[good.ildg, copy/good.ildg]": "`ensemble.files` (line 3): copy/good.ildg and good.ildg have the same "
-    "name, which is the configuration's label: rename one",
+    'name, which is the configuration\'s label: write `labels: "{parent}/{name}"` into `ensemble`, or '
+    "rename one",
+    "[good.ildg, copy/good.ildg]\n  labels: '{stem}'": OF_LABELS
+    + "copy/good.ildg and good.ildg have the same "
+    "label, 'good': write `labels: \"{parent}/{name}\"` into `ensemble`, or rename one",
+    "[good.ildg, copy/good.ildg]\n  labels: '{parent}/{stem}'": "accepted",
+    "good.ildg\n  labels: '{stream}/{name}'": OF_LABELS
+    + "{stream} in '{stream}/{name}' is no part of a file's "
+    "name: take {name}, {stem}, {parent}, {grandparent}",
+    "good.ildg\n  labels: '{}'": OF_LABELS + "{} in '{}' is no part of a file's name: take {name}, {stem}, "
+    "{parent}, {grandparent}",
+    "good.ildg\n  labels: '{name!r}'": OF_LABELS + "'{name!r}' has more than a part of a file's name between "
+    "braces: write {name}",
+    "good.ildg\n  labels: '{stem:>9}'": OF_LABELS
+    + "'{stem:>9}' has more than a part of a file's name between "
+    "braces: write {stem}",
+    "good.ildg\n  labels: '{name'": OF_LABELS + "'{name' has a brace without its partner: write such as "
+    "{parent}/{name}",
+    "good.ildg\n  labels: a": OF_LABELS
+    + "'a' would be the label of every file: take parts of its name, {name}, "
+    "{stem}, {parent}, {grandparent}",
+    'good.ildg\n  labels: "{name}\\n"': OF_LABELS + "good.ildg would have the label 'good.ildg\\n': write "
+    "labels of characters that can be printed",
+    "good.ildg\n  labels: '{stem}'\n  exclude: [good.ildg]": "`ensemble.exclude` (line 5): 'good.ildg' is "
+    "the label of no configuration: did you mean 'good'?",
     "empty.ildg": "`ensemble.files` (line 3): empty.ildg: the file is empty" + DAMAGED,
     "text.ildg": "`ensemble.files` (line 3): text.ildg: is no gauge-field file of a known format (it begins "
     "with b'bring mi', 0x6e697262); ILDG, SciDAC, NERSC, MILC v5, openQCD and DDalphaAMG files can be read; "
@@ -136,8 +161,8 @@ FILES = {
     "good.ildg\n  exclude: [5]": "`ensemble.exclude` (line 4) is 5, expected text",
     "good.ildg\n  exclude: ['*.ildg']": "`ensemble.exclude` (line 4): '*.ildg' is the label of no "
     "configuration: did you mean 'good.ildg'?",
-    "good.ildg\n  labels: [a]": "unknown key `labels` in `ensemble` (line 4); known: heatbath, files, "
-    "exclude, wrong_headers",
+    "good.ildg\n  labels: [a]": "`ensemble.labels` (line 4) is ['a'], expected text",
+    "good.ildg\n  label: a": "unknown key `label` in `ensemble` (line 4): did you mean `labels`?",
 }
 
 

@@ -131,7 +131,7 @@ def _workflow(name: str, device: Device) -> None:
     yaml = YAML()
     with TemporaryDirectory() as folder:
         file, store = Path(folder) / "small.yaml", Store(Path(folder) / "store")
-        content = yaml.load(starter(name, file, ()))
+        content = yaml.load(starter(name, file)[0])
         heat_bath = content["ensemble"]["heatbath"]
         extents = [SMALL, SMALL, SMALL, heat_bath["extents"][3]]
         heat_bath.update(extents=extents, configurations=1, sweeps=1)

@@ -40,13 +40,16 @@ def init(
 ) -> None:
     """Write a commented file of a workflow or about a cluster to start from; never replaces one.
 
+    With --files the headers of the configurations are read: numbers such as source times that their lattice
+    does not have are changed to fit, and files of one name in several folders get labels by folder.
+
     Example: quarkline init g2_disconnected my.yaml --files 'confs/*.ildg'
 
     Example: quarkline init slurm_gpu site.yaml
     """
     cluster = cluster_files().get(name)
     path = file or Path(cluster.name if cluster else f"{name}.yaml")
-    text = starter(name, path, files or ())
+    text, fitted = starter(name, path, files or ())
     try:
         with path.open("x", encoding="utf-8") as target:
             target.write(text)
@@ -55,7 +58,8 @@ def init(
     except OSError as error:
         remedy = "" if path.parent.is_dir() else f": make the folder {path.parent} first"
         raise InputError(f"cannot write {path}: {error.strerror or error}{remedy}") from None
-    text = f"{path} written. What it would do: quarkline plan {path}; to do it: quarkline run {path}"
+    about = f" ({fitted})" if fitted else ""
+    text = f"{path} written{about}. What it would do: quarkline plan {path}; to do it: quarkline run {path}"
     if cluster:
         use = f"bash {path} WORKFLOW" if path.suffix == ".sh" else f"quarkline run WORKFLOW --cluster {path}"
         text = f"{path} written: look through it. To use it: {use}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from glob import glob
@@ -16,14 +17,17 @@ from stages.ensemble.configuration import file_configuration
 from stages.lqcd.lattice.formats import read_extents
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import ParameterFile, Problem
-from workflows.shared.sections import EnsembleSection
+from workflows.shared.sections import EnsembleSection, label_parts
+
+LABELS = ("{name}", "{parent}/{name}", "{grandparent}/{parent}/{name}")
+"""Patterns of labels, the usual one first."""
 
 
 @dataclass(frozen=True)
 class Configurations:
     """Labels, lattice, and the file of each label.
 
-    A label is part of the noise's key: a file that is renamed gets other noise.
+    A label is part of the noise's key: a configuration whose label changes gets other noise.
     """
 
     labels: tuple[str, ...]
@@ -31,11 +35,15 @@ class Configurations:
     files: dict[str, Path] = field(default_factory=dict)
 
 
-def configurations(file: ParameterFile, ensemble: EnsembleSection) -> Configurations:
+def configurations(
+    file: ParameterFile, ensemble: EnsembleSection, remedy: str = "`exclude` leaves it out"
+) -> Configurations:
     """Configurations of the ensemble section of a file; reads the headers of gauge files.
 
+    remedy: what is said of a file that cannot be used.
+
     Raises:
-        InputError: a pattern without a file, an unreadable file, two of the same name, lattices that differ,
+        InputError: a pattern without a file, an unreadable file, two of the same label, lattices that differ,
             a label to leave out that there is not, or nothing left.
     """
     if ensemble.heatbath:
@@ -43,17 +51,27 @@ def configurations(file: ParameterFile, ensemble: EnsembleSection) -> Configurat
         file.refuse(_misnamed(ensemble.exclude, labels))
         kept = tuple(label for label in labels if label not in ensemble.exclude)
         return Configurations(kept, ensemble.heatbath.lattice)
-    matches = {pattern: _matches(pattern) for pattern in ensemble.files or ()}
-    everything = sorted({path for paths in matches.values() for path in paths}, key=str)
+    matches = {pattern: matching(pattern) for pattern in ensemble.files or ()}
+    labels = _labels({path for paths in matches.values() for path in paths}, ensemble.labels)
     file.refuse(_unmatched(matches))
-    names = [path.name for path in everything]
-    file.refuse(_misnamed(ensemble.exclude, names))
-    file.refuse(_unknown("wrong_headers", ensemble.wrong_headers, names))
-    paths = [path for path in everything if path.name not in ensemble.exclude]
-    file.refuse(_faults(paths))
-    lattices = {path: _lattice(file, path) for path in paths}
-    file.refuse(_strangers(lattices))
-    return Configurations(tuple(p.name for p in paths), lattices[paths[0]], {p.name: p for p in paths})
+    file.refuse(_misnamed(ensemble.exclude, list(labels.values())))
+    file.refuse(_unknown("wrong_headers", ensemble.wrong_headers, list(labels.values())))
+    labels = {path: label for path, label in labels.items() if label not in ensemble.exclude}
+    file.refuse(_faults(labels, ensemble.labels))
+    lattices = {path: _lattice(file, path, remedy) for path in labels}
+    file.refuse(_strangers(lattices, remedy))
+    files = {label: path for path, label in labels.items()}
+    return Configurations(tuple(files), next(iter(lattices.values())), files)
+
+
+def telling_apart(paths: Collection[Path]) -> str | None:
+    """The first of `LABELS` by which no two files have the same label, if there is one."""
+    return next((each for each in LABELS if len({*_labels(paths, each).values()}) == len(paths)), None)
+
+
+def matching(pattern: str) -> list[Path]:
+    """Files that match a shell pattern."""
+    return [Path(name) for name in glob(str(Path(pattern).expanduser()), recursive=True)]
 
 
 def add_configuration(workflow: Workflow, section: EnsembleSection, ensemble: Configurations) -> Node:
@@ -109,8 +127,12 @@ def refuse_copies(plan: Plan) -> None:
             )
 
 
-def _matches(pattern: str) -> list[Path]:
-    return [Path(name) for name in glob(str(Path(pattern).expanduser()), recursive=True)]
+def _labels(paths: Collection[Path], pattern: str | None) -> dict[Path, str]:
+    """Labels of files, in the order of their paths."""
+    return {
+        path: (pattern or LABELS[0]).format_map(label_parts(os.path.abspath(path)))
+        for path in sorted(paths, key=str)
+    }
 
 
 def _unmatched(matches: Mapping[str, Sequence[Path]]) -> Iterator[Problem]:
@@ -144,29 +166,39 @@ def _unknown(key: str, named: Sequence[str], labels: Sequence[str]) -> Iterator[
             yield ("ensemble", key), text
 
 
-def _faults(paths: Sequence[Path]) -> Iterator[Problem]:
+def _faults(labels: Mapping[Path, str], pattern: str | None) -> Iterator[Problem]:
+    """Labels that cannot be written, and those of several files."""
     first: dict[str, Path] = {}
-    for path in paths:
-        if any("\ud800" <= character <= "\udfff" for character in path.name):
+    for path, label in labels.items():
+        if any("\ud800" <= character <= "\udfff" for character in label):
             text = f"{path} has a name that is no UTF-8, and it is the configuration's label: rename it"
             yield ("ensemble", "files"), text
-        other = first.setdefault(path.name, path)
-        if other is not path:
+        elif pattern and not label.isprintable():
             yield (
-                ("ensemble", "files"),
-                f"{other} and {path} have the same name, which is the configuration's label: rename one",
+                ("ensemble", "labels"),
+                f"{path} would have the label {label!r}: write labels of characters that can be printed",
+            )
+        other = first.setdefault(label, path)
+        if other is not path:
+            apart = telling_apart(labels)
+            remedy = f'write `labels: "{apart}"` into `ensemble`, or rename one' if apart else "rename one"
+            same = f"label, {label!r}" if pattern else "name, which is the configuration's label"
+            yield (
+                ("ensemble", "labels" if pattern else "files"),
+                f"{other} and {path} have the same {same}: {remedy}",
             )
 
 
-def _lattice(file: ParameterFile, path: Path) -> Lattice:
+def _lattice(file: ParameterFile, path: Path, remedy: str) -> Lattice:
     try:
         return read_extents(path)
     except InputError as error:
-        raise file.error(f"{file.name('ensemble', 'files')}: {error}; `exclude` leaves it out") from None
+        raise file.error(f"{file.name('ensemble', 'files')}: {error}; {remedy}") from None
 
 
-def _strangers(lattices: dict[Path, Lattice]) -> Iterator[Problem]:
+def _strangers(lattices: dict[Path, Lattice], remedy: str) -> Iterator[Problem]:
     first, lattice = next(iter(lattices.items()))
     for path, other in lattices.items():
         if other != lattice:
-            yield ("ensemble", "files"), f"{path} is a lattice of {other}, but {first} is one of {lattice}"
+            text = f"{path} is a lattice of {other}, but {first} is one of {lattice}: {remedy}"
+            yield ("ensemble", "files"), text

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
+from typing import TypeVar
 
 from stages.base.errors import InputError
 from stages.lqcd.gauge.fixing import gauge_residual, planes_plaquette
@@ -29,6 +30,7 @@ FIXED = 1e-2
 """Residual of Coulomb or Landau gauge below which a gauge is fixed, however loosely; about 3 in none."""
 TWO_GROUPS = "plaquettes form two groups"
 """Beginning of the warning about files of several ensembles."""
+File = TypeVar("File")
 FILES: Location = ("ensemble", "files")
 
 
@@ -38,8 +40,7 @@ def ensemble_doubts(ensemble: Configurations, gauge: Location | None) -> Iterato
     gauge: place of the value in the file that needs a fixed gauge, if one does. Files that cannot be read are
     skipped here; a run reports them.
     """
-    paths = _some(list(ensemble.files.values()), MOST_FILES)
-    if text := parted(*_plaquettes(paths, ensemble.lattice)):
+    if text := parted(*_plaquettes(dict(_some(list(ensemble.files.items()), MOST_FILES)), ensemble.lattice)):
         yield FILES, text
     if gauge:
         yield from ((gauge, text) for text in _unfixed(ensemble))
@@ -70,13 +71,13 @@ def parted(values: Mapping[str, float], counts: Mapping[str, int]) -> str:
     )
 
 
-def _plaquettes(paths: Sequence[Path], lattice: Lattice) -> tuple[dict[str, float], dict[str, int]]:
+def _plaquettes(files: Mapping[str, Path], lattice: Lattice) -> tuple[dict[str, float], dict[str, int]]:
     """Mean plaquettes by label, as headers state them or of some planes, and of how many plaquettes."""
     values, counts = {}, {}
     x, y, z, t = lattice.extents
     whole = lattice.volume <= SITES
     planes, slices = (z, t) if whole else (min(z, -(-SITES // (x * y))), 1)
-    for path in paths:
+    for label, path in files.items():
         try:
             value, count = stated_plaquette(path), 6 * lattice.volume
             if value is None and (links := first_planes(path, planes, slices)) is not None:
@@ -84,7 +85,7 @@ def _plaquettes(paths: Sequence[Path], lattice: Lattice) -> tuple[dict[str, floa
         except InputError:
             continue
         if value is not None and abs(value) <= 1:
-            values[path.name], counts[path.name] = value, count
+            values[label], counts[label] = value, count
     return values, counts
 
 
@@ -104,7 +105,7 @@ def _unfixed(ensemble: Configurations) -> Iterator[str]:
             return
 
 
-def _some(paths: Sequence[Path], most: int) -> list[Path]:
+def _some(paths: Sequence[File], most: int) -> list[File]:
     """At most so many, spread evenly over the list, with the first and the last."""
     if len(paths) <= most:
         return list(paths)

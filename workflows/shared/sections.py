@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from string import Formatter
 from typing import Annotated, Self
 
 from pydantic import Field, WithJsonSchema, field_validator, model_validator
@@ -101,6 +102,13 @@ ONE_OR_MORE = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type":
 """JSON schema of a text or a list of such."""
 
 
+def label_parts(path: str) -> dict[str, str]:
+    """Parts of a file's path that a pattern of labels may name."""
+    file = Path(path)
+    parent, grandparent = file.parent, file.parent.parent
+    return {"name": file.name, "stem": file.stem, "parent": parent.name, "grandparent": grandparent.name}
+
+
 class EnsembleSection(FileSection):
     """Gauge configurations: generated, or files matched by shell patterns; some may be left out."""
 
@@ -108,6 +116,9 @@ class EnsembleSection(FileSection):
     """A quenched ensemble made here, instead of files."""
     files: Annotated[tuple[str, ...], WithJsonSchema(ONE_OR_MORE)] | None = None
     """Shell pattern, or a list of such, of gauge files in any format that `quarkline check` reads."""
+    labels: str | None = None
+    """Pattern of the labels of files: {name} unless given, {stem} is the name without its last ending,
+    {parent} and {grandparent} are folders; "{parent}/{name}" where folders have files of the same name."""
     exclude: Texts = ()
     """Labels of configurations that are left out; the files of those are not opened."""
     wrong_headers: Texts = ()
@@ -124,12 +135,36 @@ class EnsembleSection(FileSection):
             raise ValueError(f"a pattern in quotes or a list of such is expected, got {files!r}")
         return tuple(patterns)
 
+    @field_validator("labels")
+    @classmethod
+    def _label_pattern(cls, labels: str | None) -> str | None:
+        known = [f"{{{part}}}" for part in label_parts("")]
+        try:
+            parts = [part for part in Formatter().parse(labels or "") if part[1] is not None]
+        except ValueError:
+            raise ValueError(
+                f"{labels!r} has a brace without its partner: write such as {{parent}}/{{name}}"
+            ) from None
+        for _, name, form, conversion in parts:
+            if (word := f"{{{name}}}") not in known:
+                raise ValueError(f"{word} in {labels!r} is no part of a file's name: take {', '.join(known)}")
+            if form or conversion:
+                raise ValueError(
+                    f"{labels!r} has more than a part of a file's name between braces: write {word}"
+                )
+        if labels is not None and not parts:
+            raise ValueError(
+                f"{labels!r} would be the label of every file: take parts of its name, {', '.join(known)}"
+            )
+        return labels
+
     @model_validator(mode="after")
     def _one_source(self) -> EnsembleSection:
         if (self.heatbath is None) == (self.files is None):
             raise ValueError("give either `heatbath` or `files`, and not both")
-        if self.heatbath and self.wrong_headers:
-            raise ValueError("`wrong_headers` is about files: leave it out beside `heatbath`")
+        for key in ("wrong_headers", "labels"):
+            if self.heatbath and getattr(self, key):
+                raise ValueError(f"`{key}` is about files: leave it out beside `heatbath`")
         return self
 
 
