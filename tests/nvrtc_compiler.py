@@ -7,6 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import cupy
+import numpy as np
+from cupy._core import _kernel, core
+from cupy._core._carray import Indexer
+from cupy._core._scalar import CScalar
 from cupy.cuda import nvrtc
 
 from stages.lqcd.kernels.cuda.compile import OPTIONS, SHARE, source
@@ -68,6 +73,40 @@ def usages(
     for file, instances in by_file.items():
         usage = compile_only(file, [kernel.instance for kernel in instances], arch, further)
         yield from ((kernel, usage[kernel.instance]) for kernel in instances)
+
+
+def compile_elementwise(
+    kernel: cupy.ElementwiseKernel, types: dict[str, str], arch: str, scalars: Sequence[str] = ()
+) -> str:
+    """PTX of one of CuPy's kernels for strided arrays of two axes, of these types by their letters.
+
+    scalars: parameters that are numbers. Raises NVRTCError, whose text is preceded by the compiler's log.
+    """
+    array, indexer, scalar = 1, 2, 3
+    arguments = []
+    for each in kernel.params:
+        dtype = np.dtype(each.dtype if each.dtype is not None else types.get(each.ctype, "i4"))
+        kind = array, cupy.ndarray, dtype, 2, False, True
+        if each.name == "_ind":
+            kind = indexer, Indexer, None, 2, True, True
+        elif each.name in scalars:
+            kind = scalar, CScalar, dtype, 0, True, True
+        arguments.append(_kernel._ArgInfo(*kind))
+    letters = _kernel._TypeMap(tuple(sorted((name, np.dtype(kind)) for name, kind in types.items())))
+    code = _kernel._get_elementwise_kernel_code(
+        tuple(arguments), letters, kernel.params, kernel.operation, kernel.name, "", **kernel.kwargs
+    )
+    headers = "".join(f"#include <{name}>\n" for name in core._cupy_header_list)
+    program = nvrtc.createProgram(headers + code, kernel.name, (), ())
+    own = kernel.kwargs.get("options", ())
+    try:
+        nvrtc.compileProgram(program, (*core.assemble_cupy_compiler_options(own), f"-arch={arch}"))
+        return str(nvrtc.getPTX(program))
+    except nvrtc.NVRTCError as error:
+        error.add_note(nvrtc.getProgramLog(program))
+        raise
+    finally:
+        nvrtc.destroyProgram(program)
 
 
 def _usage(log: str, mangled: str, told: bool) -> Usage:

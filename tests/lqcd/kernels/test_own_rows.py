@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -63,6 +66,36 @@ def test_segments_are_those_of_the_indices_that_lead_the_sites(monkeypatch: pyte
     assert own_rows.segments_of(array.reshape(-1)) == 8
     assert own_rows.segments_of(array[1].reshape(-1, 3, 3)) == 2
     assert own_rows.segments_of(array[1, 1]) == 1
+
+
+@pytest.mark.parametrize("view", [np.s_[:], np.s_[..., 2:5], np.s_[:, 1], np.s_[1]], ids=str)
+def test_kernels_run_on_each_device_on_its_own_rows(view: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the sites are behind axes that memory skips in."""
+    span, array = spread_array((4, 2, 20000, 3, 7), 3, 20)
+    spread = array[view]
+    alone = cupy.ndarray(spread.shape[-1:], np.complex128, cupy.cuda.MemoryPointer(array.data.mem, 0))
+    group = SimpleNamespace(together=lambda on: [on(part) for part in range(3)])
+    monkeypatch.setattr(own_rows, "current_group", lambda: group)
+    monkeypatch.setattr(own_rows, "span_of", lambda array: None if array.ndim == 1 else span)
+    monkeypatch.setattr(own_rows, "local", lambda array: array)
+    monkeypatch.setattr(cupy.cuda, "get_device_id", lambda: 0)
+    seen, elements = np.zeros(array.size, int), []
+
+    def compute(small: cupy.ndarray, x: cupy.ndarray, out: cupy.ndarray) -> None:
+        assert small is alone and x.shape == out.shape and x.data.ptr == out.data.ptr
+        numbers = np.arange(array.size).reshape(array.shape)
+        first = (out.data.ptr - array.data.ptr) // 16
+        places = np.lib.stride_tricks.as_strided(
+            numbers.reshape(-1)[first:], out.shape, [s // 2 for s in out.strides]
+        )
+        seen.reshape(-1)[places] += 1
+        elements.append(out.size)
+
+    own_rows.elementwise(compute, spread, spread, small=(alone,))
+    expected = np.zeros(array.shape, int)
+    expected[view] = 1
+    np.testing.assert_array_equal(seen.reshape(array.shape), expected)
+    assert max(elements) <= 0.4 * spread.size, "a device has all"
 
 
 def test_axes_are_merged_where_memory_follows_on() -> None:

@@ -1,33 +1,66 @@
-"""Sums and multiples of fields, and of their columns, with the rounding of the array expressions.
+"""Sums and multiples of complex fields, and of their columns: a kernel each, on each device's own rows.
 
-Operands that are no rows, or of other kinds of numbers than real and complex ones, are CuPy's.
+Products and sums are rounded one by one, as those of array expressions.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import cupy
 import numpy as np
 
+from stages.lqcd.kernels.cuda.devices.own_rows import elementwise
 from stages.lqcd.kernels.cuda.fields import empty_field
-from stages.lqcd.kernels.cuda.pointwise import TYPES, UNITS, computed, start
+
+
+def _kernel(name: str, inputs: str, output: str, operation: str) -> cupy.ElementwiseKernel:
+    return cupy.ElementwiseKernel(inputs, output, operation, name, options=("--fmad=false",))
+
+
+DIFFERENCE = _kernel("difference", "X x, Y y", "T out", "out = T(x.real() - y.real(), x.imag() - y.imag())")
+SCALE = _kernel(
+    "scale",
+    "float64 number, X x",
+    "T out",
+    "const X::value_type factor = number; out = T(x.real() * factor, x.imag() * factor)",
+)
+WEIGHTED_SUM = _kernel(
+    "weighted_sum",
+    "float64 a, float64 b, X x, Y y",
+    "T out",
+    "const X::value_type f = a; const Y::value_type g = b;"
+    "out = T(x.real() * f + y.real() * g, x.imag() * f + y.imag() * g)",
+)
+LANE_SCALE = _kernel("lane_scale", "F factor, X x", "T out", "out = T(x.real() * factor, x.imag() * factor)")
+LANE_DIVIDE = _kernel(
+    "lane_divide", "F divisor, X x", "T out", "out = T(x.real() / divisor, x.imag() / divisor)"
+)
+LANE_ADD = _kernel(
+    "lane_add", "F factor, X x", "Y y", "y = Y(y.real() + x.real() * factor, y.imag() + x.imag() * factor)"
+)
+LANE_PUT_ADD = _kernel(
+    "lane_put_add",
+    "int64 columns, int64 width, int64 lane, F factor, X x",
+    "raw Y y",
+    "Y& sum = y[i / columns * width + lane];"
+    "sum = Y(sum.real() + x.real() * factor, sum.imag() + x.imag() * factor)",
+)
+LANE_CHOOSE = _kernel("lane_choose", "bool chosen, T x", "T y", "if (chosen) y = T(x)")
 
 
 def difference(x: cupy.ndarray, y: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    if not (x.dtype == y.dtype == out.dtype and computed("difference", (out,), (out, x, y))):
-        cupy.subtract(x, y, out=out)
+    elementwise(DIFFERENCE, x, y, out)
     return out
 
 
 def add(y: cupy.ndarray, x: cupy.ndarray) -> None:
-    if not computed("add", (y, x), (y, x)):
-        y += x
+    elementwise(lambda x, y: cupy.add(x, y, y), x, y)
 
 
 def scale(x: cupy.ndarray, factor: float, out: cupy.ndarray) -> cupy.ndarray:
-    if not (x.dtype == out.dtype and computed("scale", (x,), (out, x), np.float64(factor))):
-        cupy.multiply(x, factor, out=out)
+    elementwise(partial(SCALE, factor), x, out)
     return out
 
 
@@ -36,71 +69,41 @@ def affine(out: cupy.ndarray, b: float, x: cupy.ndarray, a: float) -> None:
 
 
 def weighted_sum(a: float, x: cupy.ndarray, b: float, y: cupy.ndarray, out: cupy.ndarray) -> None:
-    factors = np.float64(a), np.float64(b)
-    if not (x.dtype == y.dtype == out.dtype and computed("weighted_sum", (x,), (out, x, y), *factors)):
-        cupy.add(a * x, b * y, out=out)
+    elementwise(partial(WEIGHTED_SUM, a, b), x, y, out)
 
 
 def lane_scale(x: cupy.ndarray, factor: cupy.ndarray, out: cupy.ndarray) -> None:
-    if not _by_lanes("scale_lanes", _kinds(x, factor, then=("false",)), (out, x), factor):
-        cupy.multiply(x, factor, out=out)
+    elementwise(LANE_SCALE, x, out, small=(factor,))
 
 
 def lane_divide(x: cupy.ndarray, divisor: cupy.ndarray, out: cupy.ndarray) -> None:
-    if not _by_lanes("scale_lanes", _kinds(x, divisor, then=("true",)), (out, x), divisor):
-        cupy.divide(x, divisor, out=out, casting="same_kind")
+    elementwise(LANE_DIVIDE, x, out, small=(divisor,))
 
 
 def lane_add(y: cupy.ndarray, x: cupy.ndarray, factor: cupy.ndarray) -> None:
-    if not _by_lanes("add_lanes", _kinds(y, x, factor), (y, x), factor, None):
-        y += x * factor
+    elementwise(LANE_ADD, x, y, small=(factor,))
 
 
 def lane_put_add(y: cupy.ndarray, x: cupy.ndarray, lanes: Any, factor: cupy.ndarray | None) -> None:
-    kinds = _kinds(y, x, x.real if factor is None else factor)
-    if not _by_lanes("add_lanes", kinds, (y, x), factor, cupy.asarray(lanes, np.int32)):
-        y[..., lanes] += x if factor is None else x * factor
+    factors = cupy.ones(len(lanes), x.real.dtype) if factor is None else factor
+    put = partial(LANE_PUT_ADD, len(lanes), y.shape[-1])
+    elementwise(put, x, y, small=(cupy.asarray(lanes, np.int64), factors))
 
 
 def lane_take(x: cupy.ndarray, lanes: Any) -> cupy.ndarray:
     out = empty_field((*x.shape[:-1], len(lanes)), x.dtype)
-    if not _by_lanes("take_lanes", (UNITS[x.itemsize],), (x, out), cupy.asarray(lanes, np.int32)):
-        out[...] = cupy.take(x, cupy.asarray(lanes), axis=-1)
+    elementwise(_take, x, out, small=(cupy.asarray(lanes, np.int64),))
     return out
 
 
+def _take(lanes: cupy.ndarray, x: cupy.ndarray, out: cupy.ndarray) -> None:
+    cupy.take(x, lanes, axis=-1, out=out)
+
+
 def lane_clear(y: cupy.ndarray, lanes: Any) -> None:
-    numbers = cupy.asarray(lanes, np.int32)
-    if not _by_lanes("clear_lanes", (UNITS[y.itemsize],), (y,), numbers, columns=len(lanes)):
-        y[..., lanes] = 0
+    chosen, zero = np.isin(np.arange(y.shape[-1]), lanes), y.dtype.type(0)
+    elementwise(lambda where, own: LANE_CHOOSE(where, zero, own), y, small=(cupy.asarray(chosen),))
 
 
 def lane_choose(y: cupy.ndarray, x: cupy.ndarray, chosen: Any) -> None:
-    where = cupy.asarray(chosen, bool)
-    if not _by_lanes("choose_lanes", (UNITS[y.itemsize],), (y, x), where):
-        y[...] = cupy.where(where, x, y)
-
-
-def _kinds(*arrays: cupy.ndarray, then: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Template arguments for arrays of numbers, the last one real; none for others."""
-    kinds = [TYPES.get(array.dtype.char, "") for array in arrays]
-    return () if "" in kinds or arrays[-1].dtype.kind != "f" else (*kinds, *then)
-
-
-def _by_lanes(
-    kernel: str,
-    types: tuple[str, ...],
-    fields: tuple[cupy.ndarray, ...],
-    *numbers: cupy.ndarray | None,
-    columns: int | None = None,
-) -> bool:
-    """Queue a kernel with numbers for each column; False without types, or columns that lie side by side.
-
-    columns: a number of them, by default that of the last field.
-    """
-    kind, narrowest = fields[0].dtype.kind, fields[-1].shape[-1] if columns is None else columns
-    if not types or any(each.strides[-1] != each.itemsize or each.dtype.kind != kind for each in fields):
-        return False
-    given = [None if each is None else cupy.ascontiguousarray(each) for each in numbers]
-    pointers = [np.uintp(0 if each is None else each.data.ptr) for each in given]
-    return start(kernel, types, fields, *pointers, columns=narrowest)
+    elementwise(LANE_CHOOSE, x, y, small=(cupy.asarray(chosen, bool),))

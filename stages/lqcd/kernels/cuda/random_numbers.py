@@ -11,16 +11,22 @@ import cupy
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stages.lqcd.kernels import expressions
 from stages.lqcd.kernels.cuda.compile import run
-from stages.lqcd.kernels.cuda.devices.own_rows import segments_of
+from stages.lqcd.kernels.cuda.devices.own_rows import elementwise, segments_of
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import BLOCK_THREADS, MULTIPROCESSORS, Launch, listed, real_of
-from stages.lqcd.kernels.cuda.pointwise import TYPES, start
 from stages.lqcd.kernels.random_numbers import COLOURS, first_counter, roots_of, table_bits
 from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.geometry import Lattice
+
+MASKED = cupy.ElementwiseKernel(
+    "int64 columns, int64 width, int32 vector, int32 subset, raw T eta, int32 member",
+    "T out",
+    "out = member == subset ? eta[i / columns * width + vector] : T(0)",
+    "masked",
+)
+SIGNED = cupy.ElementwiseKernel("T x, int8 sign", "T out", "out = sign < 0 ? -x : x", "signed_columns")
 
 
 def noise(
@@ -41,24 +47,22 @@ def noise(
 def masked(eta: cupy.ndarray, member: NDArray, vectors: NDArray, subsets: NDArray) -> cupy.ndarray:
     out = empty_field((*eta.shape[:2], len(vectors)), eta.dtype)
     places: Any = to_device(member.astype(np.int32, copy=False))
-    columns = [cupy.asarray(numbers, np.int32) for numbers in (vectors, subsets)]
-    pointers = [np.uintp(array.data.ptr) for array in (places, *columns)]
-    fields = out, cupy.ascontiguousarray(eta)
-    if not start("masked", (TYPES[eta.dtype.char],), fields, *pointers, columns=len(vectors)):
-        return expressions.masked(eta, member, vectors, subsets)
+    columns = tuple(cupy.asarray(numbers, np.int32) for numbers in (vectors, subsets))
+    elementwise(_masked, eta, places[..., None], out, small=columns)
     return out
+
+
+def _masked(
+    vectors: cupy.ndarray, subsets: cupy.ndarray, eta: cupy.ndarray, member: cupy.ndarray, out: cupy.ndarray
+) -> None:
+    MASKED(out.shape[-1], eta.shape[-1], vectors, subsets, eta, member, out)
 
 
 def signed(eta: cupy.ndarray, signs: NDArray) -> cupy.ndarray:
-    count = signs.shape[1]
-    out = empty_field((*eta.shape[:2], eta.shape[2] * count), eta.dtype)
+    out = empty_field((*eta.shape, signs.shape[1]), eta.dtype)
     table: Any = to_device(signs.astype(np.int8))
-    kinds = TYPES[eta.dtype.char], str(COLOURS)
-    numbers = np.uintp(table.data.ptr), np.int32(count)
-    fields = out, cupy.ascontiguousarray(eta)
-    if not start("signed_columns", kinds, fields, *numbers, columns=out.shape[2]):
-        return expressions.signed(eta, signs)
-    return out
+    elementwise(SIGNED, eta[..., None], table[:, None, None], out)
+    return out.reshape(*eta.shape[:2], -1)
 
 
 @cache

@@ -23,6 +23,9 @@ from stages.lqcd.kernels.cuda.devices.spans import Span, span_of
 
 T = TypeVar("T")
 
+OWN_COPY = cupy.ElementwiseKernel("T x", "T y", "y = x", "own_copy")
+"""Between devices, too; in a graph it is a kernel like others."""
+
 Rows = tuple[int, int, int]
 """A part, and the begin and end of a run of rows that it works on."""
 
@@ -72,6 +75,33 @@ def in_turns(
             yield from compute(*operands)
 
     group.in_turns(on)
+
+
+def elementwise(
+    compute: Callable[..., object], *arrays: cupy.ndarray, small: tuple[cupy.ndarray, ...] = ()
+) -> None:
+    """``compute(*small, *arrays)`` on each device's own rows of arrays of one shape, but for their last axes.
+
+    compute: one of CuPy's kernels, with its result last. The last array that is spread decides about rows;
+    where none is, all is done on the first device. small: as of `on_own_rows`.
+    """
+    group, span = current_group(), next(filter(None, map(span_of, reversed(arrays))), None)
+    if group is None or span is None:
+        compute(*small, *arrays)
+        return
+    rows = by_rows(*arrays)
+    leading = next(each for each in reversed(rows) if span_of(each) is span)
+    if leading.ndim > 2 and len(_runs(leading[0])) > 1:  # the sites are behind axes that memory skips in
+        for entries in zip(*rows, strict=True):
+            elementwise(compute, *entries, small=small)
+        return
+    runs = _runs(leading)
+
+    def on(part: int) -> None:
+        for _, operands in _on_part(part, runs, tuple(rows), small):
+            compute(*operands)
+
+    group.together(on)
 
 
 def _runs(rows: cupy.ndarray) -> list[Rows]:
@@ -130,7 +160,7 @@ def segments_of(array: cupy.ndarray) -> int:
 
 def local(array: cupy.ndarray) -> cupy.ndarray:
     """An array, or its copy on the current device where devices work by themselves."""
-    return here(array).copy() if works_separately() else array
+    return OWN_COPY(here(array)) if works_separately() else array
 
 
 def by_rows(*arrays: cupy.ndarray) -> list[cupy.ndarray]:

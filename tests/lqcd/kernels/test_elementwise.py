@@ -1,7 +1,8 @@
-"""Element by element: rows of strided operands on the host; kernels against NumPy, bit for bit."""
+"""Element by element: kernels against NumPy, bit for bit, and what the compiler makes of them."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,106 +11,20 @@ import pytest
 pytest.importorskip("cupy")
 
 import cupy
-from nvrtc_compiler import compile_only
+from nvrtc_compiler import compile_elementwise
 
 from stages.lqcd.kernels import block_blas, lane_blas, random_numbers, smearing
-from stages.lqcd.kernels.cuda import pointwise
-from stages.lqcd.kernels.cuda.compile import SHARED
+from stages.lqcd.kernels.cuda import arithmetic, fields
+from stages.lqcd.kernels.cuda import random_numbers as random_numbers_cuda
+from stages.lqcd.kernels.cuda.devices import own_rows
 from stages.lqcd.kernels.cuda.devices.partition import PAGE
 from stages.lqcd.kernels.cuda.devices.spans import Span
 from stages.lqcd.kernels.cuda.fields import runs_of_bytes
-from stages.lqcd.kernels.cuda.pointwise import TYPES, UNITS, Rows, rows_of
 from stages.lqcd.kernels.fields import assign, contiguous, converted
 from stages.lqcd.kernels.short_numbers import ShortField, take
 
-SITES = 60
-WIDE = np.zeros((4, 2, 4000, 3, 3))
-
-
-def strides_of(array: np.ndarray) -> tuple[int, ...]:
-    return tuple(step // array.itemsize for step in array.strides)
-
-
-def rows(array: np.ndarray, *others: np.ndarray, **options: Any) -> Rows | None:
-    return rows_of(array.shape, *map(strides_of, (array, *others)), **options)
-
-
-FIELD, BOTH, LINKS = (np.zeros(shape) for shape in ((SITES, 3, 16), (2, SITES, 3, 16), (4, 2, SITES, 3, 3)))
-
-
-@pytest.mark.parametrize(
-    ("view", "expected"),
-    [
-        (FIELD, (1, 3 * SITES, 16, (0, 16))),
-        (FIELD[..., 2:7], (1, 3 * SITES, 5, (0, 16))),
-        (FIELD[..., 5:6], (1, 3 * SITES, 1, (0, 16))),
-        (FIELD[:, 1], (1, SITES, 16, (0, 48))),
-        (BOTH, (2, 3 * SITES, 16, (48 * SITES, 16))),
-        (BOTH[1, ..., 3:], (1, 3 * SITES, 13, (0, 16))),
-        (BOTH[:, 7:10], (2, 9, 16, (48 * SITES, 16))),
-        (LINKS[:, 1], (4, 3 * SITES, 3, (18 * SITES, 3))),
-        (np.zeros(SITES)[::2], (1, SITES // 2, 1, (0, 2))),
-        (np.zeros((3, SITES)), (3, SITES, 1, (SITES, 1))),
-    ],
-)
-def test_views_are_rows(view: np.ndarray, expected: tuple[Any, ...]) -> None:
-    *counts, strides = expected
-    assert rows(view) == Rows(*counts, (strides,))
-
-
-def test_operands_keep_their_own_strides() -> None:
-    found = rows(FIELD[..., 4:8], np.zeros((SITES, 3, 4)))
-    assert found == Rows(1, 3 * SITES, 4, ((0, 16), (0, 4)))
-
-
-def test_rows_are_those_of_segments_that_memory_is_cut_in() -> None:
-    slices = np.zeros((6, 2, SITES, 3, 4))
-    assert rows(slices) == Rows(12, 3 * SITES, 4, ((12 * SITES, 4),))
-    assert rows(slices, segments=1) == Rows(1, 36 * SITES, 4, ((0, 4),))
-    assert rows(slices[..., 1:3], segments=1) == Rows(1, 36 * SITES, 2, ((0, 4),))
-
-
-def test_rows_of_both_parities_in_one_axis_are_two_segments() -> None:
-    grid = np.zeros((2 * SITES, 12, 4))
-    assert rows(grid, segments=2) == Rows(2, 12 * SITES, 4, ((48 * SITES, 4),))
-    assert rows(grid, segments=7) == Rows(1, 24 * SITES, 4, ((0, 4),))
-
-
-def test_columns_stay_where_sites_are_fewer() -> None:
-    few = np.zeros((6, 3, 8))
-    assert rows(few) == Rows(18, 8, 1, ((8, 1),))
-    assert rows(few, by_column=True) == Rows(1, 18, 8, ((0, 8),))
-
-
-def test_rows_follow_each_other_through_segments() -> None:
-    """Kernels that number the rows of a field, as segment * rows + row, rely on it."""
-    for sites in (1, 2, 5, 300):
-        field = np.zeros((sites, 3, 8))
-        found = rows(field, by_column=True)
-        assert found and (found.segments * found.rows, found.n) == (3 * sites, 8)
-        assert found.segments == 1 or found.strides == ((8 * found.rows, 8),)
-
-
-def test_segments_are_those_within_a_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    span = Span(1 << 40, ((0, 1), (1, 1)) * 3, ())
-    monkeypatch.setattr(pointwise, "current_group", lambda: True)
-    monkeypatch.setattr(pointwise, "span_of", lambda array: span)
-    memory = cupy.cuda.UnownedMemory(span.address, span.size, span, 0)
-    fields = cupy.ndarray((3, PAGE // 16, 2), complex, cupy.cuda.MemoryPointer(memory, 0))
-    found = [pointwise.segments_of(view) for view in (fields, fields[1], fields[:2], fields[..., :1])]
-    assert found == [3, 1, 2, 3]
-
-
-@pytest.mark.parametrize("view", [WIDE.swapaxes(0, 1), WIDE[..., ::2], FIELD.T])
-def test_others_are_not(view: np.ndarray) -> None:
-    assert rows(view) is None
-
 
 def test_bytes_of_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import SimpleNamespace
-
-    from stages.lqcd.kernels.cuda import fields
-
     span = Span(1 << 40, ((0, 1), (1, 2), (0, 1)), ())
     monkeypatch.setattr(fields, "current_group", lambda: SimpleNamespace(ids=(2, 5)))
     monkeypatch.setattr(fields, "span_of", lambda array: span)
@@ -239,29 +154,24 @@ def test_dilution_and_probing(dtype: Any, sites: int) -> None:
     np.testing.assert_array_equal(found.get(), random_numbers.signed(eta, signs))
 
 
-INSTANCES = [
-    *(f"copy<{unit}, {unit}>" for unit in UNITS.values()),
-    "copy<float2, double2>",
-    "copy<double2, float2>",
-    "copy<float, double>",
-    *(f"clear<{unit}>" for unit in UNITS.values()),
-    *(f"{name}<{kind}>" for name in ("difference", "scale", "weighted_sum") for kind in TYPES.values()),
-    "add<double2, float2>",
-    "add<float2, float2>",
-    *(f"scale_lanes<{kind}, double, {divide}>" for kind in TYPES.values() for divide in ("true", "false")),
-    "scale_lanes<float2, float, false>",
-    "add_lanes<double2, float2, double>",
-    "add_lanes<float2, float2, float>",
-    *(f"{name}<{unit}>" for name in ("take_lanes", "clear_lanes", "choose_lanes") for unit in UNITS.values()),
-    "masked<double2>",
-    "signed_columns<double2, 3>",
-]
+DOUBLE = {"T": "c16", "X": "c16", "Y": "c16"}
+KERNELS = [each for each in vars(arithmetic).values() if isinstance(each, cupy.ElementwiseKernel)]
+SCALARS = "number", "a", "b", "columns", "width"
 
 
 @pytest.mark.parametrize(
-    "further", [pytest.param((), id="one", marks=pytest.mark.slow), pytest.param(SHARED, id="several")]
+    ("kernel", "types"),
+    [
+        *((each, DOUBLE) for each in (*KERNELS, random_numbers_cuda.MASKED)),
+        *((each, {"X": "c8", "Y": "c16"}) for each in (fields.COPY, arithmetic.LANE_ADD)),
+        (fields.COPY, {"X": "c16", "Y": "c8"}),
+        (random_numbers_cuda.SIGNED, {"T": "c16"}),
+        (own_rows.OWN_COPY, {"T": "f8"}),
+    ],
+    ids=lambda each: each.name if isinstance(each, cupy.ElementwiseKernel) else "-".join(each.values()),
 )
-def test_kernels_compile_and_fill_a_multiprocessor(further: tuple[str, ...]) -> None:
-    for name, used in compile_only("pointwise.cu", INSTANCES, "sm_90", further).items():
-        assert used.spilled_bytes == used.shared_bytes == 0, (name, used)
-        assert used.registers <= 56, (name, used)
+def test_kernels_compile_and_contract_nothing(kernel: cupy.ElementwiseKernel, types: dict[str, str]) -> None:
+    letters = {each.ctype for each in kernel.params}
+    chosen = {name: kind for name, kind in {**types, "F": "f8"}.items() if name in letters}
+    ptx = compile_elementwise(kernel, chosen, "sm_90", SCALARS)
+    assert ("fma.rn.f" not in ptx and "st.global.v2" in ptx) or kernel is own_rows.OWN_COPY
