@@ -30,7 +30,7 @@ from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.coarse_dslash import PackedCoarseLinks
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
-from stages.lqcd.kernels.fields import assign, converted, field_like, of_rows, on_rows
+from stages.lqcd.kernels.fields import assign, contiguous, converted, field_like, of_rows, on_rows
 from stages.lqcd.multigrid.aggregates import HOPS, Grid, Prolongation, on_grid, require_finite
 from stages.lqcd.solvers.even_odd import EvenOddSystem
 from stages.lqcd.solvers.solution import column_blocks
@@ -143,7 +143,7 @@ class CoarseOperator:
     def astype(self, dtype: DTypeLike) -> CoarseOperator:
         if self.dtype == dtype:
             return self
-        diagonal, links = (of_rows(lambda each: each.astype(dtype), a) for a in (self.diagonal, self.links))
+        diagonal, links = (converted(matrices, dtype) for matrices in (self.diagonal, self.links))
         return replace(self, diagonal=diagonal, links=links)
 
     def local(self, x: Array) -> Array:
@@ -151,7 +151,7 @@ class CoarseOperator:
 
     def forward_hop(self, mu: int, x: Array) -> Array:
         d = 2 * mu
-        links = of_rows(lambda each: each[:, d : d + 1].copy(), self.links)
+        links = contiguous(self.links[:, d : d + 1])
         packed = coarse_dslash.pack(links, np.ascontiguousarray(self.grid.neighbours[:, d : d + 1]))
         return coarse_dslash.coarse_dslash(packed, x, on_grid(self.grid, x, x.shape[1:]))
 
@@ -181,7 +181,8 @@ class CoarseOperator:
     @cached_property
     def _packed(self) -> PackedCoarseLinks:
         links = on_grid(self.grid, self.links, (1 + HOPS, *self.links.shape[2:]))
-        on_rows(_put_local_and_hops, links, self.diagonal, self.links)
+        assign(links[:, 0], self.diagonal)
+        assign(links[:, 1:], self.links)
         return coarse_dslash.pack(links, np.concatenate([_itself(links), self.grid.neighbours], axis=1))
 
     @cached_property
@@ -352,10 +353,6 @@ def dense_hops(links: Array, neighbours: NDArray, inputs: int) -> Array:
 def _itself(matrices: Array) -> NDArray[np.int32]:
     """The only neighbour of each site, for a local product: int32 ``[site, 1]``."""
     return np.arange(len(matrices), dtype=np.int32)[:, None]
-
-
-def _put_local_and_hops(matrices: Array, diagonal: Array, links: Array) -> None:
-    matrices[:, 0], matrices[:, 1:] = diagonal, links
 
 
 def _put_columns(where: NDArray, matrices: Array, columns: Array) -> None:

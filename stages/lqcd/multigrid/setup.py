@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.kernels import aggregation, block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import on_rows, zeros_like
+from stages.lqcd.kernels.fields import assign, zeros_like
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 from stages.lqcd.multigrid.aggregates import (
     Aggregates,
@@ -236,7 +235,7 @@ class _Setup:
         restricted = 0 if above is None else min(count, above.shape[-1])
         fields = random_on_grid(A.grid, A.components, count, A.links, self.seed, number)
         if above is not None:
-            on_rows(partial(_put_first, restricted), fields, above)
+            assign(fields[..., :restricted], above[..., :restricted])
         return fields
 
     def _cycle(self, A: LevelOperator, vectors: Array, number: int, stays: bool) -> Cycle:
@@ -271,10 +270,6 @@ class _Setup:
             rate = measured_rate(found, seed)
             best = (found, rate) if rate <= bound else best
         return best
-
-
-def _put_first(count: int, fields: Array, above: Array) -> None:
-    fields[..., :count] = above[..., :count]
 
 
 def relaxed(A: LevelOperator, fields: Array, smoother: Smoother) -> Array:

@@ -11,8 +11,8 @@ from numpy.typing import DTypeLike
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import block_blas, clover, wilson_dslash, wilson_galerkin
-from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.fields import field_like, on_rows
+from stages.lqcd.kernels.dispatch import Array, to_device_like
+from stages.lqcd.kernels.fields import field_like, repeat
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.multigrid.aggregates import Grid, Prolongation, on_grid
@@ -97,7 +97,8 @@ class FineWilson:
     def _put_local(self, P: Prolongation, diagonal: Array) -> None:
         M = self.M
         if M.links.csw is None:
-            on_rows(lambda own: _put_constant(M.constant, own), diagonal)
+            one = M.constant * np.eye(diagonal.shape[-1], dtype=diagonal.dtype)  # P^H P = 1
+            repeat(diagonal, to_device_like(one, diagonal))
             return
         matrices = M.clover(EVEN), M.clover(ODD)
         wilson_galerkin.put_local(P.vectors, P.sites, matrices, M.lattice, diagonal)
@@ -111,10 +112,3 @@ class FineWilson:
 
 def _by_parity(x: Array) -> Array:
     return x.reshape(2, -1, COMPONENTS, x.shape[-1])
-
-
-def _put_constant(constant: float, diagonal: Array) -> None:
-    """P^H P = 1 times a constant."""
-    numbers = np.arange(diagonal.shape[-1])
-    diagonal[...] = 0
-    diagonal[:, numbers, numbers] = constant
