@@ -35,17 +35,19 @@ def on_own_rows(
     rows: cupy.ndarray,
     *others: cupy.ndarray | range,
     small: tuple[cupy.ndarray, ...] = (),
+    leading: cupy.ndarray | None = None,
 ) -> list[T]:
     """Results of ``compute(*small, rows, *others)`` on the runs of rows of each device.
 
-    rows: an array whose entries along the first axis are equally far from each other in memory; they decide.
-    others: arrays with as many such entries, or their numbers. small: arrays that each device takes a copy
-    of. Where nothing is spread it is called once, with all rows; else the results are in the order of rows.
+    rows: an array whose entries along the first axis are equally far from each other in memory; they decide,
+    unless `leading` among the others does. others: arrays with as many such entries, or their numbers. small:
+    arrays that each device takes a copy of. Where nothing is spread it is called once, with all rows; else
+    the results are in the order of rows.
     """
     group = current_group()
     if group is None:
         return [compute(*small, rows, *others)]
-    runs, results = _runs(rows), dict[int, T]()
+    runs, results = _runs(rows if leading is None else leading), dict[int, T]()
 
     def on(part: int) -> None:
         for first, operands in _on_part(part, runs, (rows, *others), small):
@@ -86,7 +88,7 @@ def elementwise(
     where none is, all is done on the first device. small: as of `on_own_rows`.
     """
     group, span = current_group(), next(filter(None, map(span_of, reversed(arrays))), None)
-    if group is None or span is None:
+    if group is None or span is None or not arrays[-1].size:
         compute(*small, *arrays)
         return
     rows = by_rows(*arrays)
@@ -95,13 +97,7 @@ def elementwise(
         for entries in zip(*rows, strict=True):
             elementwise(compute, *entries, small=small)
         return
-    runs = _runs(leading)
-
-    def on(part: int) -> None:
-        for _, operands in _on_part(part, runs, tuple(rows), small):
-            compute(*operands)
-
-    group.together(on)
+    on_own_rows(compute, *rows, small=small, leading=leading)
 
 
 def _runs(rows: cupy.ndarray) -> list[Rows]:
