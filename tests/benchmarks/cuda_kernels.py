@@ -16,7 +16,8 @@ import cupy
 import numpy as np
 
 from script import LARGE, PrintedTable, arguments_of, host_seconds
-from stages.lqcd.kernels import hisq_dslash, link_fields, slice_products, smearing
+from stages.lqcd.kernels import hisq_dslash, slice_products, smearing
+from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.link_forms import Packing
@@ -63,7 +64,7 @@ def dslash_table(bench: Bench) -> None:
     for precision, dtype in bench.dtypes.items():
         fields = random_links(bench.machine, bench.lattice)
         links = cupy.empty((lattice.half_volume, HISQ_DIRECTIONS, 3, 3), dtype)
-        link_fields.doubled_links(*fields, lattice, 0, links)
+        link_fields.in_tiles(*fields, lattice, 0, links, (1, 1, 1, 1))
         for rhs in bench.widths:
             form = Packing(block=rhs).staggered(precision, HISQ_DIRECTIONS)
             packed = hisq_dslash.pack_fields(*fields, lattice, 0, dtype, form)

@@ -34,7 +34,7 @@ from stages.lqcd.kernels import hisq_dslash as dslash
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cuda import cg_update as cuda_cg
 from stages.lqcd.kernels.cuda.columns import reduction
-from stages.lqcd.kernels.cuda.compile import compile_all
+from stages.lqcd.kernels.cuda.compile import _compiled, _threads
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.cuda.hisq_dslash import (
     FORMS,
@@ -222,7 +222,8 @@ class Table:
 
 def products(at: Setting, table: Table) -> None:
     """A product (both parities, p^H A p) and an iteration of CG, from graphs of many."""
-    compile_all([kernel for n in (1, 16) for kernel in kernels(at.lattice, n, form_of(n))])
+    launches = [kernel for n in (1, 16) for kernel in kernels(at.lattice, n, form_of(n))]
+    list(_threads().map(partial(_compiled, device=cupy.cuda.get_device_id()), launches))
     for n in (1, 16):
         with part(f"{at.name}, products, N = {n}"):
             made = problem(at.lattice, n, form_of(n))

@@ -27,7 +27,8 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
 from stages.lqcd.gauge.phases import with_boundary, with_phases
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
-from stages.lqcd.kernels import heatbath, hisq_dslash, link_fields, slice_products, smearing
+from stages.lqcd.kernels import heatbath, hisq_dslash, slice_products, smearing
+from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.transfer import copy_to_host, to_backend, to_device
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
@@ -98,7 +99,7 @@ def source_steps(steps: Steps, links: StaggeredLinks) -> None:
         doubled = cupy.empty((lattice.half_volume, 16, 3, 3), dtype)
         steps.add(
             f"doubled links {dtype.__name__}, one parity",
-            partial(link_fields.doubled_links, links.fat, links.long, lattice, 0, doubled),
+            partial(link_fields.in_tiles, links.fat, links.long, lattice, 0, doubled, (1, 1, 1, 1)),
         )
         steps.add(f"operator {dtype.__name__}", lambda: StaggeredDslash(links, dtype).packed)  # noqa: B023
     current = links.thin()

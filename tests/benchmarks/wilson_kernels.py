@@ -18,7 +18,8 @@ import cupy
 import numpy as np
 
 from script import LARGE, PrintedTable, arguments_of
-from stages.lqcd.kernels import clover, link_fields, short_numbers, smearing, wilson_dslash
+from stages.lqcd.kernels import clover, short_numbers, smearing, wilson_dslash
+from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.cuda import wilson_dslash as cuda
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.gamma import COMPONENTS, GAMMA
@@ -40,7 +41,7 @@ class WilsonProblem:
         links = random_field(device, (4, 2, lattice.half_volume, 3, 3), np.complex128)
         smearing.special_unitary(links.reshape(-1, 3, 3), links.reshape(-1, 3, 3))
         self.links = cupy.empty((lattice.half_volume, 8, 3, 3), complex)
-        link_fields.doubled_links(links, None, lattice, 0, self.links)
+        link_fields.in_tiles(links, None, lattice, 0, self.links, (1, 1, 1, 1))
         weights = (1.0, 1.0, 1.0, 1.0)
         self.packed = {form: form.pack(links, weights, lattice, 0, dtype) for form in FORMS}
         blocks = random_field(device, (lattice.half_volume, 2, 6, 6), dtype)

@@ -14,9 +14,9 @@ from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_u3
-from stages.lqcd.kernels import hisq_dslash, link_fields, short_numbers
+from stages.lqcd.kernels import hisq_dslash, short_numbers
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, neighbour_table
-from stages.lqcd.kernels.dispatch import Array
+from stages.lqcd.kernels.dispatch import Array, implementation_of
 from stages.lqcd.kernels.link_forms import FEW, Packing, StaggeredForm
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from workflows.benchmarks.machine import Machine, random_field
@@ -58,7 +58,7 @@ def dslash_speeds(bench: Bench) -> Iterator[Speed]:
         yield bench.measured(work, cost, sites, kernel="hisq_dslash", **names)
         if machine.backend == "cpu":
             links = np.empty((sites, HISQ_DIRECTIONS, 3, 3), dtype)
-            link_fields.doubled_links(*fields, bench.lattice, EVEN, links)
+            implementation_of("link_fields.doubled_links", "cpu")(*fields, bench.lattice, EVEN, links)
             yield _best_of_numpy(bench, links, x, cost, names)
 
 

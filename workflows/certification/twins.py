@@ -36,7 +36,7 @@ numbers."""
 CONDITIONED_LIMITS = {"single": 1e-2, "double": 1e-6}
 
 PACKAGES = "stages.lqcd.kernels."
-PACKING = ".pack", ".pack_fields"
+PACKING = ".pack", ".pack_fields", ".pack_spatial"
 """Kernels whose result is in a form of their package's own: twins keep theirs, for calls that use it."""
 
 STARTED = re.compile(r'kernel\(\s*"(\w+\.\w+)"')

@@ -23,10 +23,8 @@ from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredHops
-from stages.lqcd.kernels import hisq_dslash, link_fields
-from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS
+from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import empty_field
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 
 DIAGONAL = 6.0
@@ -58,9 +56,7 @@ class SpatialHop(StaggeredHops):
         return self if self.dtype == dtype else SpatialHop(self.links, self.lattice, dtype)
 
     def _packed_into(self, parity: int) -> hisq_dslash.PackedLinks:
-        doubled = empty_field((self.lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), self.dtype, self.xp)
-        link_fields.spatial_links(self.links, self.lattice, parity, doubled)
-        return hisq_dslash.pack(doubled, self.lattice, parity)
+        return hisq_dslash.pack_spatial(self.links, self.lattice, parity, self.dtype)
 
 
 def check_links(links: Array, lattice: Lattice) -> None:

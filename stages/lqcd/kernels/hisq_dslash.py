@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.link_forms import StaggeredForm
-from stages.lqcd.kernels.operands import check_array, check_links, check_product
+from stages.lqcd.kernels.operands import check_array, check_product
 from stages.lqcd.kernels.short_numbers import ShortField, VectorField, check_short_field
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -40,10 +40,13 @@ class PackedLinks(Protocol):
         """True where fields of products are short (`stages.lqcd.kernels.short_numbers`)."""
 
 
-def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 16, 8 or 6, 3, 3]`` laid out for the kernels; InputError on a wrong shape."""
-    check_links(links, lattice, parity)
-    return kernel("hisq_dslash.pack", type(links))(links, lattice, parity)
+def pack_spatial(links: Array, lattice: Lattice, parity: int, dtype: DTypeLike) -> PackedLinks:
+    """Links U_j(x) and U_j(x - j)^dag of j = x, y, z, without signs, laid out in a precision.
+
+    links: complex ``[mu, parity, site, 3, 3]``. Raises InputError.
+    """
+    check_array("links", links, (4, 2, lattice.half_volume, 3, 3), links.dtype)
+    return kernel("hisq_dslash.pack_spatial", type(links))(links, lattice, parity, np.dtype(dtype))
 
 
 def pack_fields(
@@ -56,11 +59,11 @@ def pack_fields(
 ) -> PackedLinks:
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, doubled and laid out in a precision.
 
-    As `pack` of `stages.lqcd.kernels.link_fields`, without these in between. three_hops: None where the
-    operator has no such term. form: of links on a GPU (`Packing` chooses it); MATRICES where it asks for
-    fewer numbers and long links are not one real number times U(3) matrices. SHORT is for complex64; with
-    IN_FIELDS, for complex128, the kernel reads links where they lie, and results have the same bits. Raises
-    InputError.
+    X_mu(x), -X_mu(x-mu)^dag, N_mu(x), -N_mu(x-3mu)^dag for the sites x of `parity` and every mu. three_hops
+    N: None where the operator has no such term. form: of links on a GPU (`Packing` chooses it); MATRICES
+    where it asks for fewer numbers and long links are not one real number times U(3) matrices. SHORT is for
+    complex64; with IN_FIELDS, for complex128, the kernel reads links where they lie, and results have the
+    same bits. Raises InputError.
     """
     for name, links in (("one_hop", one_hop), ("three_hops", three_hops)):
         if links is not None:

@@ -7,7 +7,6 @@ from math import prod
 import numpy as np
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.directions import displacements
 from stages.lqcd.kernels.dispatch import Array, array_module, is_contiguous
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import DIRECTIONS, Lattice
@@ -32,19 +31,6 @@ def check_product(
             check_array(name, array, (*shape, x.shape[2]), dtype)
     if array_module(x).may_share_memory(out, x):
         raise InputError("out of the dslash must not be its input x: give another array")
-
-
-def check_links(links: Array, lattice: Lattice, parity: int) -> None:
-    """Raise InputError unless `links` is complex ``[site, 16, 8 or 6, 3, 3]`` and `parity` is 0 or 1."""
-    if parity not in (0, 1):
-        raise InputError(f"parity must be 0 (even) or 1 (odd), got {parity}")
-    if links.ndim != 4 or links.shape[0] != lattice.half_volume or links.shape[2:] != (3, 3):
-        raise InputError(
-            f"links on {lattice} must have shape ({lattice.half_volume}, 16, 8 or 6, 3, 3), got {links.shape}"
-        )
-    displacements(links.shape[1])
-    if links.dtype not in (np.complex64, np.complex128):
-        raise InputError(f"links must be complex64 or complex128, got {links.dtype}")
 
 
 def check_gauge(links: Array, lattice: Lattice, out: Array, *, in_place: bool = False) -> None:

@@ -9,11 +9,10 @@ from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.clover import PackedClover
-from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array, array_module, kernel
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.link_forms import WilsonForm
-from stages.lqcd.kernels.operands import check_array, check_links, check_product
+from stages.lqcd.kernels.operands import check_array, check_product
 from stages.lqcd.kernels.short_numbers import HalfField, SpinorField, Spinors, check_half_field
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -39,17 +38,6 @@ class PackedLinks(Protocol):
     def dtype(self) -> np.dtype: ...
 
 
-def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
-    """Complex links ``[site, 8, 3, 3]`` (`link_fields.doubled_links`) laid out for the kernels.
-
-    Raises InputError on a wrong shape.
-    """
-    check_links(links, lattice, parity)
-    if links.shape[1] != NAIVE_DIRECTIONS:
-        raise InputError(f"links of a Wilson operator have 8 directions, got {links.shape[1]}")
-    return kernel("wilson_dslash.pack", type(links))(links, lattice, parity)
-
-
 def pack_fields(
     links: Array,
     weights: Weights,
@@ -60,10 +48,9 @@ def pack_fields(
 ) -> PackedLinks:
     """Links of fields, complex128 ``[mu, parity, site, 3, 3]``, weighted, doubled, laid out in a precision.
 
-    As `pack` of `link_fields.doubled_links`, without these in between. weights: of the hops along each
-    mu. form: of links on a GPU (`Packing` chooses it); MATRICES where it asks for two rows and links are not
-    in SU(3). With IN_FIELDS, for complex128, the kernel reads and weights links where they lie; results have
-    the bits of MATRICES. Raises InputError.
+    weights: of the hops along each mu. form: of links on a GPU (`Packing` chooses it); MATRICES where it
+    asks for two rows and links are not in SU(3). With IN_FIELDS, for complex128, the kernel reads and
+    weights links where they lie; results have the bits of MATRICES. Raises InputError.
     """
     check_array("links", links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
     start = kernel("wilson_dslash.pack_fields", type(links))

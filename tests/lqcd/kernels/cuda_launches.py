@@ -184,7 +184,7 @@ def tuned(
         link_fields.long_links_launch(ODD, dtype),
         link_fields.signs_launch("staggered_phases", ODD, dtype),
         link_fields.signs_launch("boundary_signs", ODD, dtype),
-        link_fields.doubled_links_launch(ODD, 16, dtype, (1, 1, 1, 1)),
+        link_fields.weighted_links_launch(ODD, dtype, hisq_dslash.dslash_tile(ODD), 3, 6),
         link_fields.doubled_links_launch(ODD, 16, dtype, hisq_dslash.dslash_tile(ODD)),
         *([*short_vectors(), *half_cg(widths)] if dtype == SINGLE else []),
         *(kernel for n in widths if dtype == SINGLE for kernel in half_directions(n)),

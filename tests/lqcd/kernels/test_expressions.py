@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import link_fields
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 
@@ -89,28 +88,6 @@ def test_vectors_of_aggregates_and_fields(backend, random, dtype):
     written = backend.host(out)
     assert (written[:, :n, :k] == fields[:, :n]).all() and (written[:, n:, k:] == fields[:, n:]).all()
     assert not written[:, n:, :k].any() and not written[:, :n, k:].any()
-
-
-@pytest.mark.parametrize("parity", [EVEN, ODD])
-def test_spatial_links_both_ways(backend, random, parity):
-    lattice = Lattice((4, 2, 6, 4))
-    links = random(4, 2, lattice.half_volume, 3, 3)
-    out = backend.array(np.zeros((lattice.half_volume, 6, 3, 3), links.dtype))
-    backend.kernels.link_fields.spatial_links(backend.array(links), lattice, parity, out)
-    found = backend.host(out)
-    for mu in range(3):
-        assert (found[:, 2 * mu] == links[mu, parity]).all()
-        behind = lattice.neighbour(parity, mu, -1)
-        assert (found[:, 2 * mu + 1] == dagger(links[mu, 1 - parity][behind])).all()
-
-
-def test_spatial_links_of_a_view_are_refused(random):
-    """Time slices among others do not lie one behind the other."""
-    lattice = Lattice((4, 2, 6, 2))
-    some = random(4, 2, 2 * lattice.half_volume, 3, 3)[:, :, : lattice.half_volume]
-    out = np.zeros((lattice.half_volume, 6, 3, 3), some.dtype)
-    with pytest.raises(InputError, match="links must be a C-contiguous"):
-        link_fields.spatial_links(some, lattice, EVEN, out)
 
 
 def test_products_of_time_slices(backend, random, dtype):

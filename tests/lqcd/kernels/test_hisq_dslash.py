@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from doubled_links import packed_links
 from lexicographic import to_lexicographic, to_parity
 from widths import widths
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import hisq_dslash, link_fields
+from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import displacements, staple_tables
-from stages.lqcd.kernels.operands import check_links
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 
 WIDTHS = widths((3, 33), (1, 8, 16, 64))
@@ -48,7 +48,7 @@ def close(values, expected, tolerance):
 def test_equals_shifts_of_the_lattice(backend, random, tolerance, n):
     lattice = Lattice((6, 4, 10, 8))
     links, x = random(lattice.half_volume, 16, 3, 3), random(lattice.half_volume, 3, n)
-    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, EVEN)
+    packed = packed_links(backend.kernels.hisq_dslash, backend.array(links), lattice, EVEN)
     out = backend.array(np.full_like(x, np.nan))
     assert backend.kernels.hisq_dslash.hisq_dslash(packed, backend.array(x), out) is out
     assert close(backend.host(out), by_shifts(links, x, lattice, EVEN), tolerance)
@@ -57,7 +57,7 @@ def test_equals_shifts_of_the_lattice(backend, random, tolerance, n):
 def test_links_beyond_the_caches_give_the_same_bits(random, monkeypatch):
     lattice = Lattice((4, 4, 4, 4))
     links, x, y = (random(lattice.half_volume, *rest) for rest in ((16, 3, 3), (3, 1), (3, 1)))
-    packed = hisq_dslash.pack(links, lattice, EVEN)
+    packed = packed_links(hisq_dslash, links, lattice, EVEN)
 
     def results():
         dots = np.full(1, np.nan)
@@ -78,7 +78,7 @@ def test_links_beyond_the_caches_give_the_same_bits(random, monkeypatch):
 def test_every_shape_of_lattice(backend, random, tolerance, extents, parity, directions):
     lattice = Lattice(extents)
     links, x = random(lattice.half_volume, directions, 3, 3), random(lattice.half_volume, 3, 3)
-    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, parity)
+    packed = packed_links(backend.kernels.hisq_dslash, backend.array(links), lattice, parity)
     out = backend.array(np.full_like(x, np.nan))
     backend.kernels.hisq_dslash.hisq_dslash(packed, backend.array(x), out)
     assert close(backend.host(out), by_shifts(links, x, lattice, parity), tolerance)
@@ -88,7 +88,7 @@ def test_every_shape_of_lattice(backend, random, tolerance, extents, parity, dir
 def test_adds_the_diagonal_in_the_same_pass(backend, random, tolerance, n):
     lattice = Lattice((4, 6, 4, 6))
     links, x, y = (random(lattice.half_volume, *rest) for rest in ((16, 3, 3), (3, n), (3, n)))
-    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, ODD)
+    packed = packed_links(backend.kernels.hisq_dslash, backend.array(links), lattice, ODD)
     expected = 0.37 * y.astype(complex) - 1.9 * by_shifts(links, x, lattice, ODD)
     x, diagonal, out = backend.array(x), backend.array(y), backend.array(np.full_like(y, np.nan))
     backend.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=0.37, b=-1.9)
@@ -108,7 +108,7 @@ def test_sums_diagonal_times_out_in_the_same_pass(backend, random, tolerance, di
     """The sums are those of the field that is stored, also where it takes the diagonal's place."""
     lattice = Lattice((8, 4, 6, 6))
     links, x, y = (random(lattice.half_volume, *rest) for rest in ((directions, 3, 3), (3, n), (3, n)))
-    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, EVEN)
+    packed = packed_links(backend.kernels.hisq_dslash, backend.array(links), lattice, EVEN)
     x, diagonal, out = backend.array(x), backend.array(y), backend.array(np.full_like(y, np.nan))
     dots = backend.array(np.full(n, np.nan))
     backend.kernels.hisq_dslash.hisq_dslash(packed, x, out, diagonal=diagonal, a=2.0, b=-0.1, dots=dots)
@@ -126,7 +126,7 @@ def test_sums_diagonal_times_out_in_the_same_pass(backend, random, tolerance, di
 def test_sums_need_a_diagonal_and_doubles(backend, random):
     lattice = Lattice((4, 4, 4, 4))
     links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
-    packed = backend.kernels.hisq_dslash.pack(links, lattice, EVEN)
+    packed = packed_links(backend.kernels.hisq_dslash, links, lattice, EVEN)
     apply, out = backend.kernels.hisq_dslash.hisq_dslash, backend.array(random(128, 3, 2))
     with pytest.raises(InputError, match="give a diagonal"):
         apply(packed, x, out, dots=backend.array(np.zeros(2)))
@@ -143,7 +143,7 @@ def test_even_odd_blocks_are_anti_adjoint(backend, random, tolerance, extents):
     results = {}
     for parity, x in ((EVEN, odd), (ODD, even)):
         links = backend.array(doubled(lattice, parity, fat, long))
-        packed = backend.kernels.hisq_dslash.pack(links, lattice, parity)
+        packed = packed_links(backend.kernels.hisq_dslash, links, lattice, parity)
         x = backend.array(x)
         results[parity] = backend.host(
             backend.kernels.hisq_dslash.hisq_dslash(packed, x, backend.xp.empty_like(x))
@@ -158,7 +158,7 @@ def test_even_odd_blocks_are_anti_adjoint(backend, random, tolerance, extents):
 def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, tolerance):
     lattice = Lattice((4, 4, 6, 4))
     links, x = random(lattice.half_volume, 16, 3, 3), random(lattice.half_volume, 3, 33)
-    packed = backend.kernels.hisq_dslash.pack(backend.array(links), lattice, EVEN)
+    packed = packed_links(backend.kernels.hisq_dslash, backend.array(links), lattice, EVEN)
     together = backend.array(np.zeros_like(x))
     backend.kernels.hisq_dslash.hisq_dslash(packed, backend.array(x), together)
     for n in (0, 16, 32):
@@ -166,26 +166,6 @@ def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, toler
         column = backend.array(np.ascontiguousarray(x[:, :, n : n + 1]))
         backend.kernels.hisq_dslash.hisq_dslash(packed, column, alone)
         assert close(backend.host(alone)[..., 0], backend.host(together)[..., n], tolerance)
-
-
-@pytest.mark.parametrize("n", [1, 3])
-@pytest.mark.parametrize("long", [True, False])
-def test_links_of_fields_are_the_doubled_ones(backend, random, n, long):
-    lattice = Lattice((4, 2, 6, 2))
-    half = lattice.half_volume
-    fat, three_hops = (random(4, 2, half, 3, 3).astype(complex) for _ in range(2))
-    fields = backend.array(fat), backend.array(three_hops) if long else None
-    kernels, x = backend.kernels.hisq_dslash, backend.array(random(half, 3, n))
-    for parity in (EVEN, ODD):
-        packed = kernels.pack_fields(*fields, lattice, parity, x.dtype)
-        assert packed.parity == parity and packed.directions == (16 if long else 8)
-        links = backend.xp.empty((half, packed.directions, 3, 3), x.dtype)
-        link_fields.doubled_links(*fields, lattice, parity, links)
-        outs = [
-            kernels.hisq_dslash(each, x, backend.array(np.zeros((half, 3, n), x.dtype)))
-            for each in (packed, kernels.pack(links, lattice, parity))
-        ]
-        assert np.array_equal(*map(backend.host, outs))
 
 
 @pytest.mark.parametrize("directions", [16, 8, 6])
@@ -198,7 +178,7 @@ def test_one_right_hand_side_has_the_bits_that_it_has_among_others(dtype, direct
     def normal(*shape):
         return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
 
-    packed = hisq_dslash.pack(normal(half, directions, 3, 3), lattice, ODD)
+    packed = packed_links(hisq_dslash, normal(half, directions, 3, 3), lattice, ODD)
     x, diagonal = normal(half, 3, 3), normal(half, 3, 3)
     dots, alone_dots = np.empty(3), np.empty(1)
     plain = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
@@ -227,7 +207,7 @@ MISUSE = {
 def test_refuses_a_wrong_field(backend, random, case):
     lattice = Lattice((4, 4, 4, 4))
     links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
-    packed = backend.kernels.hisq_dslash.pack(links, lattice, EVEN)
+    packed = packed_links(backend.kernels.hisq_dslash, links, lattice, EVEN)
     change, message = MISUSE[case]
     with pytest.raises(InputError, match=message):
         backend.kernels.hisq_dslash.hisq_dslash(packed, change(x), x.copy())
@@ -237,22 +217,20 @@ def test_refuses_a_wrong_field(backend, random, case):
 def test_refuses_to_overwrite_its_input(backend, random):
     lattice = Lattice((4, 4, 4, 4))
     links, x = backend.array(random(128, 16, 3, 3)), backend.array(random(128, 3, 2))
-    packed = backend.kernels.hisq_dslash.pack(links, lattice, EVEN)
+    packed = packed_links(backend.kernels.hisq_dslash, links, lattice, EVEN)
     with pytest.raises(InputError, match="must not be its input"):
         backend.kernels.hisq_dslash.hisq_dslash(packed, x, x[:])
 
 
-@pytest.mark.parametrize(
-    ("shape", "parity", "message"),
-    [
-        ((128, 12, 3, 3), 0, "16 directions .* 8 .* or 6"),
-        ((64, 16, 3, 3), 0, r"must have shape \(128,"),
-        ((128, 16, 3, 3), 2, "parity must be 0"),
-    ],
-)
-def test_refuses_wrong_links(shape, parity, message):
-    with pytest.raises(InputError, match=message):
-        check_links(np.zeros(shape, complex), Lattice((4, 4, 4, 4)), parity)
+@pytest.mark.parametrize("name", ["one_hop", "three_hops", "links"])
+def test_refuses_wrong_links(backend, name):
+    right, wrong = (backend.array(np.zeros((4, 2, sites, 3, 3), complex)) for sites in (128, 64))
+    kernels, at = backend.kernels.hisq_dslash, (Lattice((4, 4, 4, 4)), EVEN, complex)
+    with pytest.raises(InputError, match=rf"{name} must be .* shape \(4, 2, 128, 3, 3\)"):
+        if name == "links":
+            kernels.pack_spatial(wrong, *at)
+        else:
+            kernels.pack_fields(*((wrong, right) if name == "one_hop" else (right, wrong)), *at)
 
 
 def test_staple_tables_close_the_plaquette():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from doubled_links import packed_links
 from test_dslash_forms import hisq_fields
 from widths import widths
 
@@ -89,8 +90,8 @@ def test_dslash(backend, random, extents, n):
 def test_misuse(backend, random):
     kernels = backend.kernels.hisq_dslash
     links, x = backend.array(random(192, 16, 3, 3)), backend.array(random(192, 3, 2))
-    short, packed = to_short(x, 16), kernels.pack(links, LATTICE, EVEN)
-    double = kernels.pack(links.astype(complex), LATTICE, EVEN)
+    short, packed = to_short(x, 16), packed_links(kernels, links, LATTICE, EVEN)
+    double = packed_links(kernels, links.astype(complex), LATTICE, EVEN)
     with pytest.raises(InputError, match="needs complex64 links, got complex128"):
         kernels.hisq_dslash(double, short, numbers_like(short))
     with pytest.raises(InputError, match="x must have codes of 16 bits, got 20"):

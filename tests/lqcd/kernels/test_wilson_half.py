@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from doubled_links import packed_links
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.reference import clover as reference_clover
@@ -56,7 +57,7 @@ def test_into_16_bits(backend, random, n, matrices, added):
         hermitian(random),
     )
     kernels = backend.kernels.wilson_dslash
-    packed, half = kernels.pack(backend.array(links), LATTICE, ODD), to_half(backend.array(x))
+    packed, half = packed_links(kernels, backend.array(links), LATTICE, ODD), to_half(backend.array(x))
     terms, exact_terms = {"b": -0.5, "sign": -1}, {"b": -0.5, "sign": -1}
     if added:
         terms |= {"a": 0.7, "diagonal": to_half(backend.array(y))}
@@ -85,7 +86,7 @@ def test_into_single(backend, random, n, matrices):
         hermitian(random),
     )
     kernels = backend.kernels.wilson_dslash
-    packed, half = kernels.pack(backend.array(links), LATTICE, EVEN), to_half(backend.array(x))
+    packed, half = packed_links(kernels, backend.array(links), LATTICE, EVEN), to_half(backend.array(x))
     terms = {"diagonal": backend.array(y), "a": 0.3, "b": -1.1}
     exact_terms = {"diagonal": y.astype(complex), "a": 0.3, "b": -1.1}
     if matrices != "none":
@@ -102,8 +103,8 @@ def test_into_single(backend, random, n, matrices):
 def test_misuse(backend, random):
     kernels = backend.kernels.wilson_dslash
     links, x = backend.array(random(SITES, 8, 3, 3)), backend.array(random(SITES, 12, 2))
-    half, packed = to_half(x), kernels.pack(links, LATTICE, EVEN)
-    double = kernels.pack(links.astype(complex), LATTICE, EVEN)
+    half, packed = to_half(x), packed_links(kernels, links, LATTICE, EVEN)
+    double = packed_links(kernels, links.astype(complex), LATTICE, EVEN)
     with pytest.raises(InputError, match="needs complex64 links, got complex128"):
         kernels.wilson_dslash(double, half, x.copy())
     with pytest.raises(InputError, match="diagonal must be a HalfField, got"):

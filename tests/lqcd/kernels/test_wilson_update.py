@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from doubled_links import packed_links
 from widths import widths
 
 from stages.base.errors import InputError
@@ -27,7 +28,7 @@ class Problem:
         self.backend = backend
         links, blocks = random(SITES, 8, 3, 3), random(SITES, 2, 6, 6)
         self.x, self.own, self.source = (random(SITES, 12, n) for _ in range(3))
-        self.packed = backend.kernels.wilson_dslash.pack(backend.array(links), LATTICE, ODD)
+        self.packed = packed_links(backend.kernels.wilson_dslash, backend.array(links), LATTICE, ODD)
         self.exactly = reference.pack(links.astype(complex), LATTICE, ODD)
         blocks = blocks + blocks.conj().swapaxes(-1, -2)
         self.clover = self.exact_clover = None

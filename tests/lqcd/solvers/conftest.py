@@ -112,7 +112,7 @@ def staggered(thin_links: NDArray) -> Callable[..., NormalOperator]:
     built: dict[Any, StaggeredDslash] = {}
 
     def make(action: str, mass: float, backend: str = "cpu") -> NormalOperator:
-        key = (action, backend, kernel("hisq_dslash.pack", np.ndarray))
+        key = (action, backend, kernel("hisq_dslash.pack_fields", np.ndarray))
         if key not in built:
             built[key] = StaggeredDslash(located(links[action], backend))
         return NormalOperator(built[key], mass)
@@ -136,7 +136,7 @@ def wilson(thin_links: NDArray) -> Callable[..., WilsonSchur]:
     built: dict[Any, WilsonDslash] = {}
 
     def make(mass: float, backend: str = "cpu", csw: float = 1.0) -> WilsonSchur:
-        key = (backend, csw, kernel("wilson_dslash.pack", np.ndarray))
+        key = (backend, csw, kernel("wilson_dslash.pack_fields", np.ndarray))
         if key not in built:
             if csw not in links:
                 links[csw] = wilson_links(thin_links, LATTICE, boundary="antiperiodic", csw=csw)

@@ -10,7 +10,7 @@ near a second.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -31,7 +31,12 @@ from stages.lqcd.kernels.cpu.vector_ir import (
     Value,
     emitted,
 )
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
+from stages.lqcd.kernels.directions import (
+    HISQ_DIRECTIONS,
+    NAIVE_DIRECTIONS,
+    SPATIAL_DIRECTIONS,
+    neighbour_table,
+)
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.link_forms import StaggeredForm
 from stages.lqcd.kernels.short_numbers import ShortField, Vectors
@@ -59,22 +64,8 @@ class PackedLinks:
     short: bool = False
 
 
-def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
-    columns = _room(links, links.shape, links.dtype)
-    columns[...] = links.swapaxes(-1, -2)
-    return _packed(columns, lattice, parity)
-
-
-def _packed(columns: NDArray, lattice: Lattice, parity: int, short: bool = False) -> PackedLinks:
-    """Links by columns."""
-    directions = columns.shape[1]
-    table = neighbour_table(lattice, parity, directions)
-    return PackedLinks(lattice, parity, directions, columns.dtype, columns, table, short)
-
-
-def _room(like: NDArray, shape: tuple[int, ...], dtype: np.dtype) -> NDArray:
-    """Room for links of this shape and a site behind them."""
-    return field_like(like, (shape[0] + 1, *shape[1:]), dtype)[:-1]
+def pack_spatial(links: NDArray, lattice: Lattice, parity: int, dtype: np.dtype) -> PackedLinks:
+    return _packed(links, None, lattice, parity, SPATIAL_DIRECTIONS, dtype)
 
 
 def pack_fields(
@@ -86,9 +77,23 @@ def pack_fields(
     form: StaggeredForm = StaggeredForm.MATRICES,
 ) -> PackedLinks:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-    columns = _room(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
+    packed = _packed(one_hop, three_hops, lattice, parity, directions, dtype)
+    return replace(packed, short=form is StaggeredForm.SHORT)
+
+
+def _packed(
+    one_hop: NDArray,
+    three_hops: NDArray | None,
+    lattice: Lattice,
+    parity: int,
+    directions: int,
+    dtype: np.dtype,
+) -> PackedLinks:
+    """Links by columns, with room for a site behind them."""
+    columns = field_like(one_hop, (lattice.half_volume + 1, directions, 3, 3), dtype)[:-1]
     doubled_links(one_hop, three_hops, lattice, parity, columns.swapaxes(-1, -2))
-    return _packed(columns, lattice, parity, form is StaggeredForm.SHORT)
+    table = neighbour_table(lattice, parity, directions)
+    return PackedLinks(lattice, parity, directions, columns.dtype, columns, table)
 
 
 def hisq_dslash(

@@ -11,34 +11,22 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
-from stages.lqcd.kernels.directions import (
-    HISQ_DIRECTIONS,
-    NAIVE_DIRECTIONS,
-    SPATIAL_DIRECTIONS,
-    displacements,
-)
+from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T, X, Y
 
 
 def doubled_links(fat: Array, long: Array | None, lattice: Lattice, parity: int, out: Array) -> None:
-    directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
+    """Links of `hisq_dslash.pack_fields`, or of `pack_spatial`, into `out` ``[site, direction, 3, 3]``."""
+    directions = out.shape[1]
     for d, (mu, hops) in enumerate(displacements(directions)):
-        field = fat if long is None or abs(hops) == 1 else long
+        field = long if long is not None and abs(hops) == 3 else fat
         if hops > 0:
             out[:, d] = field[mu, parity]
         else:
             origin = array_module(fat).asarray(lattice.neighbour(parity, mu, hops))
-            out[:, d] = -field[mu, 1 - parity][origin].conj().swapaxes(-1, -2)
-
-
-def spatial_links(links: Array, lattice: Lattice, parity: int, out: Array) -> None:
-    for d, (mu, hop) in enumerate(displacements(SPATIAL_DIRECTIONS)):
-        if hop == 1:
-            out[:, d] = links[mu, parity]
-        else:
-            origin = lattice.neighbour(parity, mu, hop)
-            out[:, d] = links[mu, 1 - parity][origin].conj().swapaxes(-1, -2)
+            back = field[mu, 1 - parity][origin].conj().swapaxes(-1, -2)
+            out[:, d] = back if directions == SPATIAL_DIRECTIONS else -back
 
 
 def long_links(links: NDArray, lattice: Lattice, coefficient: float, out: NDArray) -> None:

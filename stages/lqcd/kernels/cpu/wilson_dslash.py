@@ -63,12 +63,6 @@ class PackedLinks:
     neighbours: NDArray[np.int32]
 
 
-def pack(links: NDArray, lattice: Lattice, parity: int) -> PackedLinks:
-    table = neighbour_table(lattice, parity, NAIVE_DIRECTIONS)
-    neighbours = np.concatenate([table, table[-1:]])
-    return PackedLinks(lattice, parity, links.dtype, np.ascontiguousarray(links), neighbours)
-
-
 def pack_fields(
     links: NDArray,
     weights: Weights,
@@ -81,7 +75,8 @@ def pack_fields(
         links = links * np.reshape(weights, (4, 1, 1, 1, 1))
     doubled = np.empty((lattice.half_volume, NAIVE_DIRECTIONS, 3, 3), dtype)
     doubled_links(links, None, lattice, parity, doubled)
-    return pack(doubled, lattice, parity)
+    table = neighbour_table(lattice, parity, NAIVE_DIRECTIONS)
+    return PackedLinks(lattice, parity, doubled.dtype, doubled, np.concatenate([table, table[-1:]]))
 
 
 def wilson_dslash(

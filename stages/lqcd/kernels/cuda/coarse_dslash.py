@@ -119,23 +119,10 @@ def coarse_dslash(
     (sites, directions), half = packed.neighbours.shape, packed.scales is not None
     launch = half_coarse_dslash_launch if half else coarse_dslash_launch
     kernel = launch(packed.components, x.shape[2], directions, sites, work=site_work(packed.tiles))
-    start(kernel, packed, x, out, diagonal, a, b)
-    return out
-
-
-def start(
-    kernel: Launch,
-    packed: PackedCoarseLinks,
-    x: cupy.ndarray,
-    out: cupy.ndarray,
-    diagonal: cupy.ndarray | None = None,
-    a: float = 0.0,
-    b: float = 1.0,
-) -> None:
-    """Start a kernel for these links unchecked, as `coarse_dslash` does after its checks."""
-    links = (packed.tiles,) if packed.scales is None else (packed.tiles, packed.scales)
+    links = (packed.tiles, packed.scales) if half else (packed.tiles,)
     added = np.uintp(0) if diagonal is None else diagonal
     run(kernel, *links, packed.neighbours, x, added, out, np.float32(a), np.float32(b))
+    return out
 
 
 @cache

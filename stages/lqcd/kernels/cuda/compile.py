@@ -229,22 +229,6 @@ def _function(launch: Launch, device: int) -> Any:
     return kernel.kernel
 
 
-def compile_all(launches: Sequence[Launch]) -> list[Launch]:
-    """Compile kernels for the current device, or those that share the lattice; those that it takes."""
-    device = cupy.cuda.get_device_id()
-
-    def compiled(launch: Launch) -> bool | None:
-        try:
-            return _compiled(launch, device)
-        except (compiler.CompileException, cupy.cuda.driver.CUDADriverError):
-            return None
-
-    with getting() as kernel:
-        answers = list(_threads().map(compiled, launches))
-        kernel.compiled |= any(answers)
-    return [launch for launch, answer in zip(launches, answers, strict=True) if answer is not None]
-
-
 @cache
 def source(file: str) -> str:
     """Text of a `.cu` file of this package with its headers in place; ``#line`` keeps error messages true."""

@@ -14,7 +14,6 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.cuda import link_fields
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.group import Grids, grids_of, on_each_device
-from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import REACH, PartialWork
 from stages.lqcd.kernels.cuda.fields import empty_field
 from stages.lqcd.kernels.cuda.launch import (
@@ -83,10 +82,10 @@ class Links18:
 
     def pack(self, fields: LinkFields, dtype: np.dtype) -> PackedLinks:
         """Links of fields in this form, or as matrices where it is not for them."""
-        lattice, directions, tile = fields.lattice, fields.directions, dslash_tile(fields.lattice)
-        tiles = empty_field((lattice.half_volume // prod(tile), directions, prod(tile), 3, 3), dtype)
-        link_fields.in_tiles(fields.one_hop, fields.three_hops, lattice, fields.parity, tiles, tile)
-        return PackedLinks(lattice, fields.parity, directions, dtype, tiles)
+        one_hop, three_hops, lattice, parity = fields
+        tiles = _tiles(lattice, fields.directions, dtype)
+        link_fields.in_tiles(one_hop, three_hops, lattice, parity, tiles, dslash_tile(lattice))
+        return PackedLinks(lattice, parity, fields.directions, dtype, tiles)
 
     def shared_bytes(self, sites: int, directions: int, dtype: np.dtype) -> int:
         """Shared memory for the links of `sites` sites, as SHARED_BYTES of links.cuh."""
@@ -216,20 +215,17 @@ def nine_links_launch(tiles: int, sites: int, dtype: np.dtype, short: bool) -> L
     return Launch("nine_links.cu", kernel, (tiles, 4), 64)
 
 
-def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
-    directions, dtype = links.shape[1], np.dtype(links.dtype)
-    x, y, z, t = lattice.extents
-    tx, ty, tz, tt = dslash_tile(lattice)
-    boxes = links.reshape(t // tt, tt, z // tz, tz, y // ty, ty, x // 2 // tx, tx, directions, 9)
-    sites = tx * ty * tz * tt
-    in_tiles = empty_field((len(links) // sites, directions, sites, 3, 3), dtype)
-    tiles = in_tiles.reshape(t // tt, z // tz, y // ty, x // 2 // tx, directions, tt, tz, ty, tx, 9)
-    on_own_rows(_into_tiles, tiles, boxes)
-    return PackedLinks(lattice, parity, directions, dtype, in_tiles)
+def pack_spatial(links: cupy.ndarray, lattice: Lattice, parity: int, dtype: np.dtype) -> PackedLinks:
+    tile, numbers = dslash_tile(lattice), cupy.ones(12)
+    tiles = _tiles(lattice, SPATIAL_DIRECTIONS, dtype)
+    link_fields.weighted_in_tiles(links.astype(complex, copy=False), numbers, lattice, parity, tiles, tile)
+    return PackedLinks(lattice, parity, SPATIAL_DIRECTIONS, dtype, tiles)
 
 
-def _into_tiles(tiles: cupy.ndarray, boxes: cupy.ndarray) -> None:
-    tiles[...] = boxes.transpose(0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+def _tiles(lattice: Lattice, directions: int, dtype: np.dtype) -> cupy.ndarray:
+    """Room for matrices by tiles."""
+    sites = prod(dslash_tile(lattice))
+    return empty_field((lattice.half_volume // sites, directions, sites, 3, 3), dtype)
 
 
 def pack_fields(
@@ -255,40 +251,14 @@ def hisq_dslash(
 ) -> cupy.ndarray | ShortField:
     n, form = x.shape[2], packed.form.into(out)
     kernel = dslash_launch(packed.lattice, packed.directions, packed.dtype, n, dots is not None, form)
-    if dots is None:
-        start(kernel, packed, x, out, diagonal, a, b)
-        return out
-    blocks, runs, finished, count = on_each_device(partial(_sums, kernel, n, grids_of(kernel)))
-    start(kernel, packed, x, out, diagonal, a, b, blocks)
-    run(sum_rows_launch(kernel.grid[0], n), blocks, runs, finished, dots, count)
-    return out
-
-
-def start(
-    kernel: Launch,
-    packed: PackedLinks,
-    x: cupy.ndarray | ShortField,
-    out: cupy.ndarray | ShortField,
-    diagonal: cupy.ndarray | ShortField | None = None,
-    a: float = 0.0,
-    b: float = 1.0,
-    block_sums: cupy.ndarray | None = None,
-) -> None:
-    """Start a dslash of `dslash_launch` unchecked, as `hisq_dslash` does after its checks."""
+    sums = () if dots is None else on_each_device(partial(_sums, kernel, n, grids_of(kernel)))
+    fields = map(_or_null, (packed.three_hops, x, diagonal, out, sums[0] if sums else None))
     real = packed.dtype.type(0).real.dtype.type
-    run(
-        kernel,
-        packed.links,
-        _or_null(packed.three_hops),
-        _or_null(x),
-        _or_null(diagonal),
-        _or_null(out),
-        _or_null(block_sums),
-        real(a),
-        real(b),
-        np.int32(packed.parity),
-        real(packed.scale),
-    )
+    run(kernel, packed.links, *fields, real(a), real(b), np.int32(packed.parity), real(packed.scale))
+    if sums:
+        blocks, runs, finished, count = sums
+        run(sum_rows_launch(kernel.grid[0], n), blocks, runs, finished, dots, count)
+    return out
 
 
 def _or_null(field: cupy.ndarray | ShortField | None) -> Any:

@@ -22,38 +22,23 @@ from stages.lqcd.kernels.cuda.launch import (
     on_lattice,
     warp_work,
 )
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, SPATIAL_DIRECTIONS
-from stages.lqcd.kernels.operands import check_array
+from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
 from stages.lqcd.lattice.geometry import Lattice
-
-
-def doubled_links(
-    fat: cupy.ndarray, long: cupy.ndarray | None, lattice: Lattice, parity: int, out: cupy.ndarray
-) -> None:
-    for name, links in (("fat", fat), ("long", long)):
-        if links is not None:
-            check_array(name, links, (4, 2, lattice.half_volume, 3, 3), np.dtype(complex))
-    in_tiles(fat, long, lattice, parity, out, (1, 1, 1, 1))
 
 
 def in_tiles(
     fat: cupy.ndarray, long: cupy.ndarray | None, lattice: Lattice, parity: int, out: cupy.ndarray, tile: Box
 ) -> None:
-    """`doubled_links` as ``[tile, direction, site in tile, 3, 3]``, unchecked; a tile of one site is it."""
+    """Doubled links of `hisq_dslash.pack_fields` as ``[tile, direction, site in tile, 3, 3]``."""
     directions = NAIVE_DIRECTIONS if long is None else HISQ_DIRECTIONS
     kernel = doubled_links_launch(lattice, directions, out.dtype, tile)
     run(kernel, out, fat, np.uintp(0) if long is None else long, np.int32(parity))
 
 
-def spatial_links(links: cupy.ndarray, lattice: Lattice, parity: int, out: cupy.ndarray) -> None:
-    tiles, ones = out.reshape(-1, SPATIAL_DIRECTIONS, 1, 3, 3), cupy.ones(12)
-    weighted_in_tiles(links.astype(complex, copy=False), ones, lattice, parity, tiles, (1, 1, 1, 1))
-
-
 def weighted_in_tiles(
     links: cupy.ndarray, numbers: cupy.ndarray, lattice: Lattice, parity: int, out: cupy.ndarray, tile: Box
 ) -> bool:
-    """Weighted links of a Wilson-type operator as ``[tile, direction, site in tile, rows, 3]``, unchecked.
+    """Weighted links of a Wilson-type operator as ``[tile, direction, site in tile, rows, 3]``.
 
     rows: 3 or the first 2. numbers: float64 ``[12]`` of `weighted_links` in `doubled_links.cu`. False where a
     third row does not follow from two to 32 roundings, as where a link is zero.

@@ -160,16 +160,6 @@ class PackedLinks:
         return self.links, _NULL if self.factors is None else self.factors
 
 
-def pack(links: cupy.ndarray, lattice: Lattice, parity: int) -> PackedLinks:
-    x, y, z, t = lattice.extents
-    tx, ty, tz, tt = wilson_tile(lattice)
-    boxes = links.reshape(t // tt, tt, z // tz, tz, y // ty, ty, x // 2 // tx, tx, NAIVE_DIRECTIONS, 9)
-    tiles = boxes.transpose(0, 2, 4, 6, 8, 1, 3, 5, 7, 9).copy()
-    tiles = tiles.reshape(-1, NAIVE_DIRECTIONS, tx * ty * tz * tt, 3, 3)
-    tiles[:, 1::2] *= -1  # doubled links carry a minus sign backward
-    return PackedLinks(lattice, parity, np.dtype(links.dtype), tiles)
-
-
 def pack_fields(
     links: cupy.ndarray,
     weights: Weights,
@@ -225,11 +215,20 @@ def wilson_dslash(
     b: float = 1.0,
     clover: tuple[str, PackedClover] | None = None,
 ) -> cupy.ndarray | HalfField:
-    n, form, fields = x.shape[2], packed.form, _fields(x, out)
+    n, form, fields, real = x.shape[2], packed.form, _fields(x, out), packed.links.real.dtype.type
     place, matrices = clover or ("", None)
     where = {"hop": HOP_CLOVER, "diagonal": DIAGONAL_CLOVER}.get(place, NO_CLOVER)
-    kernel = wilson_dslash_launch(packed.lattice, packed.dtype, n, sign, where, form, fields)
-    start(kernel, packed, x, out, diagonal, a, b, matrices)
+    run(
+        wilson_dslash_launch(packed.lattice, packed.dtype, n, sign, where, form, fields),
+        *packed.arguments,
+        *codes_and_scales(x),
+        _NULL if matrices is None else matrices.matrices,
+        *codes_and_scales(diagonal),
+        *codes_and_scales(out),
+        real(a),
+        real(b),
+        np.int32(packed.parity),
+    )
     return out
 
 
@@ -247,31 +246,6 @@ def wilson_hop(
     kernel = wilson_hop_launch(packed.lattice, packed.dtype, x.shape[2], direction, sign, packed.form)
     run(kernel, *packed.arguments, x, out, np.int32(packed.parity))
     return out
-
-
-def start(
-    kernel: Launch,
-    packed: PackedLinks,
-    x: cupy.ndarray | HalfField,
-    out: cupy.ndarray | HalfField,
-    diagonal: cupy.ndarray | HalfField | None = None,
-    a: float = 0.0,
-    b: float = 1.0,
-    clover: PackedClover | None = None,
-) -> None:
-    """Start a dslash of `wilson_dslash_launch` unchecked, as `wilson_dslash` does after its checks."""
-    real = packed.links.real.dtype.type
-    run(
-        kernel,
-        *packed.arguments,
-        *codes_and_scales(x),
-        _NULL if clover is None else clover.matrices,
-        *codes_and_scales(diagonal),
-        *codes_and_scales(out),
-        real(a),
-        real(b),
-        np.int32(packed.parity),
-    )
 
 
 @cache

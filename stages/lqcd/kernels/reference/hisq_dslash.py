@@ -6,7 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS, neighbour_table
+from stages.lqcd.kernels.directions import (
+    HISQ_DIRECTIONS,
+    NAIVE_DIRECTIONS,
+    SPATIAL_DIRECTIONS,
+    neighbour_table,
+)
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.link_forms import StaggeredForm
@@ -37,6 +42,12 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     directions = links.shape[1]
     neighbours = array_module(links).asarray(neighbour_table(lattice, parity, directions))
     return PackedLinks(lattice, parity, directions, np.dtype(links.dtype), links, neighbours)
+
+
+def pack_spatial(links: Array, lattice: Lattice, parity: int, dtype: np.dtype) -> PackedLinks:
+    doubled = field_like(links, (lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), dtype)
+    doubled_links(links, None, lattice, parity, doubled)
+    return pack(doubled, lattice, parity)
 
 
 def pack_fields(
