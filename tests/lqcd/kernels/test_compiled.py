@@ -74,7 +74,7 @@ ones = np.ones((4, 2, 128, 3, 3), complex)
 packed = hisq_dslash.pack_fields(ones, ones, lattice, 0, np.complex64)
 y = hisq_dslash.hisq_dslash(packed, x, np.empty_like(x))
 results = gauge, links.fat, links.long, links.smeared(), y, block_blas.gram(x, y)
-kernels = cpu.hisq_dslash._kernel(2, 4, 16, False), cpu.block_blas._gram_kernel(2, 2, 4)
+kernels = cpu.hisq_dslash._kernel(2, 4, 16, False, False), cpu.block_blas._gram_kernel(2, 2, 4)
 print(sum(sum(kernel.share.stats.cache_misses.values()) for kernel in kernels))
 print(*(hashlib.sha256(np.ascontiguousarray(result)).hexdigest() for result in results))
 """

@@ -1,6 +1,6 @@
 """HISQ dslash, one site and a run of right-hand sides at a time in vector registers.
 
-One right-hand side alone has a kernel of its own, `stages.lqcd.kernels.cpu.narrow_dslash`.
+One right-hand side alone has sums of its own, `stages.lqcd.kernels.cpu.narrow_dslash`.
 
 A lane tile of a site keeps 3 colours x (Re, Im) sums in registers over all directions, fully unrolled;
 right-hand sides beyond a tile are a loop over equal tiles and one narrower rest, so that compilation stays
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.link_fields import doubled_links
-from stages.lqcd.kernels.cpu.narrow_dslash import BLOCK_SITES, MOST_SITES, last_cache_bytes, narrow_kernel
+from stages.lqcd.kernels.cpu.narrow_dslash import MOST_SITES, last_cache_bytes, narrow_sites, sites_at_once
 from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.short_numbers import through_single
 from stages.lqcd.kernels.cpu.vector_ir import (
@@ -44,6 +44,10 @@ from stages.lqcd.lattice.geometry import Lattice
 
 TILE_REGISTERS = 2 if REGISTERS == 32 else 1
 """Registers per row of a tile: with 6 sums and 3 inputs each, what the register file holds."""
+
+
+BLOCK_SITES = 64
+"""Sites that one thread takes at a time; their sums form one partial sum."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +119,8 @@ def hisq_dslash(
     else:
         stride, added = x.strides[0], diagonal
     sums = np.empty((0 if dots is None else block_count(len(x), BLOCK_SITES), 2 * rhs))
-    form = itemsize, packed.directions, dots is not None
-    passes = packed.links.nbytes > last_cache_bytes()
-    kernel = narrow_kernel(*form, passes) if rhs == 1 else _kernel(rhs, *form)
+    passes = rhs == 1 and packed.links.nbytes > last_cache_bytes()
+    kernel = _kernel(rhs, itemsize, packed.directions, dots is not None, passes)
     kernel(packed.links, packed.neighbours, x, added.ctypes.data, out, sums, stride, a, b)
     if dots is not None:
         _sum_kernel()(sums, dots)
@@ -131,18 +134,19 @@ def _zeros(rhs: int, dtype: np.dtype) -> NDArray:
 
 
 @cache
-def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..., None]:
+def _kernel(rhs: int, itemsize: int, directions: int, dots: bool, passes: bool) -> Callable[..., None]:
     """The dslash for `rhs` right-hand sides of reals of `itemsize` bytes.
 
     The diagonal is given by its address, because it may be `out`, and the bytes from one site to the next: 0
     where there is none. With `dots` each block of sites leaves the products of the reals of diagonal and out
-    in its row of `sums`.
+    in its row of `sums`. passes: of one right-hand side, see `sites_at_once`.
     """
+    alone, step = rhs == 1, sites_at_once(itemsize, passes) if rhs == 1 else 1
     tile = min(2 * rhs, TILE_REGISTERS * REGISTER_BYTES // itemsize)
     tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes, row_bytes = tile * itemsize, 16 * rhs
     links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, 6 * rhs * itemsize
-    summed = int(dots)
+    summed, passing = int(dots), int(passes)
 
     def dslash(
         low: int,
@@ -163,11 +167,14 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
             row = first_row + block * row_bytes
             if dots:
                 sums[block] = 0
-            for site in range(block * BLOCK_SITES, min(len(out), (block + 1) * BLOCK_SITES)):
+            for site in range(block * BLOCK_SITES, min(len(out), (block + 1) * BLOCK_SITES), step):
                 u = first_u + site * links_bytes
                 n = first_n + site * neighbours_bytes
                 v = diagonal + site * diagonal_stride
                 w = first_w + site * site_bytes
+                if alone:
+                    narrow_sites(u, n, field, v, w, row, a, b, itemsize, directions, summed, passing)
+                    continue
                 for k in range(tiles):
                     i = k * tile_bytes
                     s = row + k * tile * 8
@@ -186,7 +193,7 @@ def _kernel(rhs: int, itemsize: int, directions: int, dots: bool) -> Callable[..
     sums = array_type("f8", 2, writable=True)
     reals = types.int64, types.float64, types.float64
     signature = types.void(array_type(dtype, 4), array_type("i4", 2), *fields, sums, *reals)
-    name = f"hisq_dslash_{rhs}_{8 * itemsize}_{directions}{'_dots' * dots}"
+    name = f"hisq_dslash_{rhs}_{8 * itemsize}_{directions}{'_dots' * dots}{'_passes' * passes}"
     return compiled(dslash, name, signature, lambda *given: block_count(len(given[4]), BLOCK_SITES))
 
 

@@ -11,22 +11,13 @@ many right-hand sides: so are the bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-from numba import prange, types
-from numpy.typing import NDArray
-
-from stages.lqcd.kernels.cpu.compiled import array_type, compiled
-from stages.lqcd.kernels.cpu.rows import block_count
 from stages.lqcd.kernels.cpu.vector_ir import CACHE_LINE, REGISTER_BYTES, Builder, Emitter, Value, emitted
 
 Pair: TypeAlias = tuple[Value, Value]
-
-BLOCK_SITES = 64
-"""Sites that one thread takes at a time; their sums form one partial sum."""
 
 AHEAD = 1024
 """Bytes ahead of those read that links from memory are asked for; those from caches a step ahead."""
@@ -50,7 +41,10 @@ def column_registers(itemsize: int) -> list[tuple[int, int]]:
 
 
 def sites_at_once(itemsize: int, passes: bool) -> int:
-    """Sites of which a core holds the sums. Half a lattice, of even extents, has a multiple of 8."""
+    """Sites of which a core holds the sums. Half a lattice, of even extents, has a multiple of 8.
+
+    passes: links are not to stay in caches, which they would fill before they come again: neighbours stay.
+    """
     return 1 if passes else max(1, SUMS // 2 // len(column_registers(itemsize)))
 
 
@@ -67,50 +61,8 @@ def last_cache_bytes() -> int:
     return max(sizes, default=32 << 20)
 
 
-@cache
-def narrow_kernel(itemsize: int, directions: int, dots: bool, passes: bool) -> Callable[..., None]:
-    """The dslash of one right-hand side; arguments as of that of many.
-
-    passes: links are not to stay in caches, which they would fill before they come again: neighbours stay.
-    """
-    step, summed, passing = sites_at_once(itemsize, passes), int(dots), int(passes)
-    links_bytes, neighbours_bytes, site_bytes = directions * 18 * itemsize, directions * 4, REALS * itemsize
-
-    def dslash(
-        low: int,
-        high: int,
-        links: NDArray,
-        neighbours: NDArray,
-        x: NDArray,
-        diagonal: int,
-        out: NDArray,
-        sums: NDArray,
-        diagonal_stride: int,
-        a: float,
-        b: float,
-    ) -> None:
-        first_u, first_n, first_w = links.ctypes.data, neighbours.ctypes.data, out.ctypes.data
-        field, first_row = x.ctypes.data, sums.ctypes.data
-        for block in prange(low, high):
-            if dots:
-                sums[block] = 0
-            row = first_row + block * 16
-            for site in range(block * BLOCK_SITES, min(len(out), (block + 1) * BLOCK_SITES), step):
-                u, n = first_u + site * links_bytes, first_n + site * neighbours_bytes
-                v, w = diagonal + site * diagonal_stride, first_w + site * site_bytes
-                _sites(u, n, field, v, w, row, a, b, itemsize, directions, summed, passing)
-
-    dtype = f"c{2 * itemsize}"
-    links, field = array_type(dtype, 4), array_type(dtype, 3)
-    written, sums = array_type(dtype, 3, writable=True), array_type("f8", 2, writable=True)
-    reals = types.int64, types.float64, types.float64
-    signature = types.void(links, array_type("i4", 2), field, types.int64, written, sums, *reals)
-    name = f"hisq_dslash_alone_{8 * itemsize}_{directions}{'_dots' * dots}{'_passes' * passes}"
-    return compiled(dslash, name, signature, lambda *given: block_count(len(given[4]), BLOCK_SITES))
-
-
 @emitted
-def _sites(
+def narrow_sites(
     builder: Builder,
     u: Value, n: Value, x: Value, diagonal: Value, out: Value, products: Value, a: Value, b: Value,
     itemsize: int, directions: int, summed: int, passes: int,
