@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stages.base.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
-from stages.lqcd.kernels import smearing
+from stages.lqcd.kernels import block_blas, smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import copied
 from stages.lqcd.lattice.geometry import Lattice
@@ -38,7 +38,7 @@ def ape_links(
     for _ in range(steps):
         before = copied(smeared)
         for mu in directions:
-            smearing.scaled(1 - alpha, smeared[mu], smeared[mu])
+            block_blas.scale(smeared[mu], 1 - alpha, smeared[mu])
             for nu in directions:
                 if nu != mu:
                     smearing.add_staple(smeared[mu], before[mu], before[nu], lattice, mu, nu, weight)

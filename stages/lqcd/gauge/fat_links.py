@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stages.lqcd.kernels import link_fields, smearing
+from stages.lqcd.kernels import block_blas, link_fields, smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.lattice.geometry import Lattice
@@ -44,7 +44,7 @@ def fat_links(links: Array, lattice: Lattice, paths: Paths) -> Array:
         for nu in others:
             assign(simple[nu], 0)
             smearing.add_staple(simple[nu], link, links[nu], lattice, mu, nu, 1.0)
-        smearing.scaled(paths.one - 6 * paths.lepage, link, fat[mu])
+        block_blas.scale(link, paths.one - 6 * paths.lepage, fat[mu])
         for sigma in others:
             smearing.weighted_sum(paths.three, link, paths.lepage, simple[sigma], inner)
             for rho in others:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stages.base.errors import InputError
 from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, check_smearing
-from stages.lqcd.kernels import smearing
+from stages.lqcd.kernels import block_blas, smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import copied, field_like
 from stages.lqcd.lattice.geometry import Lattice
@@ -63,7 +63,7 @@ class _Blocking:
         """Writes V(mu, planes) to `blocked`, ``[parity, site, 3, 3]``."""
         alpha = self.alpha[-len(planes)]
         weight = alpha / (2 * len(planes))
-        smearing.scaled(1 - alpha, self.links[mu], blocked)
+        block_blas.scale(self.links[mu], 1 - alpha, blocked)
         for nu in sorted(planes):
             along, across = (self._once(direction, planes - {nu}) for direction in (mu, nu))
             smearing.add_staple(blocked, along, across, self.lattice, mu, nu, weight)

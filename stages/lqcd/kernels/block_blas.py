@@ -45,7 +45,7 @@ def update(y: Array, x: Array, a: Array) -> None:
     """``y += x a`` in place, with a complex ``[Nx, Ny]``."""
     check_blocks(y=y, x=x)
     check_coefficients(a, x, y)
-    kernel("block_blas.update", type(y))(y, x, a)
+    kernel("block_blas.rotate_add", type(y))(y, x, a, y)
 
 
 def rotate(x: Array, a: Array, out: Array) -> Array:

@@ -84,14 +84,20 @@ def _choose(name: str, kind: type) -> Implementation:
 
 
 def implementation_of(name: str, package: str) -> Implementation:
-    """A function of a package; where the oracle has none of its own, that of the processor."""
+    """A function of a package.
+
+    Where the oracle has none of its own, that of the processor, and where this has none the array expression.
+    """
     family, function = name.split(".")
     if package == "reference":
         try:
             return getattr(import_module(f"{_PACKAGE}.reference.{family}"), function)
         except (ModuleNotFoundError, AttributeError):
             package = "cpu"
-    return getattr(import_module(f"{_PACKAGE}.{package}.{family}"), function)
+    module = import_module(f"{_PACKAGE}.{package}.{family}")
+    if package == "cpu" and not hasattr(module, function):
+        module = import_module(f"{_PACKAGE}.expressions")
+    return getattr(module, function)
 
 
 def _package_of(kind: type) -> str:

@@ -1,6 +1,7 @@
 """Kernels that are an array expression or a library's call, the same in NumPy and in CuPy, written once.
 
-`stages.lqcd.kernels.cpu` and `stages.lqcd.kernels.cuda` take them from here. None is in an inner loop.
+Arrays of the host are given to them where `stages.lqcd.kernels.cpu` has no kernel of its own, and
+`stages.lqcd.kernels.cuda` calls them on what lies on each device. None is in an inner loop.
 """
 
 from __future__ import annotations

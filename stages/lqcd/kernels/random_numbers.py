@@ -18,8 +18,8 @@ from stages.lqcd.kernels.dispatch import Array, kernel
 from stages.lqcd.kernels.operands import check_blocks
 from stages.lqcd.lattice.geometry import Lattice
 
-MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
-WEYL = (0x9E3779B9, 0xBB67AE85)
+MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+WEYL = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 ROUNDS = 10
 LOW = np.uint64(0xFFFFFFFF)
 WORD = np.uint64(32)
@@ -51,15 +51,14 @@ def philox4x32(counter: Words, key: tuple[int, int]) -> Words:
 
     `counter`: four uint64 arrays of one broadcastable shape with values below 2^32, NumPy or CuPy. `key`:
     two integers below 2^32. Returns four uint64 arrays with values below 2^32, each uniform over the 32-bit
-    integers.
+    integers. Compiled kernels call it with single numbers.
     """
     c0, c1, c2, c3 = counter
-    for number in range(ROUNDS):
-        k0, k1 = (
-            np.uint64((word + number * weyl) & 0xFFFFFFFF) for word, weyl in zip(key, WEYL, strict=True)
-        )
+    k0, k1 = np.uint64(key[0]), np.uint64(key[1])
+    for _ in range(ROUNDS):
         p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
         c0, c1, c2, c3 = (p1 >> WORD) ^ c1 ^ k0, p1 & LOW, (p0 >> WORD) ^ c3 ^ k1, p0 & LOW
+        k0, k1 = (k0 + WEYL[0]) & LOW, (k1 + WEYL[1]) & LOW
     return c0, c1, c2, c3
 
 

@@ -38,12 +38,6 @@ def weighted_sum(a: float, x: Array, b: float, y: Array, out: Array) -> None:
     kernel("smearing.weighted_sum", type(x))(a, x, b, y, out)
 
 
-def scaled(factor: float, x: Array, out: Array) -> None:
-    """``out = factor x`` of a field; `out` may be `x`."""
-    check_array("out", out, x.shape, x.dtype)
-    kernel("smearing.scaled", type(x))(factor, x, out)
-
-
 def smeared_links(staples: Array, links: Array, out: Array) -> None:
     """``out = exp(A) U``, A the traceless anti-Hermitian part of C U^dag, of staples C and links U.
 

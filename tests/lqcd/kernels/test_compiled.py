@@ -10,10 +10,11 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
+from numba import njit
 
 from stages.lqcd.kernels import block_blas, cg_update, slice_products
 from stages.lqcd.kernels.cg_update import CGCoefficients
-from stages.lqcd.kernels.cpu.random_numbers import philox_words
+from stages.lqcd.kernels.random_numbers import philox4x32
 from stages.lqcd.lattice.geometry import Lattice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -127,5 +128,6 @@ PHILOX = [
 
 @pytest.mark.parametrize(("counter", "key", "words"), PHILOX)
 def test_philox_known_answers(counter, key, words):
-    """The vectors of Random123 1.14 (kat_vectors, philox_words with 10 rounds)."""
-    assert philox_words(*(np.uint64(word) for word in (*counter, *key))) == words
+    """The vectors of Random123 1.14 (kat_vectors, philox4x32 with 10 rounds)."""
+    numbers, keys = (tuple(map(np.uint64, each)) for each in (counter, key))
+    assert njit(philox4x32)(numbers, keys) == words

@@ -86,8 +86,8 @@ def test_polar_factors_by_singular_values(backend):
 def test_scaled_fields(backend, random):
     x = random(4, 5, 3, 3)
     field, out = backend.array(x), backend.array(np.zeros_like(x))
-    backend.kernels.smearing.scaled(0.3, field, out)
-    backend.kernels.smearing.scaled(0.3, field, field)
+    backend.kernels.block_blas.scale(field, 0.3, out)
+    backend.kernels.block_blas.scale(field, 0.3, field)
     assert (backend.host(out) == 0.3 * x).all() and (backend.host(field) == 0.3 * x).all()
 
 

@@ -12,11 +12,6 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.aggregation import PackedVectors
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
-from stages.lqcd.kernels.expressions import combined as combined
-from stages.lqcd.kernels.expressions import cut as cut
-from stages.lqcd.kernels.expressions import gather as gather
-from stages.lqcd.kernels.expressions import inverse_root as inverse_root
-from stages.lqcd.kernels.expressions import scattered as scattered
 
 
 def pack(vectors: NDArray, sites: NDArray, fine_sites: int) -> PackedVectors:

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import basis
-from stages.lqcd.kernels.expressions import rayleigh as rayleigh
 
 
 def project(V: NDArray, x: NDArray) -> NDArray[np.complex128]:

@@ -15,10 +15,6 @@ from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import dots_by_block
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
 from stages.lqcd.kernels.cpu.rows import BLOCK_ROWS, block_count, block_rows_of, fold_of, folded, real_rows
-from stages.lqcd.kernels.expressions import add as add
-from stages.lqcd.kernels.expressions import affine as affine
-from stages.lqcd.kernels.expressions import difference as difference
-from stages.lqcd.kernels.expressions import scale as scale
 
 GRAM_ROWS = 128
 """Rows whose products are summed in the field's own precision before they are added up in double."""
@@ -48,10 +44,6 @@ def dots(x: NDArray, y: NDArray) -> NDArray[np.complex128]:
 
 def norms2(x: NDArray) -> NDArray[np.float64]:
     return dots(x, x).real.copy()
-
-
-def update(y: NDArray, x: NDArray, a: NDArray) -> None:
-    rotate_add(y, x, a, y)
 
 
 def rotate(x: NDArray, a: NDArray, out: NDArray) -> NDArray:

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.matrix_product import matrix_product
-from stages.lqcd.kernels.expressions import inverse as inverse
-from stages.lqcd.kernels.expressions import is_finite as is_finite
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ one. The threads, each with a share of the items, are those of one parallel loop
 
 Numba's cache file is chosen by the function's name; its index is not locked, and it does not notice a
 change in a module that the function uses. So every specialisation gets a file of its own, named for the
-kernel, its constants and a digest of all sources of this package and of the processor. Two processes that
-compile at the same time then write the same thing or different files, and an upgrade or another node never
-runs stale code. On one machine they do not: workers that start together wait for the first of them and read
-what it has written.
+kernel, its constants and a digest of the sources of this package and of the contracts, and of the processor.
+Two processes that compile at the same time then write the same thing or different files, and an upgrade or
+another node never runs stale code. On one machine they do not: workers that start together wait for the first
+of them and read what it has written.
 
 Numba takes its thread pool from TBB or OpenMP where it finds one; its own last resort, `workqueue`, aborts
 when two Python threads call parallel kernels at once. Call them from one thread of a process at a time.
@@ -48,7 +48,8 @@ R = TypeVar("R")
 
 def _digest() -> str:
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    own = Path(__file__).parent
+    for source in sorted([*own.glob("*.py"), *own.parent.glob("*.py")]):
         digest.update(source.read_bytes())
     digest.update(llvm.get_host_cpu_name().encode())
     digest.update(llvm.get_host_cpu_features().flatten().encode())

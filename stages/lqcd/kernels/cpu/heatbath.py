@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
 from stages.lqcd.kernels.cpu.compiled import Kernel, array_type, compiled, inlined
-from stages.lqcd.kernels.cpu.random_numbers import philox_words
 from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS, neighbour_table
+from stages.lqcd.kernels.random_numbers import philox4x32
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, shared_table
 
 DOMAIN = np.uint64(1 << 31)
@@ -77,11 +77,14 @@ def staple_sum(links, neighbours, mu, parity, site):
     return total
 
 
+philox = inlined(philox4x32)
+
+
 @inlined
 def uniforms(counter, attempt, key):
     """Four numbers of (0, 1), multiples of 2^-33, for counter (site, sweep, 3 * direction + subgroup)."""
     site, sweep, update = counter
-    w0, w1, w2, w3 = philox_words(site, sweep, DOMAIN | np.uint64(update), attempt, key[0], key[1])
+    w0, w1, w2, w3 = philox((site, sweep, DOMAIN | np.uint64(update), attempt), key)
     step = 2.0**-32
     return (w0 + 0.5) * step, (w1 + 0.5) * step, (w2 + 0.5) * step, (w3 + 0.5) * step
 

@@ -27,13 +27,6 @@ from stages.lqcd.kernels.cpu.vector_ir import (
     emitted,
     split_lanes,
 )
-from stages.lqcd.kernels.expressions import lane_add as lane_add
-from stages.lqcd.kernels.expressions import lane_choose as lane_choose
-from stages.lqcd.kernels.expressions import lane_clear as lane_clear
-from stages.lqcd.kernels.expressions import lane_divide as lane_divide
-from stages.lqcd.kernels.expressions import lane_put_add as lane_put_add
-from stages.lqcd.kernels.expressions import lane_scale as lane_scale
-from stages.lqcd.kernels.expressions import lane_take as lane_take
 from stages.lqcd.kernels.lane_blas import MOST_FIELDS, NOISE
 
 STEP_BYTES = 16384

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cg_update import CGCoefficients
-from stages.lqcd.kernels.expressions import largest_parts as largest_parts
 from stages.lqcd.kernels.short_numbers import (
     LARGEST,
     HalfField,

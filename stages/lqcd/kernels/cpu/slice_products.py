@@ -17,14 +17,6 @@ from numpy.typing import NDArray
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
 from stages.lqcd.kernels.cpu.lane_dots import dots_by_block
 from stages.lqcd.kernels.cpu.rows import real_rows
-from stages.lqcd.kernels.expressions import laplacian_step as laplacian_step
-from stages.lqcd.kernels.expressions import put_rows as put_rows
-from stages.lqcd.kernels.expressions import put_sources as put_sources
-from stages.lqcd.kernels.expressions import slice_add as slice_add
-from stages.lqcd.kernels.expressions import slice_norms2 as slice_norms2
-from stages.lqcd.kernels.expressions import slice_scale as slice_scale
-from stages.lqcd.kernels.expressions import spin_pairs as spin_pairs
-from stages.lqcd.kernels.expressions import weighted as weighted
 from stages.lqcd.kernels.gamma import COLOURS, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 

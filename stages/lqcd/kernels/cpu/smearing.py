@@ -38,10 +38,6 @@ def weighted_sum(a: float, x: NDArray, b: float, y: NDArray, out: NDArray) -> No
     _weighted_sum(x.real.dtype)(*reals, a, b)
 
 
-def scaled(factor: float, x: NDArray, out: NDArray) -> None:
-    np.multiply(x, factor, out=out)
-
-
 @cache
 def _weighted_sum(dtype: np.dtype) -> Callable[..., None]:
     def weighted_sum(low: int, high: int, out: NDArray, x: NDArray, y: NDArray, a: float, b: float) -> None:

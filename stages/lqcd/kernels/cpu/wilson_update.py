@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from stages.lqcd.kernels.cpu.clover import PackedClover
+from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.cpu.short_numbers import put, single
-from stages.lqcd.kernels.cpu.wilson_dslash import PackedLinks, wilson_dslash
 from stages.lqcd.kernels.short_numbers import HalfField, Spinors
+from stages.lqcd.kernels.wilson_dslash import PackedLinks, wilson_dslash
 
 
 def wilson_update(

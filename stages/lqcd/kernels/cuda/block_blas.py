@@ -96,10 +96,6 @@ def sum_all_partials(partials: Any, sums: cupy.ndarray, parts: Any) -> None:
     run(sum_partials_launch(count), partials, sums, parts, np.int32(count))
 
 
-def update(y: cupy.ndarray, x: cupy.ndarray, a: cupy.ndarray) -> None:
-    multiply_add(x, a, y, y)
-
-
 def rotate(x: cupy.ndarray, a: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     multiply_add(x, a, None, out)
     return out

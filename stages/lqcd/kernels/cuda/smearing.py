@@ -7,7 +7,6 @@ from functools import cache
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.cuda.arithmetic import scale
 from stages.lqcd.kernels.cuda.arithmetic import weighted_sum as weighted_sum
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows, segments_of
@@ -28,10 +27,6 @@ def add_staple(
     real = np.float32 if out.dtype == np.complex64 else np.float64
     kernel = add_staple_launch(lattice, out.dtype)
     run(kernel, out, field, links_nu, np.int32(mu), np.int32(nu), real(coefficient))
-
-
-def scaled(factor: float, x: cupy.ndarray, out: cupy.ndarray) -> None:
-    scale(x, factor, out)
 
 
 @cache

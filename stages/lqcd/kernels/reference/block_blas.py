@@ -20,10 +20,6 @@ def norms2(x: Array) -> Array:
     return (rows.real**2 + rows.imag**2).sum(axis=0)
 
 
-def update(y: Array, x: Array, a: Array) -> None:
-    rotate_add(y, x, a, y)
-
-
 def rotate(x: Array, a: Array, out: Array) -> Array:
     _rows(out)[...] = _rows(x) @ _coefficients(a, x)
     return out

@@ -280,25 +280,6 @@ class TileOrder:
         """2^32 edge tiles / mixed ones, rounded up: the upper half of i times it counts those before i."""
         return -((-self.edges * self.chunk << 32) // self.mixed) if self.mixed else 0
 
-    def tile(self, step: int) -> tuple[int, int, int]:
-        """Chunk, layer of the lattice and place in the layer of a step, as `traversal.cuh` computes them."""
-        chunk = step * self.reciprocal >> 32
-        chunk += step - chunk * self.in_chunk >= self.in_chunk
-        i = step - chunk * self.in_chunk
-        late = i >= self.in_chunk - self.mixed
-        i -= (self.in_chunk - self.mixed) * late
-        if not late and i >= self.mixed:
-            layer, place = divmod(i, self.chunk)
-            return chunk, self.begin + self.step * layer, place
-        before, after = (i * self.ratio) >> 32, ((i + 1) * self.ratio) >> 32
-        at_edge = after > before
-        layer, place = divmod(before if at_edge else i - before, self.chunk)
-        if at_edge:
-            layer += (self.layers - self.edges) * late
-        else:
-            layer += self.layers - self.edges - self.beside if late else self.edges
-        return chunk, self.begin + self.step * layer, place
-
 
 @dataclass(frozen=True)
 class TileWork:
