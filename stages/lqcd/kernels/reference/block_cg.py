@@ -6,7 +6,7 @@ import numpy as np
 
 from stages.lqcd.kernels.block_cg import BlockCoefficients
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.kernels.reference.block_blas import gram, rotate, rotate_add, update
+from stages.lqcd.kernels.reference.block_blas import gram, rotate, rotate_add
 
 
 def iteration_grams(p: Array, ap: Array, q: Array, a: BlockCoefficients) -> None:
@@ -16,7 +16,7 @@ def iteration_grams(p: Array, ap: Array, q: Array, a: BlockCoefficients) -> None
 
 def block_step(x: Array, q: Array, p: Array, ap: Array, a: BlockCoefficients) -> None:
     if a.summary[0]:
-        update(x, p, a.x)
+        rotate_add(x, p, a.x, x)
         rotate(q, a.q, q)
-        update(q, ap, a.ap)
+        rotate_add(q, ap, a.ap, q)
         rotate_add(q, p, a.p, p)
