@@ -396,8 +396,6 @@ def lowest(A: Operator, vectors: int, tolerance: float = 1e-8, **options: Any) -
     and subspace. Raises InputError, and EigenpairsNotConverged.
     """
     _check_operator("lowest", A)
-    if not isinstance(vectors, Integral):
-        raise InputError(f"the number of eigenvectors must be a whole number, got {vectors!r}")
     if isinstance(A.matrix, WilsonOperator):
         raise InputError(f"low modes are those of staggered normal operators, got {A!r}")
     method = BlockLanczos(vectors, **{"block": LANCZOS_BLOCK, "tolerance": tolerance} | options)

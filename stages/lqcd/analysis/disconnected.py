@@ -20,7 +20,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.estimators.truncated import Piece
+from stages.lqcd.estimators.truncated import Piece, check_pieces
 
 SPATIAL = slice(0, 3)
 
@@ -38,9 +38,10 @@ NOT_INCLUDED = {
 def disconnected_correlator(pieces: Sequence[Piece]) -> NDArray[np.float64]:
     """C(t) of the loop that is the sum of `pieces` (values ``[noise, direction, time]``), float64 ``[time]``.
 
-    Raises InputError where a piece has fewer than two noise vectors, so that it has no pair of different
-    ones.
+    Raises InputError where there is no piece, and where one has fewer than two noise vectors, so
+    that it has no pair of different ones.
     """
+    check_pieces(pieces)
     for piece in pieces:
         if len(piece.noise) < 2:
             raise InputError(

@@ -47,8 +47,13 @@ def spectrum(correlator: ArrayLike, samples: ArrayLike, t0: int) -> Energies:
     """Energies of a mean ``[operator, operator, time]`` and its jackknife samples ``[sample, ...]``.
 
     Levels of the samples are numbered as those of the mean are. Errors are NaN where samples are, of a single
-    configuration. Raises InputError as `levels_of` does.
+    configuration. Raises InputError as `levels_of` does, and for other shapes.
     """
+    if np.ndim(correlator) != 3 or np.shape(samples)[1:] != np.shape(correlator):
+        raise InputError(
+            "the spectrum is that of a correlator [operator, operator, time] and samples [sample, operator, "
+            f"operator, time] of it, got shapes {np.shape(correlator)} and {np.shape(samples)}"
+        )
     mean = levels_of(correlator, t0)
     if np.isnan(samples).all():
         unknown = np.full_like(mean.values, np.nan)
@@ -72,6 +77,9 @@ def levels_of(correlator: ArrayLike, t0: int, reference: NDArray | None = None) 
     ``[operator, level]`` that say which level is which, instead of those of t0 + 1. Raises InputError for a
     t0 that is none of the times or the last one, and where C(t0) is not positive definite.
     """
+    shape = np.shape(correlator)
+    if len(shape) < 3 or shape[-3] != shape[-2]:
+        raise InputError(f"a matrix of correlators is [..., operator, operator, time], got shape {shape}")
     by_time = np.moveaxis(np.asarray(correlator, complex), -1, -3)
     times = by_time.shape[-3]
     if not 0 <= t0 < times - 1:

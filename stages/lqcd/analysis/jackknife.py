@@ -7,6 +7,8 @@ chain (the Gamma method, as in `pyerrors`) is another thing and would start from
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
@@ -36,7 +38,9 @@ def bin_means(data: ArrayLike, width: int) -> NDArray:
 
     An incomplete last bin is dropped. Raises InputError where no bin is left.
     """
-    array = np.asarray(data)
+    array = _configurations(data)
+    if not isinstance(width, Integral):
+        raise InputError(f"the width of bins is a whole number of configurations, got {width!r}")
     bins = len(array) // max(width, 1)
     if width < 1 or bins < 1:
         raise InputError(
@@ -46,12 +50,19 @@ def bin_means(data: ArrayLike, width: int) -> NDArray:
     return array[: bins * width].reshape(bins, width, *array.shape[1:]).mean(axis=1)
 
 
+def _configurations(data: ArrayLike) -> NDArray:
+    array = np.asarray(data)
+    if not array.ndim:
+        raise InputError(f"data are [config, ...], got the number {array}")
+    return array
+
+
 def jackknife_samples(data: ArrayLike) -> NDArray:
     """Averages without one configuration (or bin) each: (sum_j x_j - x_i) / (n - 1), ``[n, ...]``.
 
     NaN for n = 1, and so is every error that is made of it.
     """
-    array = np.asarray(data)
+    array = _configurations(data)
     if len(array) < 2:
         return np.full(array.shape, np.nan)
     return (array.sum(axis=0) - array) / (len(array) - 1)
@@ -75,10 +86,11 @@ def bootstrap_samples(data: ArrayLike, samples: int, seed: int) -> NDArray:
 
     Raises InputError without configurations or samples.
     """
-    array = np.asarray(data)
-    if samples < 1 or not array.shape or not len(array):
+    array = _configurations(data)
+    if not isinstance(samples, Integral) or samples < 1 or not len(array):
         raise InputError(
-            f"a bootstrap needs configurations and samples, got data {array.shape}, {samples} samples"
+            f"a bootstrap needs configurations and a whole number of samples, got data {array.shape}, "
+            f"{samples} samples"
         )
     draws = np.random.Generator(np.random.Philox(seed)).integers(len(array), size=(samples, len(array)))
     weights = np.stack([np.bincount(draw, minlength=len(array)) for draw in draws]) / len(array)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.analysis.disconnected import SPATIAL
-from stages.lqcd.estimators.truncated import Piece
+from stages.lqcd.estimators.truncated import Piece, check_pieces
 
 LEAST_VECTORS = 4
 """Below, G cannot be told from the means."""
@@ -115,6 +115,7 @@ def _linear_part(covariance: Array, counts: Sequence[float]) -> Array:
 
 def _nested(pieces: Sequence[Piece]) -> list[Array]:
     """Spatial values ``[noise, direction, time]`` of each piece, in an order that makes each a first part."""
+    check_pieces(pieces)
     for larger, smaller in pairwise(pieces):
         if strangers := sorted(set(smaller.noise) - set(larger.noise)):
             raise InputError(f"noise vectors {strangers} of a correction are not among the sloppy ones")

@@ -86,6 +86,14 @@ class LaplaceSolver:
     dtype: Any = np.complex128
     max_restarts: int = 100
 
+    def __post_init__(self) -> None:
+        self.method  # noqa: B018 - which checks the settings
+
+    @property
+    def method(self) -> BatchedLanczos:
+        """Block Lanczos on all slices."""
+        return BatchedLanczos(self.vectors, self.block, self.tolerance, max_restarts=self.max_restarts)
+
     def needed_bytes(self, sites_per_slice: int, slices: int) -> int:
         """Bytes that a run takes beside the links, with `sites_per_slice` on one parity.
 
@@ -117,9 +125,8 @@ class LaplaceSolver:
                 f"{self.vectors} eigenvectors are wanted, but the Laplacian of a time slice of {lattice} has "
                 f"{2 * rows}: ask for 1 to {2 * rows}"
             )
-        method = BatchedLanczos(self.vectors, self.block, self.tolerance, max_restarts=self.max_restarts)
-        if method.size(rows) < rows:
-            pairs = method.solve(folded_laplacian(hop), slices, progress=progress)
+        if self.method.size(rows) < rows:
+            pairs = self.method.solve(folded_laplacian(hop), slices, progress=progress)
             values = DIAGONAL - np.sqrt(np.maximum(DIAGONAL**2 - np.sort(pairs.values), 0))
             vectors = _both_parities(hop, pairs.vectors, DIAGONAL - values)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -69,6 +70,13 @@ class Lanczos:
     seed: int = field(default=20260, kw_only=True)
 
     def __post_init__(self) -> None:
+        for name, value in (
+            ("the number of eigenvectors", self.vectors),
+            ("the block of Lanczos vectors", self.block),
+            ("max_restarts", self.max_restarts),
+        ):
+            if not isinstance(value, Integral):
+                raise InputError(f"{name} must be a whole number, got {value!r}")
         if self.vectors < 1:
             raise InputError(f"the number of eigenvectors must be at least 1, got {self.vectors}")
         if not 1 <= self.block <= MOST_BLOCK:

@@ -84,8 +84,15 @@ def estimate(pieces: Sequence[Piece]) -> Estimate:
     """The estimate of a loop's pieces: plain of one, truncated of sloppy and correction."""
     if len(pieces) == 1:
         return plain_estimate(pieces[0].values)
+    check_pieces(pieces)
     sloppy, correction = pieces
     return truncated_estimate(sloppy, correction)
+
+
+def check_pieces(pieces: Sequence[Piece]) -> None:
+    """Raises InputError where there is none."""
+    if not pieces:
+        raise InputError("a loop has at least one piece, got none: give its noise vectors' values")
 
 
 def _check_vectors(count: int) -> None:

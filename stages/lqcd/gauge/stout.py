@@ -44,10 +44,11 @@ def stout_links(
 
 def check_smearing(links: Array, lattice: Lattice, steps: int) -> None:
     """Raises InputError for links that cannot be smeared and for an impossible number of steps."""
+    remedy = ": give links.astype(complex)" if links.dtype != np.complex128 else ""
     if links.shape != (4, 2, lattice.half_volume, 3, 3) or links.dtype != np.complex128:
         raise InputError(
             f"links to smear on {lattice} must be complex128 of shape (4, 2, {lattice.half_volume}, 3, 3), "
-            f"got {links.dtype} {links.shape}"
+            f"got {links.dtype} {links.shape}{remedy}"
         )
     if not isinstance(steps, Integral) or steps < 0:
         raise InputError(f"the number of smearing steps is an integer, 0 or more, got {steps}")

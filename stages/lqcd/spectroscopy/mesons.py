@@ -22,10 +22,10 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
-from stages.lqcd.kernels.gamma import COLOURS, SPINS
+from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.spectroscopy.operators import local_vertices
-from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place
 
 Momentum = tuple[int, int, int]
 """p in units of 2 pi / L of each direction."""
@@ -62,7 +62,14 @@ def spin_pairs(
     All correlators of spin matrices follow from it; it is one 16 x 16 matrix product per slice and momentum.
     """
     sites, times = lattice.sites_per_slice, lattice.time_extent
-    columns = propagator.shape[-1]
+    check_place(lattice, place)
+    check_momenta(momenta)
+    *sides, columns = propagator.shape
+    if sides != [2, lattice.half_volume, COMPONENTS]:
+        raise InputError(
+            f"a propagator on {lattice} is [2, {lattice.half_volume}, {COMPONENTS}, column], got "
+            f"{list(propagator.shape)}: give all columns of one source"
+        )
     if columns not in (SPINS, SPINS * COLOURS):
         raise InputError(
             f"mesons need a propagator of 12 columns (spin and colour) or 4 (spin), got {columns}: "
@@ -75,6 +82,12 @@ def spin_pairs(
     for time in range(times):
         slice_products.spin_pairs(spinors[:, time], phases[:, time], pairs[:, time])
     return as_numpy(pairs).reshape(len(momenta), times, *4 * (SPINS,))
+
+
+def check_momenta(momenta: Sequence[Momentum]) -> None:
+    """Raises InputError for no momenta, and for one that is not three numbers."""
+    if not len(momenta) or any(np.shape(momentum) != (3,) for momentum in momenta):
+        raise InputError(f"momenta are three integers each, such as [(0, 0, 0)], got {momenta!r}")
 
 
 def momentum_phases(lattice: Lattice, place: SourcePlace, momentum: Momentum) -> NDArray[np.complex128]:

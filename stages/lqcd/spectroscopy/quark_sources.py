@@ -193,7 +193,10 @@ def slice_sites(lattice: Lattice, time: int) -> slice:
 
 
 def check_place(lattice: Lattice, place: SourcePlace) -> None:
-    """Raises InputError for a place that is not on the lattice."""
+    """Raises InputError for a place that is not on the lattice, and for what is no place."""
+    if not isinstance(place, SourcePlace):
+        text = place if isinstance(place, str) else "x0y0z0t8"
+        raise InputError(f"a place is a SourcePlace, got {place!r}: give SourcePlace.parse({text!r})")
     spatial = place.point or (0, 0, 0)
     for name, value, extent in zip("xyzt", (*spatial, place.time), lattice.extents, strict=True):
         if not 0 <= value < extent:

@@ -31,7 +31,7 @@ from stages.lqcd.kernels.fields import contiguous_slices, copied, field_like, ze
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import noise_vectors
-from stages.lqcd.spectroscopy.mesons import Momentum, momentum_phases
+from stages.lqcd.spectroscopy.mesons import Momentum, check_momenta, momentum_phases
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place, slice_sites
 from stages.lqcd.spectroscopy.staggered_operators import SpinTaste
 
@@ -98,6 +98,15 @@ def staggered_correlator(
     quark: G b, antiquark: G O'^dag b, ``[parity, site, 3, column]``. links: as for `at_source`. Raises
     InputError.
     """
+    check_place(lattice, place)
+    check_momenta(momenta)
+    expected = (2, lattice.half_volume, COLOURS)
+    for field in (quark, antiquark):
+        if field.ndim != 4 or field.shape[:3] != expected or field.shape != quark.shape:
+            raise InputError(
+                f"quark and antiquark on {lattice} are [2, {lattice.half_volume}, 3, column] with as many "
+                f"columns each, got {list(quark.shape)} and {list(antiquark.shape)}"
+            )
     left, right = (_by_slice(field, lattice) for field in (quark, antiquark))
     right = _with_phases(operator, displaced(operator, right, links, lattice), lattice)
     tables = np.stack([momentum_phases(lattice, place, momentum) for momentum in momenta])
