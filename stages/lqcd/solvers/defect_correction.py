@@ -9,6 +9,7 @@ section 5.) Each correction begins a new Krylov space: reliable updates ('double
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from stages.lqcd.kernels.fields import converted
 from stages.lqcd.solvers.frame import MAX_ITERATIONS, ReliableUpdates
 from stages.lqcd.solvers.krylov import iterated
 from stages.lqcd.solvers.recurrence import BreakdownError, Directions, Recurrence, column_norms
-from stages.lqcd.solvers.solution import Progress, Solution, Solver, SolveStatus, Vector
+from stages.lqcd.solvers.solution import Solution, SolveOptions, Solver, SolveStatus, Vector
 
 GOES_ON = (SolveStatus.CONVERGED, SolveStatus.ITERATION_LIMIT, SolveStatus.STAGNATED)
 """Ends of a correction after which another one may help."""
@@ -41,20 +42,13 @@ class DefectCorrection:
     def __post_init__(self) -> None:
         ReliableUpdates(self.tolerance, self.max_iterations)  # which checks them
 
-    def solve(
-        self,
-        A: LinearOperator,
-        b: Array,
-        x0: Array | None = None,
-        on_failure: str = "raise",
-        progress: Progress | None = None,
-    ) -> Solution:
+    def solve(self, A: LinearOperator, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """The solution of A x = b, as of a `KrylovSolver`; `replacements` in `extras` counts corrections.
 
         progress: called for the iterations of a correction when that is done.
         """
         limits = ReliableUpdates(self.tolerance, self.max_iterations, "double-single")
-        return iterated(limits, self._begin, A, b, x0, on_failure, progress)
+        return iterated(limits, self._begin, A, b, **options)
 
     def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         return _Corrections(self.solver, storage.operator, residual, target)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.transfer import sent_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.krylov import KrylovSolver
-from stages.lqcd.solvers.solution import Progress, Solution
+from stages.lqcd.solvers.solution import Solution, SolveOptions
 from stages.lqcd.solvers.space import Correction, Space, ritz_pairs
 
 ZERO_MODE = 1e-12
@@ -159,19 +159,12 @@ class DeflatedSolver:
     solver: KrylovSolver
     space: Space | StaggeredSpace
 
-    def solve(
-        self,
-        A: Any,
-        b: Array,
-        x0: Array | None = None,
-        on_failure: str = "raise",
-        progress: Progress | None = None,
-    ) -> Solution:
+    def solve(self, A: Any, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """Solution of A x = b for A = B + A.shift, by `KrylovSolver.solve`.
 
         Raises InputError for A without a shift.
         """
-        return self.solver.solve(A, b, x0, on_failure, progress, self.space.correction(A))
+        return self.solver.solve(A, b, deflate=self.space.correction(A), **options)
 
 
 def has_odd_partner(eigenvalues: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,15 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, contiguous, copied, field_like
 from stages.lqcd.solvers.frame import ReliableIteration, ReliableUpdates
 from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Directions, Recurrence
-from stages.lqcd.solvers.solution import NotConverged, Progress, Solution, SolveStatus, Vector, without
+from stages.lqcd.solvers.solution import (
+    NotConverged,
+    Progress,
+    Solution,
+    SolveOptions,
+    SolveStatus,
+    Vector,
+    without,
+)
 from stages.lqcd.solvers.space import Correction
 
 
@@ -43,28 +52,17 @@ class KrylovSolver(ReliableUpdates):
         """
         raise NotImplementedError
 
-    def solve(
-        self,
-        A: LinearOperator,
-        b: Array,
-        x0: Array | None = None,
-        on_failure: str = "raise",
-        progress: Progress | None = None,
-        deflate: Correction | None = None,
-    ) -> Solution:
+    def solve(self, A: LinearOperator, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """The solution of A x = b for all right-hand sides: b is ``[*A.shape, N]`` in the dtype of A.
 
-        x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' x with its status: of
-        each right-hand side that of the least true residual, or zero where that is above |b|. deflate: an
-        approximate y of A y = r for low modes, of the true residual r at the start and after each replacement
-        (`stages.lqcd.solvers.deflation`). Right-hand sides may be zero (giving zero) or linearly dependent;
-        more than a GPU takes at once, 64, are solved in equal parts (`solved_in_parts`). One whose
-        norm, or that of its first residual, is not finite is left out, the others are solved: NOT_FINITE.
+        Right-hand sides may be zero (giving zero) or linearly dependent; more than a GPU takes at once, 64,
+        are solved in equal parts (`solved_in_parts`). One whose norm, or that of its first residual, is not
+        finite is left out, the others are solved: NOT_FINITE.
         Raises InputError if the method cannot take A, or if b or x0 does not fit it; NoRoomError where memory
         is short.
         """
         self.check_operator(A)
-        return iterated(self, self.begin, A, b, x0, on_failure, progress, deflate)
+        return iterated(self, self.begin, A, b, **options)
 
 
 def iterated(

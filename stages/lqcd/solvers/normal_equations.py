@@ -9,7 +9,7 @@ and a better ratio.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from stages.lqcd.kernels.fields import converted
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
 from stages.lqcd.solvers.recurrence import Directions, Recurrence, column_norms
-from stages.lqcd.solvers.solution import Progress, Solution, Vector
+from stages.lqcd.solvers.solution import Solution, SolveOptions, Vector
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,7 @@ class NormalEquations:
 
     solver: KrylovSolver
 
-    def solve(
-        self,
-        A: HasAdjoint,
-        b: Array,
-        x0: Array | None = None,
-        on_failure: str = "raise",
-        progress: Progress | None = None,
-    ) -> Solution:
+    def solve(self, A: HasAdjoint, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """The solution of A x = b, as `KrylovSolver.solve`; `residual` is that of this system.
 
         `matvecs` leaves out the product with the adjoint at each replacement. Half precision is for even-odd
@@ -58,7 +51,7 @@ class NormalEquations:
                 "half precision on normal equations is for even-odd Wilson operators, not for "
                 f"{type(A).__name__}: iterate in 'double-single'"
             )
-        return iterated(self.solver, self._begin, A, b, x0, on_failure, progress)
+        return iterated(self.solver, self._begin, A, b, **options)
 
     def _begin(self, storage: Storage, residual: Array, target: Vector, directions: Directions) -> Recurrence:
         return _NormalRecurrence(self.solver, storage, residual, target, directions)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
+
+if TYPE_CHECKING:
+    from stages.lqcd.solvers.space import Correction
 
 Vector = NDArray[np.float64]
 """A number of each right-hand side, ``[N]``."""
@@ -74,12 +77,25 @@ class Solution:
     extras: dict[str, Any] = field(default_factory=dict)
 
 
+class SolveOptions(TypedDict, total=False):
+    """What a solve takes beside the operator and the right-hand sides.
+
+    x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' x with its status: of each
+    right-hand side that of the least true residual, or zero where that is above |b|. deflate: an approximate
+    y of A y = r for low modes, of the true residual r at the start and after each replacement
+    (`stages.lqcd.solvers.deflation`).
+    """
+
+    x0: Array | None
+    on_failure: str
+    progress: Progress | None
+    deflate: Correction | None
+
+
 class Solver(Protocol):
     """A solver of linear systems."""
 
-    def solve(
-        self, A: Any, b: Array, x0: Array | None = None, on_failure: str = "raise", *args: Any, **options: Any
-    ) -> Solution:
+    def solve(self, A: Any, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """The solution of A x = b, as `stages.lqcd.solvers.krylov.KrylovSolver.solve`."""
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +34,7 @@ from stages.lqcd.kernels.fields import assign, copied, field_like, zeros_like
 from stages.lqcd.kernels.powers import Coordinates, Report
 from stages.lqcd.solvers.krylov import KrylovSolver, iterated
 from stages.lqcd.solvers.recurrence import BreakdownError, column_norms
-from stages.lqcd.solvers.solution import Progress, Solution, SolveStatus, Vector
-from stages.lqcd.solvers.space import Correction
+from stages.lqcd.solvers.solution import Solution, SolveOptions, SolveStatus, Vector
 from stages.lqcd.solvers.sstep_basis import (
     BASES,
     CHEBYSHEV,
@@ -82,21 +81,13 @@ class SStepCG(KrylovSolver):
         if self.basis not in BASES:
             raise InputError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")
 
-    def solve(
-        self,
-        A: LinearOperator,
-        b: Array,
-        x0: Array | None = None,
-        on_failure: str = "raise",
-        progress: Progress | None = None,
-        deflate: Correction | None = None,
-    ) -> Solution:
+    def solve(self, A: LinearOperator, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         self.check_operator(A)
         dtype = np.dtype(np.complex64 if self.precision == "double-single" else A.dtype)
         basis = polynomials(self.basis, self.s, known_ritz_values(A, dtype))
         lengths: list[int] = []
         begin = partial(SStepRecurrence, basis, self.replace and self.precision == "double", lengths)
-        solution = iterated(self, begin, A, b, x0, on_failure, progress, deflate)
+        solution = iterated(self, begin, A, b, **options)
         return replace(solution, extras={**solution.extras, "steps": lengths})
 
 

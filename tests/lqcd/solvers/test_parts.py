@@ -47,8 +47,9 @@ def test_kernels_are_told_what_a_block_may_narrow_to(dense, method, widths, monk
 def test_parts_are_the_solves_one_after_the_other(staggered, random_block, method):
     A, solver, reports = staggered("hisq", 0.1), method(1e-9), []
     b, x0 = random_block(5, *A.shape, 12), random_block(6, *A.shape, 12)
-    whole = solver.solve(A, b, x0, progress=lambda iteration, row: reports.append((iteration, row.copy())))
-    alone = [solver.solve(A, *(np.ascontiguousarray(f[..., n : n + 4]) for f in (b, x0))) for n in (0, 4, 8)]
+    whole = solver.solve(A, b, x0=x0, progress=lambda number, row: reports.append((number, row.copy())))
+    parts = [[np.ascontiguousarray(f[..., n : n + 4]) for f in (b, x0)] for n in (0, 4, 8)]
+    alone = [solver.solve(A, part, x0=guess) for part, guess in parts]
     assert np.array_equal(whole.x, np.concatenate([part.x for part in alone], axis=-1))
     assert np.array_equal(whole.residual, np.concatenate([part.residual for part in alone]))
     assert whole.status is SolveStatus.CONVERGED and whole.extras.keys() == EXTRAS

@@ -118,7 +118,7 @@ def test_first_guess_that_is_not_finite(method, dense, random_block, value):
     b, x0 = random_block(32, *A.shape, 4), random_block(33, *A.shape, 4)
     x0[..., 2] = value
     with pytest.raises(NotConverged, match=REFUSED) as e:
-        method(1e-8).solve(A, b, x0)
+        method(1e-8).solve(A, b, x0=x0)
     assert (e.value.solution.residual[[0, 1, 3]] <= 1e-8).all()
 
 

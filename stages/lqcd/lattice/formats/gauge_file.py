@@ -265,33 +265,22 @@ class CheckReport:
 
     def as_dict(self) -> dict[str, Any]:
         """The report in JSON's types; a number that is not finite becomes None."""
-        return {
-            "path": str(self.path),
-            "ok": self.ok,
-            "format": self.format,
-            "lattice": list(self.lattice.extents),
-            "precision": self.precision,
-            "plaquette": {name: _finite(value) for name, value in self.plaquette._asdict().items()},
-            "link_trace": _finite(self.link_trace),
-            "unitarity_deviation": _finite(self.unitarity_deviation),
-            "determinant_deviation": _finite(self.determinant_deviation),
-            "checks": [
-                {
-                    "name": c.name,
-                    "expected": _finite(c.expected),
-                    "found": _finite(c.found),
-                    "ok": c.ok,
-                    "digits": c.digits,
-                }
-                for c in self.checks
-            ],
-            "metadata": dict(self.metadata),
-            "notes": list(self.notes),
+        return {"path": str(self.path), "ok": self.ok} | {
+            name: _plain(value) for name, value in vars(self).items() if name != "path"
         }
 
 
-def _finite(value: str | float) -> str | float | None:
-    return value if isinstance(value, str) or math.isfinite(value) else None
+def _plain(value: Any) -> Any:
+    """A value of a report in JSON's types; of a check all but its remedy."""
+    if isinstance(value, Check):
+        return {name: _plain(each) for name, each in vars(value).items() if name != "remedy"}
+    if isinstance(value, Plaquette):
+        return {name: _plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Lattice):
+        return list(value.extents)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _printed(value: str | float) -> str:

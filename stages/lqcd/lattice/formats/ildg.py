@@ -33,6 +33,7 @@ from stages.lqcd.lattice.formats.scidac import (
     Message,
     StoredField,
     dimensions,
+    empty,
     expect_length,
     integer,
     messages,
@@ -74,9 +75,8 @@ class LimeGaugeFile:
         return (*usqcd_claims(self.stored.message, precision), *of_tmlqcd)
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
-        dtype = np.complex64 if self.stored.precision == 32 else np.complex128
-        links = np.empty((4, 2, self.lattice.half_volume, 3, 3), dtype)
-        return links, self.stored.read(np.moveaxis(links, 0, 2))
+        links, by_site = empty(self.stored)
+        return links, self.stored.read(by_site)
 
 
 def open_lime(path: Path) -> LimeGaugeFile:

@@ -24,7 +24,7 @@ from stages.lqcd.lattice.formats.gauge_file import (
     links_to_write,
     time_stamp,
 )
-from stages.lqcd.lattice.formats.site_data import MILC, encoded_slabs, read_sites
+from stages.lqcd.lattice.formats.site_data import MILC, encoded_slabs, read_links
 from stages.lqcd.lattice.geometry import Lattice
 
 MAGIC = 20103
@@ -45,11 +45,8 @@ class MilcFile:
     claims: tuple[Claim, ...] = ()
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
-        links = np.empty((4, 2, self.lattice.half_volume, 3, 3), np.complex64)
         offset = struct.calcsize(self.order + HEADER)
-        computed = read_sites(
-            self.path, offset, self.lattice, f"{self.order}f4", np.moveaxis(links, 0, 2), MILC
-        )
+        links, computed = read_links(self.path, offset, self.lattice, f"{self.order}f4", MILC)
         return links, checksum_checks(MILC, self.checksum, computed)
 
 

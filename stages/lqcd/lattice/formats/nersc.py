@@ -35,7 +35,7 @@ from stages.lqcd.lattice.formats.gauge_file import (
     links_to_write,
     printed_claim,
 )
-from stages.lqcd.lattice.formats.site_data import NERSC, encoded_slabs, read_sites
+from stages.lqcd.lattice.formats.site_data import NERSC, encoded_slabs, read_links
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 from stages.lqcd.lattice.threads import in_threads
@@ -76,10 +76,7 @@ class NerscFile:
         )
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
-        dtype = np.complex64 if self.precision == 32 else np.complex128
-        links = np.empty((4, 2, self.lattice.half_volume, 3, 3), dtype)
-        stored = np.moveaxis(links, 0, 2)[..., : self.rows, :]
-        computed = read_sites(self.path, self.offset, self.lattice, self.word, stored, NERSC)
+        links, computed = read_links(self.path, self.offset, self.lattice, self.word, NERSC, self.rows)
         if self.rows == 2:
             complete_third_rows(links)
         return links, checksum_checks(NERSC, (self._stated_checksum(),), computed)

@@ -122,7 +122,7 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
             path, f"has {len(fields)} SciDAC fields, number {record} was asked for", "count them from 0"
         )
     stored = stored_field(fields[record])
-    values, by_site = _empty(stored)
+    values, by_site = empty(stored)
     checks = stored.read(by_site)
     for check in checks:
         if not check.ok:
@@ -265,7 +265,7 @@ def _is_field(xml: str) -> bool:
     return (lime.element(xml, "recordtype") or lime.element(xml, "globaldata") or "0") == "0"
 
 
-def _empty(stored: StoredField) -> tuple[NDArray, NDArray]:
+def empty(stored: StoredField) -> tuple[NDArray, NDArray]:
     """A field to fill, in this library's order of axes, and its view ``[parity, site, datum, ...]``."""
     dtype = np.complex64 if stored.precision == 32 else np.complex128
     sites = (2, stored.lattice.half_volume)

@@ -76,6 +76,17 @@ def read_sites(
     return checksum.total(partials) if checksum else ()
 
 
+def read_links(
+    path: Path, offset: int, lattice: Lattice, word: str, checksum: Checksum, rows: int = 3
+) -> tuple[NDArray, tuple[int, ...]]:
+    """Links ``[mu, parity, site, 3, 3]`` stored with directions x y z t at each site, and their checksum.
+
+    rows: of each link that are stored, the others are not filled.
+    """
+    links = np.empty((4, 2, lattice.half_volume, 3, 3), f"c{2 * np.dtype(word).itemsize}")
+    return links, read_sites(path, offset, lattice, word, np.moveaxis(links, 0, 2)[..., :rows, :], checksum)
+
+
 def encoded_slabs(field: NDArray, lattice: Lattice, word: str) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """The field ``[parity, site, ...]`` as files store it, by slabs: first site, bytes ``[site, byte]``."""
     stored = np.dtype(word)
