@@ -40,18 +40,6 @@ FLAVOUR_COUNT = 3
 
 
 @of_lattice
-def loops_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of loops of one mass, from noise or, without, exact."""
-    return _solving(node, lattice, _columns(node), masses=1)
-
-
-@of_lattice
-def split_even_cost(node: Node, lattice: Lattice) -> Cost:
-    """Cost of loops of two masses and their difference."""
-    return _solving(node, lattice, _columns(node), masses=FLAVOUR_COUNT)
-
-
-@of_lattice
 def trials_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of trials on the first noise vectors and probes, of which a block of either parity is kept.
 
@@ -70,12 +58,15 @@ def trials_cost(node: Node, lattice: Lattice) -> Cost:
     return Cost(host, sum(terms.values()), RECORD, terms=terms)
 
 
-def _solving(node: Node, lattice: Lattice, columns: int, masses: int) -> Cost:
-    """Cost of a task that solves; columns: its noise vectors times probes, 0 for an exact trace.
+@of_lattice
+def loops_cost(node: Node, lattice: Lattice) -> Cost:
+    """Cost of loops of one mass, or of two and their difference, from noise or, without, exact.
 
-    It solves with an operator, its first input, and with the deflation that it may have for its second.
+    They are solved for with an operator, the first input, and the deflation that may be the second.
     """
     options, directions = options_of(node), directions_of(node.inputs[0])
+    masses = 1 if "mass" in options else FLAVOUR_COUNT
+    columns = node.chunk["noise"] * node.chunk["probe"] if "noise" in node.chunk else 0
     solves = ExpectedSolves(options["solver"], options["precision"], options["block"])
     basis = _basis_bytes(node)
     host = solving_bytes(lattice, solves.block, columns, solves.solver) + basis
@@ -104,10 +95,6 @@ def _solves_work(node: Node, lattice: Lattice, columns: int) -> tuple[Pass, ...]
         for mass in masses
     ]
     return together([*of_parity, *of_parity])  # both parities
-
-
-def _columns(node: Node) -> int:
-    return node.chunk["noise"] * node.chunk["probe"] if "noise" in node.chunk else 0
 
 
 def smeared_current(node: Node) -> bool:
@@ -170,7 +157,7 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
         form = replace(solves.packing, double=True).staggered("double", directions)
         terms["links: double"] = staggered_bytes(lattice, directions, "double", form)
     return Cost(
-        eigensolve_bytes(lattice, vectors, block, on_device=False),
+        eigensolve_bytes(lattice, vectors, block),
         sum(terms.values()),
         stored_bytes(lattice, vectors, precision) + matrices + RECORD,
         eigensolve_work(lattice, vectors, directions_of(node.inputs[0]), options["tolerance"]),
@@ -178,15 +165,15 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
     )
 
 
-def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, *, on_device: bool) -> int:
-    """Bytes that block Lanczos takes beside the operator on a GPU, or on the host.
+def eigensolve_bytes(lattice: Lattice, vectors: int, block: int) -> int:
+    """Bytes that block Lanczos takes on the host.
 
-    On the host also the operator, and a copy of the subspace, for the checkpoint or of what is stored.
+    With the operator, and a copy of the subspace, for the checkpoint or of what is stored.
     """
     modes = 3 * lattice.half_volume
     subspace = subspace_size(vectors, block, modes)
     needed = needed_bytes(modes, COMPLEX, vectors, block, subspace)
-    return needed if on_device else solving_bytes(lattice, 0, 0) + needed + modes * COMPLEX * subspace
+    return solving_bytes(lattice, 0, 0) + needed + modes * COMPLEX * subspace
 
 
 @of_lattice

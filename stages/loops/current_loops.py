@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline import At, Dims, Keyed, Resources, stage
 from stages.base.errors import InputError
-from stages.loops.costs import loops_cost, split_even_cost
+from stages.loops.costs import loops_cost
 from stages.lqcd.dirac.application import staggered_application
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.estimators.exact import exact_loops as exact_trace
@@ -111,7 +111,7 @@ def current_loops(
     resources=Resources(device=1),
     keyed=Keyed(chunk=True, without=("max_iterations",)),
     labels=FLAVOUR_LABELS,
-    cost=split_even_cost,
+    cost=loops_cost,
 )
 def split_even_loops(
     dslash: StaggeredDslash,

@@ -14,13 +14,13 @@ from functools import cached_property, wraps
 from math import isfinite
 from numbers import Integral, Real
 from threading import RLock
-from types import ModuleType
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
+from stages.lqcd.dirac.operator import MadeOf
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
@@ -73,7 +73,7 @@ def one_at_a_time(work: Callable[Parameters, Result]) -> Callable[Parameters, Re
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Operator:
+class Operator(MadeOf):
     """A Dirac operator at one mass, or its normal operator on the even sites.
 
     matrix: the library's, in double precision: a `NormalOperator`, `StaggeredOperator` or `WilsonOperator`.
@@ -84,6 +84,7 @@ class Operator:
     words: str
     _laid_out: dict[Packing, Any] = field(default_factory=dict)
 
+    made_of = "matrix"
     __array_ufunc__ = None  # so that NumPy does not take it for an array
 
     def __repr__(self) -> str:
@@ -94,15 +95,6 @@ class Operator:
     def shape(self) -> tuple[int, ...]:
         """Extents of a field without its last axis, the right-hand sides."""
         return self.matrix.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.matrix.dtype
-
-    @property
-    def xp(self) -> ModuleType:
-        """`numpy` or `cupy`: where fields lie."""
-        return self.matrix.xp
 
     @one_at_a_time
     def __matmul__(self, x: Array) -> Array:

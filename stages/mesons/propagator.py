@@ -21,8 +21,9 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
-from stages.lqcd.solvers.even_odd import ByParity, EvenOdd, Method, propagate
+from stages.lqcd.solvers.even_odd import ByParity, EvenOdd, propagate
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.solvers.solution import Solver
 from stages.mesons.costs import kept_cost, propagator_cost, staggered_propagator_cost
 from stages.mesons.sources import Sources, StaggeredSources
 from stages.shared.second_path import check_fields, check_solutions, other_kernels
@@ -149,7 +150,7 @@ def _solved(
     operator: Operator,
     full: Callable[[Operator], ByParity],
     sources: Array,
-    method: Method,
+    method: Solver,
     solve: Solve,
     counted: Counted,
     amplified: float,

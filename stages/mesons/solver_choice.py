@@ -18,8 +18,9 @@ from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.setup import PoorSetup
 from stages.lqcd.solvers.deflation import StaggeredSpace
-from stages.lqcd.solvers.even_odd import EvenOdd, Method
+from stages.lqcd.solvers.even_odd import EvenOdd
 from stages.lqcd.solvers.named import MULTIGRID, Solve
+from stages.lqcd.solvers.solution import Solver
 from stages.lqcd.solvers.trial import (
     FAILURES,
     Candidate,
@@ -72,7 +73,7 @@ def solver_choice(
     reproducible. Raises InputError where no candidate reaches the tolerance.
     """
 
-    def method(candidate: Candidate, tolerance: float, hierarchy: Any) -> Method:
+    def method(candidate: Candidate, tolerance: float, hierarchy: Any) -> Solver:
         solve = Solve(candidate.solver, tolerance, candidate.precision, solves.max_iterations)
         return EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
 
@@ -107,7 +108,7 @@ def staggered_choice(
     check_low_modes(candidates, deflation)
     layouts = Layouts(operator)
 
-    def method(candidate: Candidate, tolerance: float, _: Any) -> Method:
+    def method(candidate: Candidate, tolerance: float, _: Any) -> Solver:
         solver = positive_solver(deflation, solves.max_iterations, candidate, tolerance, _)
         return EvenOdd(solver, StaggeredSchur)
 

@@ -27,9 +27,8 @@ from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.deflation import StaggeredSpace
-from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.named import Solve
-from stages.lqcd.solvers.solution import Solution
+from stages.lqcd.solvers.solution import Solution, Solver
 from stages.lqcd.solvers.space import Correction
 from stages.lqcd.solvers.trial import Candidate, Trials
 from stages.shared.solver_trials import SolverTrials, cheapest, costs
@@ -134,7 +133,7 @@ def test_of_the_remainder_where_low_modes_are_exact(
     assert at.statistics["planned"]["light fine even"] == 0
 
 
-def iterations_as_seconds(solver: Method, operator: Any, b: Any, watch: Any) -> tuple[float, Solution]:
+def iterations_as_seconds(solver: Solver, operator: Any, b: Any, watch: Any) -> tuple[float, Solution]:
     solution = solver.solve(operator, b)
     return float(solution.iterations), solution
 

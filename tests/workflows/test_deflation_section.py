@@ -149,5 +149,5 @@ def test_too_little_memory_names_the_vectors_that_fit(
     )
     assert found, answer.out
     vectors, lattice = int(found[1]), Lattice((32, 32, 32, 32))
-    assert eigensolve_bytes(lattice, vectors, 8, on_device=False) <= room
-    assert eigensolve_bytes(lattice, vectors + 1, 8, on_device=False) > room
+    assert eigensolve_bytes(lattice, vectors, 8) <= room
+    assert eigensolve_bytes(lattice, vectors + 1, 8) > room

@@ -12,10 +12,12 @@ from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import operator_bytes, wilson_operator
 from stages.loops import current_loops as loops
-from stages.loops.costs import device_solving_terms, eigensolve_bytes
+from stages.loops.costs import device_solving_terms
 from stages.loops.deflation_space import deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
+from stages.lqcd.eigen.memory import needed_bytes
+from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise import Noise
 from stages.lqcd.solvers.named import REGULAR, Solve, workspace_of
@@ -82,7 +84,8 @@ def test_projection_of_an_eigensolve(gauge):
     pool.restart()
     deflation_space(dslash, at=at, vectors=64, tolerance=1e-6)
     projected = sum(operators.operator_terms(LATTICE, 16, "double", solves.packing).values())
-    projected += eigensolve_bytes(LATTICE, 64, 8, on_device=True)
+    modes = 3 * LATTICE.half_volume
+    projected += needed_bytes(modes, 16, 64, 8, subspace_size(64, 8, modes))
     assert 0.6 * projected < pool.bytes - before < 1.1 * projected
     del dslash
     pool.release_unused()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import OfDslash
+from stages.lqcd.dirac.operator import MadeOf
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, field_like
@@ -15,7 +15,7 @@ from stages.lqcd.lattice.geometry import EVEN, ODD
 
 
 @dataclass(frozen=True)
-class StaggeredOperator(OfDslash):
+class StaggeredOperator(MadeOf):
     """M = 2 m + D on the full lattice, ``[parity, site, 3, N]``."""
 
     dslash: StaggeredDslash

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -85,38 +85,20 @@ class HoppingTerm:
         raise NotImplementedError
 
 
-class OfDslash:
-    """Fields of an operator that is made of hopping terms: those of its `dslash`."""
+class MadeOf:
+    """An operator on the fields of what it is made of: that of its attributes which `made_of` names."""
 
-    dslash: Any
+    made_of: ClassVar[str] = "dslash"
 
     @property
     def xp(self) -> ModuleType:
-        return self.dslash.xp
+        """`numpy` or `cupy`: where fields lie."""
+        return getattr(self, self.made_of).xp
 
     @property
     def dtype(self) -> np.dtype:
-        return self.dslash.dtype
-
-
-class HasAdjoint(LinearOperator, Protocol):
-    """An operator that knows its Hermitian conjugate, as normal equations need."""
-
-    @property
-    def adjoint(self) -> HasAdjoint:
-        """The Hermitian conjugate."""
-
-    def astype(self, dtype: DTypeLike) -> HasAdjoint:
-        """This operator in another precision."""
-
-
-@runtime_checkable
-class Shifted(Protocol):
-    """A = B + shift, of an operator B that has the same eigenvectors at every shift."""
-
-    @property
-    def shift(self) -> float:
-        """4 m^2 for a staggered quark of mass m."""
+        """complex64 or complex128: that of fields."""
+        return getattr(self, self.made_of).dtype
 
 
 @runtime_checkable
@@ -247,25 +229,18 @@ def _by_apply(A: LinearOperator, x: Array, out: Array, dots: Array | None, a: fl
 
 
 @dataclass(frozen=True)
-class Normal:
-    """A^H A of an operator: Hermitian and positive definite."""
+class Normal(MadeOf):
+    """A^H A of an operator with an `adjoint`: Hermitian and positive definite."""
 
-    A: HasAdjoint
+    A: Any
 
+    made_of = "A"
     hermitian = True
     positive_definite = True
 
     @property
-    def xp(self) -> ModuleType:
-        return self.A.xp
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return self.A.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.A.dtype
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         return self.A.adjoint.apply(self.A.apply(x), out)

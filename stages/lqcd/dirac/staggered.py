@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import WHOLE, Field, HoppingTerm, OfDslash, ShortStorage, Step, Storage
+from stages.lqcd.dirac.operator import WHOLE, Field, HoppingTerm, MadeOf, ShortStorage, Step, Storage
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS, NAIVE_DIRECTIONS
@@ -159,7 +159,7 @@ class _Workspace:
 
 
 @dataclass(frozen=True)
-class SquaredDslash(OfDslash):
+class SquaredDslash(MadeOf):
     """B + constant on the sites of parity p, B = -D_po D_op, with o the opposite one.
 
     Hermitian, and B without a negative eigenvalue if D is anti-Hermitian.
@@ -210,7 +210,7 @@ class SquaredDslash(OfDslash):
 
 
 @dataclass(frozen=True)
-class NormalOperator(OfDslash):
+class NormalOperator(MadeOf):
     """A = B + 4 m^2 on the sites of one parity: Hermitian, positive definite; `[site, 3, N]`.
 
     It is M^dag M restricted to one parity. mass: m > 0 of M = 2 m + D, InputError otherwise. `massless` is B,

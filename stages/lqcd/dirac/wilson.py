@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import HoppingTerm, OfDslash
+from stages.lqcd.dirac.operator import HoppingTerm, MadeOf
 from stages.lqcd.gauge.wilson_links import WilsonLinks
 from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.clover import PackedClover
@@ -85,7 +85,7 @@ class WilsonDslash(HoppingTerm):
 
 
 @dataclass(frozen=True)
-class WilsonOperator(OfDslash):
+class WilsonOperator(MadeOf):
     """M on the full lattice, ``[parity, site, 12, N]``.
 
     mass: m of M, that of every flavour; any real number (light quarks have m < 0).

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import WHOLE, Field, HalfStorage, Normal, Step, Storage
+from stages.lqcd.dirac.operator import WHOLE, Field, HalfStorage, MadeOf, Normal, Step, Storage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.kernels import block_blas, clover
 from stages.lqcd.kernels.dispatch import Array
@@ -30,7 +29,7 @@ from stages.lqcd.lattice.geometry import EVEN
 
 
 @dataclass(frozen=True)
-class WilsonSchur:
+class WilsonSchur(MadeOf):
     """S on the sites of `parity`, ``[site, 12, N]``; sign = -1 gives its adjoint.
 
     In complex64 S itself can be applied to spinors in 16 bits (`stages.lqcd.kernels.short_numbers`).
@@ -42,6 +41,7 @@ class WilsonSchur:
     parity: int = EVEN
     sign: int = 1
 
+    made_of = "M"
     hermitian = False
     positive_definite = False
 
@@ -51,16 +51,8 @@ class WilsonSchur:
         return self
 
     @property
-    def xp(self) -> ModuleType:
-        return self.M.xp
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return (self.M.lattice.half_volume, COMPONENTS)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.M.dtype
 
     @property
     def adjoint(self) -> WilsonSchur:

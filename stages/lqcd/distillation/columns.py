@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,33 +18,6 @@ from stages.base.errors import InputError
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.distillation.laph_noise import check_noise, laph_noise
 from stages.lqcd.kernels.gamma import SPINS
-
-
-class Columns(Protocol):
-    """Columns by number, from 0; a block is a range of these."""
-
-    @property
-    def time_extent(self) -> int:
-        """Time slices of the lattice."""
-        ...
-
-    @property
-    def eigenvectors(self) -> int:
-        """Number of eigenvectors that span the space on each slice, the lowest ones."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def times(self, block: range) -> list[int]:
-        """The time slices on which a column of the block is not zero. Raises InputError."""
-        ...
-
-    def on_slice(self, time: int, block: range) -> NDArray[np.complex128]:
-        """Coefficients rho of a block on a time slice, complex128 ``[spin, eigenvector, column]``.
-
-        Raises InputError.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -72,9 +44,14 @@ class FullColumns:
         return prod(self._extents)
 
     def times(self, block: range) -> list[int]:
+        """The time slices on which a column of the block is not zero. Raises InputError."""
         return np.unique(self._indices(block)[0]).tolist()
 
     def on_slice(self, time: int, block: range) -> NDArray[np.complex128]:
+        """Coefficients rho of a block on a time slice, complex128 ``[spin, eigenvector, column]``.
+
+        Raises InputError.
+        """
         rho = np.zeros((SPINS, self.eigenvectors, len(block)), complex)
         times, spins, vectors = self._indices(block)
         rho[spins, vectors, np.arange(len(block))] = times == time
@@ -154,6 +131,10 @@ class StochasticColumns:
     def _noise(self, number: int, time: int) -> NDArray[np.complex128]:
         """Noise rho before dilution on a slice, ``[spin, eigenvector]``."""
         return laph_noise(self.label, self.seed, number, [time], self.eigenvectors, self.kind)[0]
+
+
+Columns = FullColumns | StochasticColumns
+"""Columns by number, from 0; a block is a range of these."""
 
 
 def _check_eigenvectors(number: int) -> None:

@@ -29,12 +29,11 @@ from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.distillation.currents import current_insertions
 from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.insertions import Insertions
-from stages.lqcd.distillation.projected import Progress
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import GAMMA5, SPINS
 from stages.lqcd.kernels.transfer import Stored, copy_to_host
-from stages.lqcd.solvers.even_odd import Method, solved
-from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
+from stages.lqcd.solvers.even_odd import Progress, solved
+from stages.lqcd.solvers.solution import Solver, SolveStatistics, column_blocks
 from stages.lqcd.spectroscopy.gammas import DIRAC
 
 
@@ -81,7 +80,7 @@ def generalised_perambulators(
     vectors: Stored,
     ends: Ends,
     insertions: Insertions,
-    method: Method,
+    method: Solver,
     block: int,
     device_bytes: Callable[[], int],
     progress: Progress = lambda *_: None,

@@ -14,18 +14,15 @@ from stages.lqcd.distillation.projection import sink_projections
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.kernels.gamma import SPINS
 from stages.lqcd.kernels.transfer import Stored
-from stages.lqcd.solvers.even_odd import Method, solved
-from stages.lqcd.solvers.solution import SolveStatistics, column_blocks
-
-Progress = Callable[[int, int], None]
-"""Called with (blocks of columns done, blocks in all)."""
+from stages.lqcd.solvers.even_odd import Progress, solved
+from stages.lqcd.solvers.solution import Solver, SolveStatistics, column_blocks
 
 
 def projected_solutions(
     M: WilsonOperator,
     vectors: Stored,
     columns: Columns,
-    method: Method,
+    method: Solver,
     block: int,
     device_bytes: Callable[[], int],
     progress: Progress = lambda *_: None,

@@ -39,6 +39,7 @@ class SplitEvenTrace:
     strange: LoopTrace
 
     flavours = (3,)
+    """The extent of the flavour axis."""
 
     def __post_init__(self) -> None:
         if self.light.dslash.links is not self.strange.dslash.links:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.estimators.trace import Contractions, Progress, no_progress
+from stages.lqcd.estimators.split_even import SplitEvenTrace
+from stages.lqcd.estimators.trace import LoopTrace, Progress, no_progress
 from stages.lqcd.kernels.dispatch import Array
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.noise.dilution import Dilution, dilute
 from stages.lqcd.solvers.solution import column_blocks
 
@@ -25,19 +26,8 @@ class Loops(NamedTuple):
     density: NDArray[np.float64]
 
 
-class Trace(Protocol):
-    """A trace by solves and contractions of sources: `LoopTrace`, or one of several flavours."""
-
-    @property
-    def flavours(self) -> tuple[int, ...]:
-        """The extent of the flavour axis, or () where there is none."""
-
-    @property
-    def lattice(self) -> Lattice:
-        """The lattice that the sources live on."""
-
-    def contract(self, parity: int, sources: Array) -> Contractions:
-        """Contractions of each source ``[site, 3, N]`` on `parity`."""
+Trace = LoopTrace | SplitEvenTrace
+"""A trace by solves and contractions of sources, of one flavour or of several."""
 
 
 def stochastic_loops(

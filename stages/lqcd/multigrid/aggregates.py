@@ -165,9 +165,9 @@ def on_grid(grid: Grid, like: Array, shape: tuple[int, ...], dtype: DTypeLike | 
     return empty_rows(like, (grid.sites, *shape), dtype or like.dtype, _runs(grid))
 
 
-def zeros_on_grid(grid: Grid, like: Array, shape: tuple[int, ...], dtype: DTypeLike | None = None) -> Array:
+def zeros_on_grid(grid: Grid, like: Array, shape: tuple[int, ...]) -> Array:
     """An array ``[site, *shape]`` of zeros: see `on_grid`."""
-    return zero_rows(like, (grid.sites, *shape), dtype or like.dtype, _runs(grid))
+    return zero_rows(like, (grid.sites, *shape), like.dtype, _runs(grid))
 
 
 def _runs(grid: Grid) -> int:

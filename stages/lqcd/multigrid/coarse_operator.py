@@ -26,7 +26,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stages.lqcd.dirac.operator import LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator, MadeOf
 from stages.lqcd.kernels import coarse_dslash
 from stages.lqcd.kernels.coarse_dslash import PackedCoarseLinks
 from stages.lqcd.kernels.dispatch import Array, array_module, to_device_like
@@ -273,25 +273,18 @@ class EvenOddOperator(CoarseOperator):
 
 
 @dataclass(frozen=True, eq=False)
-class CoarseSchur:
+class CoarseSchur(MadeOf):
     """S of a coarse operator on the even sites, ``[site, n, N]``."""
 
     A: EvenOddOperator
 
+    made_of = "A"
     hermitian = False
     positive_definite = False
 
     @property
-    def xp(self) -> ModuleType:
-        return self.A.xp
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return (self.A.grid.sites // 2, self.A.components)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.A.dtype
 
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = field_like(x) if out is None else out

@@ -13,23 +13,24 @@ directions of many depend on each other within rounding: more steps are several 
 of the one before.
 
 `FittedSmoother` has the p that is shortest on average over residuals that cycles have corrected on the coarse
-grid: there are no sums, and all steps are one polynomial. On a GPU an operator that is `Updating` makes each
-of them in one pass, x += omega_j (b - A x), from root to root in the order of Leja, in which products of a
-few factors stay small. There x and b have 16 bits and a scale for each site and right-hand side
-(`stages.lqcd.kernels.short_numbers`): a cycle leaves a tenth of a residual or so, rounding 2e-5 of x.
+grid: there are no sums, and all steps are one polynomial. On a GPU an operator of spinors that has `update`
+(`stages.lqcd.dirac.wilson_schur.WilsonSchur.update`) makes each of them in one pass, x += omega_j (b - A x),
+from root to root in the order of Leja, in which products of a few factors stay small. There x and b have 16
+bits and a scale for each site and right-hand side (`stages.lqcd.kernels.short_numbers`): a cycle leaves a
+tenth of a residual or so, rounding 2e-5 of x.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import Field, LinearOperator
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import field_like
@@ -38,20 +39,6 @@ from stages.lqcd.solvers.leja import leja_order
 
 MOST_STEPS = 8
 """Of one fitted polynomial: powers of single precision beyond differ by little but rounding."""
-
-
-@runtime_checkable
-class Updating(Protocol):
-    """An operator on spinors whose product goes into an update in one go."""
-
-    def update(
-        self, x: Field, source: Field, factors: tuple[complex, complex, complex], between: Field, out: Field
-    ) -> Field:
-        """``out = a x + b A x + c source`` with factors (a, b, c), `source` None for zero; returns `out`.
-
-        All are fields or `stages.lqcd.kernels.short_numbers.HalfField`s, x and `source` alike, with one like
-        x to work in; `out` may be x or `source`.
-        """
 
 
 class Smoother(Protocol):
@@ -132,7 +119,7 @@ class FittedSmoother:
             return
         self._run(A, residual_and_room(A, b, x, len(self.runs[0])), x)
 
-    def _improve_in_16_bits(self, A: Updating, b: Array, x: Array) -> None:
+    def _improve_in_16_bits(self, A: Any, b: Array, x: Array) -> None:
         source, y = to_half(b), to_half(x)
         between = numbers_like(y)
         *others, last = self.omegas
@@ -160,9 +147,9 @@ def _powers_of(omegas: NDArray[np.complex128]) -> NDArray[np.complex128]:
     return -p[1:]
 
 
-def _in_16_bits(A: LinearOperator) -> TypeGuard[Updating]:
+def _in_16_bits(A: LinearOperator) -> bool:
     """Whether steps are taken in 16 bits: not on processors, which it gains nothing."""
-    return A.xp is not np and isinstance(A, Updating)
+    return A.xp is not np and hasattr(A, "update")
 
 
 RECORDED = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,14 @@ from stages.lqcd.kernels import block_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import assign, contiguous, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
-from stages.lqcd.solvers.solution import NotConverged, Solution, Solver, SolveStatistics, column_blocks
-from stages.lqcd.solvers.solution import Progress as Iterations
+from stages.lqcd.solvers.solution import (
+    NotConverged,
+    Solution,
+    SolveOptions,
+    Solver,
+    SolveStatistics,
+    column_blocks,
+)
 
 Progress = Callable[[int, int], None]
 """Called with (blocks of right-hand sides done, blocks in all)."""
@@ -35,16 +41,6 @@ class EvenOddSystem(Protocol):
         """The solution of M x = b from that of the system; `source`, from `prepare`, may change."""
 
 
-class Method(Protocol):
-    """A solver of M x = b for a block of right-hand sides."""
-
-    def solve(self, M: Any, b: Array, *, progress: Iterations | None = None) -> Solution:
-        """Solution x of M x = b, of the shape of b; its residual is that of the system solved.
-
-        Raises NotConverged, and what `progress` raises, which is called after each iteration.
-        """
-
-
 @dataclass(frozen=True)
 class EvenOdd:
     """A solver of M x = b: `system` of M solved by `solver`, and the other parity reconstructed.
@@ -56,7 +52,7 @@ class EvenOdd:
     solver: Solver
     system: Callable[[Any], EvenOddSystem]
 
-    def solve(self, M: LinearOperator, b: Array, **options: Any) -> Solution:
+    def solve(self, M: LinearOperator, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """Solution x of M x = b, of the shape of b; tolerance and `residual` are those of the system.
 
         options: those of the solver. Raises what the solver raises, and InputError for a wrong field.
@@ -101,7 +97,7 @@ def _relative(missed2: NDArray[np.float64], b: Array) -> NDArray[np.float64]:
 
 
 def propagate(
-    M: ByParity, sources: Array, method: Method, block: int, progress: Progress = lambda *_: None
+    M: ByParity, sources: Array, method: Solver, block: int, progress: Progress = lambda *_: None
 ) -> tuple[Array, SolveStatistics]:
     """Solution of M x = b for all columns of `sources` ``[*, N]``, `block` of them at a time.
 
@@ -121,7 +117,7 @@ def propagate(
     return x, statistics
 
 
-def solved(M: ByParity, b: Array, method: Method, statistics: SolveStatistics, first: int = 0) -> Array:
+def solved(M: ByParity, b: Array, method: Solver, statistics: SolveStatistics, first: int = 0) -> Array:
     """Solution of M x = b for one block, entered into `statistics`. Raises what the method raises.
 
     first: number of its first right-hand side among those of the measurement.

@@ -41,7 +41,6 @@ from stages.lqcd.solvers.recurrence import (
     BreakdownError,
     Cycle,
     End,
-    Indirect,
     LeastResidual,
     Plateau,
     Recurrence,
@@ -325,7 +324,7 @@ class ReliableIteration:
 
     def _in_norm_of_residual(self, recurrence: Recurrence, estimate: Vector) -> Vector:
         """An estimate of now as a norm of the residual, if it is another field's."""
-        if not isinstance(recurrence, Indirect):
+        if not hasattr(recurrence, "believed"):
             return estimate
         unit, residual = self._units(), copied(self.residual)
         lane_blas.lane_scale(residual, to_device_like(1 / unit, residual), residual)

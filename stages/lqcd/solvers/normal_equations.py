@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import HasAdjoint, LinearOperator, Storage
+from stages.lqcd.dirac.operator import LinearOperator, Storage
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -34,7 +34,7 @@ class NormalEquations:
 
     solver: KrylovSolver
 
-    def solve(self, A: HasAdjoint, b: Array, **options: Unpack[SolveOptions]) -> Solution:
+    def solve(self, A: LinearOperator, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """The solution of A x = b, as `KrylovSolver.solve`; `residual` is that of this system.
 
         `matvecs` leaves out the product with the adjoint at each replacement. Half precision is for even-odd

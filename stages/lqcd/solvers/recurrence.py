@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,11 @@ Directions: TypeAlias = Any
 
 
 class Recurrence(Protocol):
-    """A Krylov method for the correction y of A y = r, for a block of columns, made with its residual."""
+    """A Krylov method for the correction y of A y = r, for a block of columns, made with its residual.
+
+    One whose estimates are norms of another field has `believed`, which makes of a true residual the norms
+    ``[width]`` that an estimate without rounding would be.
+    """
 
     @property
     def lag(self) -> int:
@@ -109,14 +113,6 @@ class Recurrence(Protocol):
 
     def estimate(self) -> Vector:
         """Residual norms ``[width]`` of the oldest iteration not yet asked for. Raises BreakdownError."""
-
-
-@runtime_checkable
-class Indirect(Protocol):
-    """A recurrence whose estimates are norms of another field than the residual."""
-
-    def believed(self, residual: Array) -> Vector:
-        """The norms ``[width]`` that an estimate without rounding would be, of a true residual."""
 
 
 Begin = Callable[[Storage, Array, Vector, Directions], Recurrence]

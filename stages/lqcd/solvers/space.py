@@ -35,7 +35,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.operator import LinearOperator, Shifted
+from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import converted, zeros_like
@@ -199,7 +199,7 @@ class Space:
     def correction(self, A: LinearOperator) -> Correction:
         """Corrections for solves of A = B + A.shift; A is applied to each vector of unknown residual."""
         self._check_shape(A)
-        if not isinstance(A, Shifted):
+        if not hasattr(A, "shift"):
             raise InputError(f"deflation needs an operator that says its shift, got {type(A).__name__}")
         return Correction(self, A.shift, self.ritz_residuals(A))
 

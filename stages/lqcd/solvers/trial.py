@@ -20,10 +20,9 @@ from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
-from stages.lqcd.solvers.even_odd import Method
 from stages.lqcd.solvers.krylov import KrylovSolver
 from stages.lqcd.solvers.named import HALVES, PRECISIONS, Solve
-from stages.lqcd.solvers.solution import NotConverged, Solution
+from stages.lqcd.solvers.solution import NotConverged, Solution, Solver
 
 PAUSE = 5.0
 """Times an ordinary iteration: what one takes beyond that is compilation, or another program."""
@@ -170,7 +169,7 @@ class Stopwatch:
         return float(np.minimum(steps, PAUSE * np.median(steps)).sum()) if steps.size else 0.0
 
 
-def repeated(solver: Method, operator: Any, sources: Array, watch: Stopwatch) -> tuple[float, Solution]:
+def repeated(solver: Solver, operator: Any, sources: Array, watch: Stopwatch) -> tuple[float, Solution]:
     """Seconds of a whole solve, guesses from low modes included, after a first one that compiles.
 
     The first one ends by the watch where it takes too long. A short one is repeated; its least time counts.
@@ -195,7 +194,7 @@ class Trials:
     """
 
     systems: Sequence[TrialSystem]
-    method: Callable[[Candidate, float, Any], Method]
+    method: Callable[[Candidate, float, Any], Solver]
     setup: Callable[[str], Any] = lambda solver: None
     failures: tuple[type[Exception], ...] = FAILURES
     done: dict[Candidate, Trial] = field(default_factory=dict)

@@ -22,6 +22,9 @@ from itertools import permutations, product
 from math import gcd, lcm
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stages.base.errors import InputError
 
 Direction = tuple[int, int, int]
@@ -184,11 +187,11 @@ def polarisations(momentum: Direction, extents: Extents) -> dict[str, tuple[Dire
     moving = inner if any(inner) else momentum
     along = _primitive(tuple(n * common // extent for n, extent in zip(moving, extents, strict=True)))
     group = tuple(each for each in group if rotated(along, each) == along)
-    mirrors = {_normal(each) for each in group if _determinant(each) < 0 and _trace(each) == 1}
+    mirrors = {_normal(each) for each in group if _kind(each) == (-1, 1)}
     plainest = sorted(mirrors, key=lambda n: (sum(map(bool, n)), [-abs(k) for k in n], n))
     first = plainest[0] if plainest else _primitive(_cross(along, (0, 0, 1)))
     pair = (first, _primitive(_cross(along, first)))
-    if any(_determinant(each) > 0 and _trace(each) in (0, 1) for each in group):  # of order 3 or 4
+    if any(_kind(each) in ((1, 0), (1, 1)) for each in group):  # of order 3 or 4
         return {LONGITUDINAL: (along,), TRANSVERSE: pair}
     words = [_shape(each) for each in pair]
     if words[0] == words[1]:
@@ -266,20 +269,20 @@ def _quarter_turn(axis: int) -> Rotation:
     return tuple(image[each] for each in range(3))
 
 
-def _determinant(rotation: Rotation) -> int:
-    order = [axis for axis, _ in rotation]
-    inversions = sum(order[i] > order[j] for i in range(3) for j in range(i + 1, 3))
-    return int((-1) ** inversions) * rotation[0][1] * rotation[1][1] * rotation[2][1]
+def _matrix(rotation: Rotation) -> NDArray[np.int64]:
+    """Rows are the images of x, y and z."""
+    return np.array([rotated(unit, rotation) for unit in np.eye(3, dtype=int).tolist()])
 
 
-def _trace(rotation: Rotation) -> int:
-    return sum(sign for axis, (image, sign) in enumerate(rotation) if axis == image)
+def _kind(rotation: Rotation) -> tuple[int, int]:
+    """Determinant and trace."""
+    matrix = _matrix(rotation)
+    return round(np.linalg.det(matrix)), int(matrix.trace())
 
 
 def _normal(mirror: Rotation) -> Direction:
     """The direction that a mirror reverses."""
-    units = [tuple(int(axis == k) for k in range(3)) for axis in range(3)]
-    moved = (tuple(a - b for a, b in zip(unit, rotated(unit, mirror), strict=True)) for unit in units)
+    moved = (np.eye(3, dtype=int) - _matrix(mirror)).tolist()
     return _primitive(next(each for each in moved if any(each)))
 
 
