@@ -38,7 +38,7 @@ class Coordinates:
     restarted: float64 ``[N]``, not zero where p^H r is not |r|^2, as after a replacement of r; the
     coefficients of the first step are then those that minimise along p and make directions conjugate.
     doubled: steps are taken in twice double, as those of double vectors, and in double otherwise; on a
-    processor always in twice double.
+    processor always in the longest float of NumPy.
     copies: of x, r, p, report and change, those of each GPU that shares the lattice, which takes the steps
     for itself.
     """
@@ -96,7 +96,7 @@ def gram(powers: Array, out: Coordinates) -> None:
     Of single vectors in double; of double ones by error-free transformations (T. J. Dekker, Numer. Math. 18
     (1971) 224), on a processor of slabs of the fields, split into four parts of 19 bits, whose products a
     library sums in double without error, as K. Ozaki, T. Ogita, S. Oishi and S. M. Rump, Numer. Algorithms 59
-    (2012) 95, split matrices. Raises InputError.
+    (2012) 95, split matrices; they are added in the longest float of NumPy. Raises InputError.
     """
     check_powers(powers)
     kernel("powers.gram", type(powers))(powers, out)

@@ -28,7 +28,7 @@ def add_earlier(powers: NDArray, i: int, factor: float) -> None:
 
 
 def gram(powers: NDArray, out: Coordinates) -> None:
-    sums = np.zeros_like(out.high, LONG if out.doubled else np.float64)
+    sums: NDArray[np.floating] = np.zeros_like(out.high, LONG if out.doubled else np.float64)
     for rows in _real_slabs(powers, np.dtype(np.float64)):
         if not out.doubled:
             sums += rows @ rows.swapaxes(1, 2)
