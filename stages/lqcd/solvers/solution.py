@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import Array
-
-if TYPE_CHECKING:
-    from stages.lqcd.solvers.space import Correction
+from stages.lqcd.solvers.space import Correction
 
 Vector = NDArray[np.float64]
 """A number of each right-hand side, ``[N]``."""
@@ -78,7 +76,7 @@ class Solution:
 
 
 class SolveOptions(TypedDict, total=False):
-    """What a solve takes beside the operator and the right-hand sides.
+    """Options of a solve, beside the operator and the right-hand sides.
 
     x0: first guess, zero by default. on_failure: 'raise' NotConverged, or 'return' x with its status: of each
     right-hand side that of the least true residual, or zero where that is above |b|. deflate: an approximate

@@ -40,7 +40,6 @@ from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import converted, zeros_like
 from stages.lqcd.kernels.host_lapack import Matrix
-from stages.lqcd.solvers.solution import Vector
 
 WIDTH = 16
 """Vectors that B is applied to at a time."""
@@ -225,7 +224,7 @@ class Correction:
         """Ritz vectors of the space."""
         return len(self.residuals)
 
-    def __call__(self, residual: Array, /) -> tuple[Array, Vector]:
+    def __call__(self, residual: Array, /) -> tuple[Array, NDArray[np.float64]]:
         """The correction y ``[*shape, N]`` in the precision of the residual; norms that A y adds ``[N]``."""
         components = self.space.components(residual)
         components *= to_device_like(self._inverse, residual)[:, None]
@@ -263,11 +262,13 @@ class CorrectionSchedule:
         """Fall of an estimated residual in one precision that asks for a correction, 0 for exact vectors."""
         return self._fall if self._fall > DEFLATE_AT else 0.0
 
-    def due(self, norms: Vector, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
+    def due(self, norms: NDArray[np.float64], columns: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Columns whose norms have fallen far enough since the last correction."""
         return norms < self._fall * self._norms[columns]
 
-    def correct(self, residual: Array, norms: Vector, target: Vector) -> Array | None:
+    def correct(
+        self, residual: Array, norms: NDArray[np.float64], target: NDArray[np.float64]
+    ) -> Array | None:
         """The correction of a residual whose columns had these norms; None, now and ever, if it disturbs.
 
         target: norms to reach. Columns of the residual that are done are zero.
@@ -284,7 +285,7 @@ class CorrectionSchedule:
         self.made += 1
         return correction
 
-    def enter(self, norms: Vector, columns: NDArray[np.intp]) -> None:
+    def enter(self, norms: NDArray[np.float64], columns: NDArray[np.intp]) -> None:
         """Note the norms after a correction."""
         self._norms[columns] = norms
 
