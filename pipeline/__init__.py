@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipeline.reading.result import open_result
     from pipeline.reading.status import status
     from pipeline.reading.verification import verify
-    from pipeline.running.driver import Outcome
+    from pipeline.running.outcome import Outcome
     from pipeline.running.sharing import Share
     from pipeline.store.checkpoint import FolderCheckpoint
     from pipeline.store.record import Record

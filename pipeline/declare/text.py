@@ -1,6 +1,6 @@
 """Text for people: tables, counts, names as they are.
 
-Sizes are those of `dask.utils`, except of a GPU's memory; durations have a module of their own.
+Durations have a module of their own.
 """
 
 from __future__ import annotations
@@ -38,6 +38,14 @@ def text_table(
     page = io.StringIO()
     Console(file=page, force_terminal=False, color_system=None, width=2 * width).print(table)
     return [f"{margin}{line}".rstrip() for line in page.getvalue().splitlines()]
+
+
+def format_bytes(nbytes: float) -> str:
+    """Bytes in the units of memory, as Dask writes them: `11 B`, `1.21 kiB`, `11.77 MiB`."""
+    for power, unit in ((50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "kiB")):
+        if nbytes >= 0.9 * (size := 2**power):
+            return f"{nbytes / size:.2f} {unit}"
+    return f"{nbytes} B"
 
 
 def gigabytes(nbytes: int) -> str:

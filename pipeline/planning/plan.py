@@ -11,12 +11,10 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from statistics import fmean
 
-from dask.utils import format_bytes
-
 from pipeline.declare.coordinates import Coordinate, Coordinates, describe_values, natural_order
 from pipeline.declare.duration import duration_text
 from pipeline.declare.node import Node
-from pipeline.declare.text import counted, text_table
+from pipeline.declare.text import counted, format_bytes, text_table
 from pipeline.planning.chunk import NO_FILES, Chunk, without_collection
 from pipeline.planning.key import key_of, node_content
 from pipeline.planning.manifest import Manifest

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from matplotlib.figure import Figure as Plot
+from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.coordinates import describe
 from pipeline.declare.duration import duration_text
@@ -18,6 +16,9 @@ from pipeline.store.provenance import code_text
 from pipeline.store.record import Record
 from pipeline.store.store import Store
 from stages.base.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Plot
 
 ORIGIN: dict[str, Callable[[Record], str]] = {
     "version": lambda record: record.version,
@@ -125,6 +126,8 @@ def time_section(nodes: Sequence[NodeAccount]) -> Section:
 
 
 def _time_plot(nodes: Sequence[NodeAccount]) -> Plot:
+    from matplotlib.figure import Figure as Plot
+
     plot = Plot(figsize=(8, 0.35 * len(nodes) + 0.8))
     axes = plot.subplots()
     names, seconds = [figure_text(node.name) for node in nodes], [node.seconds for node in nodes]

@@ -7,9 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dask.utils import format_bytes
-
-from pipeline.declare.text import counted
+from pipeline.declare.text import counted, format_bytes
 from pipeline.planning.history import forget, past_plans
 from pipeline.planning.manifest import PART
 from pipeline.planning.plan import plan

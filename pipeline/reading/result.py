@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import dask.array
 import numpy as np
-import xarray
 
 from pipeline.declare.coordinates import natural_order
 from pipeline.declare.node import Node
@@ -20,6 +18,10 @@ from pipeline.store.record import Record
 from pipeline.store.store import Store
 from pipeline.store.stored_array import StoredArray
 from stages.base.errors import InputError
+
+if TYPE_CHECKING:
+    import dask.array
+    import xarray
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
 """Parts of the chunks' records that the dataset carries."""
@@ -83,6 +85,8 @@ def open_result(
     attributes = {"node": label, **manifest.about, **provenance, "chunks": len(chunks)}
     values = {dim: [value for block in blocks for value in block] for dim, blocks in grid.items()}
     coordinates = {**_labels(node.content.get("labels", {})), **values}
+    import xarray
+
     return _numbered(xarray.Dataset(arrays, coordinates, attributes))
 
 
@@ -129,6 +133,9 @@ def _joined(
     store: Store, stage: str, output: str, dims: tuple[str, ...], grid: Grid, chunks: Mapping[Any, str]
 ) -> xarray.Variable:
     """One output over the whole grid, a lazy block per chunk."""
+    import dask.array
+    import xarray
+
     first = next(iter(chunks.values()))
     with store.reading(stage, first):
         example = store.open(stage, first)[output]

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dask.utils import format_bytes
-
 from pipeline.declare.duration import duration_text
-from pipeline.declare.text import counted, energy_text, text_table
+from pipeline.declare.text import counted, energy_text, format_bytes, text_table
 from pipeline.planning.manifest import PART, manifests
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import log_of, runs, state_of

@@ -40,7 +40,8 @@ from pipeline.store.lock import alone_for_a_moment, driver_lock, shared_lock
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.events import OTHER_CODE, ChunkState, Event, EventKind
-from pipeline.worker.sources import CodeCheck, OtherCodeError, code_of, sources_of
+from pipeline.worker.plugins import CodeCheck
+from pipeline.worker.sources import OtherCodeError, code_of, sources_of
 from pipeline.worker.work import RunContext
 from stages.base.errors import InputError
 from stages.base.host_memory import MEMORY_LIMIT

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain
-
-from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
-from dask.task_spec import Task as DaskTask
-from dask.task_spec import TaskRef
-from scipy.cluster.hierarchy import DisjointSet
+from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.declare.coordinates import Coordinate, natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
-from pipeline.worker.task import affinity_anchor, execute
 from pipeline.worker.work import NodeWork, RunContext, Work
+
+if TYPE_CHECKING:
+    from dask.highlevelgraph import HighLevelGraph
 
 SHORTEST_TASK = 0.1
 """Seconds: chunks that take less are batched into tasks of about this length."""
@@ -29,6 +27,9 @@ COMMIT = 0.005
 RETRIES = 1
 """At once, of a task that raises: faults of the infrastructure do, a stage's own exceptions are reported.
 Later ones come after pauses (`retrying.PAUSES`)."""
+
+
+Element = TypeVar("Element", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,12 @@ def dask_graph(
     What a task should wait for but is neither among `tasks` nor `sent`, names of tasks that the scheduler has
     already, has ended; `lost` are the keys of those chunks that failed.
     """
+    from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+    from dask.task_spec import Task as DaskTask
+    from dask.task_spec import TaskRef
+
+    from pipeline.worker.task import affinity_anchor, execute
+
     present = {task.name for task in tasks} | sent
     works = _Works(context.backend)
     layer = {name: DaskTask(name, affinity_anchor) for task in tasks for name in task.homes}
@@ -213,22 +220,36 @@ def _fused(missing: Sequence[Chunk], levels: Mapping[str, int]) -> list[list[Chu
     Chunks of one level never depend on each other, so that merging them makes no cycle. Resident results and
     those that are reduced over need no fusion.
     """
-    sets = DisjointSet()  # of those that share: what shares nothing is a group of its own
-    shared: set[str] = set()
+    pairs: list[tuple[str, str]] = []
     first: dict[tuple[int, str], str] = {}
     for chunk in missing:
         for source in _fused_inputs(chunk):
             other = first.setdefault((levels[chunk.node.name], source.key), chunk.key)
             if other != chunk.key:
-                for key in (other, chunk.key):
-                    sets.add(key)
-                    shared.add(key)
-                sets.merge(chunk.key, other)
+                pairs.append((other, chunk.key))
+    homes = united(pairs)
     groups: dict[str, list[Chunk]] = {}
     for chunk in missing:
-        name = sets[chunk.key] if chunk.key in shared else chunk.key
-        groups.setdefault(name, []).append(chunk)
+        groups.setdefault(homes.get(chunk.key, chunk.key), []).append(chunk)
     return list(groups.values())
+
+
+def united(groups: Iterable[Collection[Element]]) -> dict[Element, Element]:
+    """For each element of some groups one that stands for all that are joined with it.
+
+    Elements of a group are joined, and so are groups that share one.
+    """
+    homes: dict[Element, Element] = {}
+    members: dict[Element, list[Element]] = {}
+    for group in groups:
+        for each in group:
+            if each not in homes:
+                homes[each], members[each] = each, [each]
+        largest, *others = sorted({homes[each] for each in group}, key=lambda home: -len(members[home]))
+        for other in others:
+            homes.update(dict.fromkeys(members[other], largest))
+            members[largest] += members.pop(other)
+    return homes
 
 
 def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float]) -> list[list[Chunk]]:

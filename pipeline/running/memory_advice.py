@@ -8,10 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any
 
-from dask.utils import format_bytes
-
 from pipeline.declare.node import Cost, Shares
-from pipeline.declare.text import counted, gigabytes, text_table
+from pipeline.declare.text import counted, format_bytes, gigabytes, text_table
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.key import node_keys
 from pipeline.planning.plan import Plan

@@ -12,13 +12,12 @@ from queue import Empty, SimpleQueue
 from secrets import token_hex
 from typing import Any
 
-from dask.utils import format_bytes
 from distributed import Client, Future, KilledWorker
 from distributed.client import ClosedClientError
 
 from pipeline.declare.coordinates import describe
 from pipeline.declare.duration import duration_text
-from pipeline.declare.text import counted
+from pipeline.declare.text import counted, format_bytes
 from pipeline.planning.chunk import Chunk
 from pipeline.running.chunk_states import ChunkStates
 from pipeline.running.event_log import EventLog

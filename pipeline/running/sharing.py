@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from scipy.cluster.hierarchy import DisjointSet
-
 from pipeline.declare.coordinates import Coordinate
 from pipeline.declare.text import counted
 from pipeline.planning.chunk import Chunk
 from pipeline.planning.plan import Plan
-from pipeline.running.graph import TaskPlan
+from pipeline.running.graph import TaskPlan, united
 from pipeline.store.claims import Claims
 
 Value = tuple[str, Coordinate]
@@ -49,13 +47,11 @@ def homes_of(plan: Plan) -> Mapping[Value, str]:
 
     By the whole plan and not by what is missing of it, so that all drivers of a workflow name them alike.
     """
-    blocks = {values for chunk in plan.everything if (values := _values(chunk))}
-    together = DisjointSet({value for block in blocks for value in block})
-    for first, *others in blocks:
-        for other in others:
-            together.merge(first, other)
-    names = ((subset, min(map(repr, subset))) for subset in together.subsets())
-    return {value: name for subset, name in names for value in subset}
+    homes = united({values for chunk in plan.everything if (values := _values(chunk))})
+    names: dict[Value, str] = {}
+    for value, home in homes.items():
+        names[home] = min(repr(value), names.get(home, repr(value)))
+    return {value: names[home] for value, home in homes.items()}
 
 
 def _values(chunk: Chunk) -> tuple[Value, ...]:

@@ -10,9 +10,8 @@ from typing import Any, Protocol
 import dask
 from distributed import Scheduler, SchedulerPlugin
 
+from pipeline.running.clusters import HOST
 from pipeline.store.store import Store
-
-HOST = "127.0.0.1"
 
 LINK = "distributed.dashboard.link"
 ROUTES = "distributed.scheduler.http.routes"

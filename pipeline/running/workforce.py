@@ -7,13 +7,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dask.utils import format_bytes
 from distributed import Client
 from distributed.comm import CommClosedError
 from distributed.core import Status
 
 from pipeline.declare.duration import duration_text
-from pipeline.declare.text import counted
+from pipeline.declare.text import counted, format_bytes
 from pipeline.running.elastic import Elastic
 from pipeline.running.event_log import EventLog
 from pipeline.running.limits import Limits

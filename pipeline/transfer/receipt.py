@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from dask.utils import format_bytes
-
-from pipeline.declare.text import counted
+from pipeline.declare.text import counted, format_bytes
 
 Listener = Callable[[int, int], None]
 """Called with bytes that were brought, and all that are to be."""

@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from dask.utils import format_bytes
 
+from pipeline.declare.text import format_bytes
 from pipeline.planning.manifest import manifests
 from pipeline.store.arrival import arrivals, whole_record
 from pipeline.store.durable import delete

@@ -17,10 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from distributed import Worker, WorkerPlugin
-
 from pipeline.store.provenance import host
-from pipeline.worker.events import Event, EventKind
 from stages.base.errors import InputError
 
 SUFFIXES = {".py", ".cu", ".cuh"}
@@ -72,24 +69,6 @@ class Sources:
             return ""
         which = ", ".join(self.names)
         return f"sources of {which} were edited during the run: no worker can be replaced; {REMEDY}"
-
-
-class CodeCheck(WorkerPlugin):
-    """Plugin of each worker that is there or comes later: one of other code tells the run.
-
-    It does not raise, which Dask would answer with a traceback: tasks compare again, and compute nothing.
-    """
-
-    def __init__(self, run: str, topic: str, sources: Sources) -> None:
-        self.name = f"quarkline-code-{run}"
-        self._topic, self._sources = topic, sources
-
-    def setup(self, worker: Worker) -> None:
-        """Compare."""
-        try:
-            self._sources.check()
-        except OtherCodeError as error:
-            worker.log_event(self._topic, Event(EventKind.REFUSED, error=str(error)).as_dict())
 
 
 def sources_of(functions: Iterable[Callable[..., Any]]) -> Sources:

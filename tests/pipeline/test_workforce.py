@@ -28,7 +28,7 @@ from pipeline.running.limits import Limits
 from pipeline.running.session import Session
 from pipeline.running.stopping import StopRequest, signals_to
 from pipeline.running.workforce import Workforce
-from pipeline.worker import lifetime
+from pipeline.worker import plugins
 
 
 def fields(names: str, function: object, **parameters: object) -> Workflow:
@@ -107,8 +107,8 @@ def test_tracebacks_of_dask_about_what_a_run_survives_are_not_shown() -> None:
         return said(logging.LogRecord("distributed", logging.ERROR, "", 0, message, (), about))
 
     died = "Worker stream died during communication: %s"
-    assert not shown(lifetime._not_said_by_the_run, died, OSError())
-    assert shown(lifetime._not_said_by_the_run, "Scratch folder is full", OSError())
+    assert not shown(plugins._not_said_by_the_run, died, OSError())
+    assert shown(plugins._not_said_by_the_run, "Scratch folder is full", OSError())
     assert not shown(address._not_of_reconnecting, "", CancelledError())
     assert shown(address._not_of_reconnecting, "", OSError())
 
@@ -203,8 +203,8 @@ def test_workers_that_do_not_answer_in_time_are_one_clear_error(
     def late(*_: object, **__: object) -> object:
         raise TimeoutError
 
-    monkeypatch.setattr(local, "LocalCluster", lambda **_: nullcontext())
-    monkeypatch.setattr(local, part, late)
+    monkeypatch.setattr("distributed.LocalCluster", lambda **_: nullcontext())
+    monkeypatch.setattr(f"distributed.{part}", late)
     with (
         pytest.raises(InputError, match=r"no worker could be started \(TimeoutError\)"),
         Local(workers=1).open(Demand(1, 0)),

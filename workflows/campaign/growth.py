@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dask.utils import format_bytes
-
 from pipeline.declare.duration import duration_text
+from pipeline.declare.text import format_bytes
 from pipeline.running.failures import Failure
 from pipeline.running.session import DIED
 from pipeline.store.ledger import LedgerEntry, LedgerEvent

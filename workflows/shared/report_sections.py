@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray
 from numpy.typing import NDArray
 
 from pipeline import Figure, NodeAccount, Section, Store, Table, accounts, open_result, value_with_error
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.result import IncompleteError
-from stages.loops.loop_figures import plaquette_figure
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from workflows.shared.ensemble_doubts import parted
+
+if TYPE_CHECKING:
+    import xarray
 
 ONE_FIELD = 1e-8
 """Difference of mean plaquettes and link traces below which configurations are taken as one: more than
@@ -57,6 +58,8 @@ def with_errors(values: NDArray[np.float64], errors: NDArray[np.float64]) -> lis
 
 def gauge_section(store: Store, workflow: str) -> Section:
     """Plaquettes and the distance of the links from SU(3)."""
+    from stages.loops.loop_figures import plaquette_figure
+
     observed = loaded(store, workflow, "observables")
     labels = [str(label) for label in observed.config.values]
     rows = [

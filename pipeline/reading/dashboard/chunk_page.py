@@ -8,11 +8,10 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dask.utils import format_bytes
 from tornado.web import RequestHandler
 
 from pipeline.declare.coordinates import describe
-from pipeline.declare.text import literal, literal_lines
+from pipeline.declare.text import format_bytes, literal, literal_lines
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.look import PARTS_STYLE, STYLE, link, table
 from pipeline.reading.report import Details, Section, templates

@@ -13,9 +13,8 @@ from bokeh.events import DocumentReady
 from bokeh.models import Axis, CustomJS, Div, Legend, Title
 from bokeh.palettes import Category10
 from bokeh.plotting import figure
-from dask.utils import format_bytes
 
-from pipeline.declare.text import literal, literal_lines
+from pipeline.declare.text import format_bytes, literal, literal_lines
 from pipeline.reading.report import Cell, Section, Table, templates
 
 DONE, FAILED, RUNNING, WAITING = "#2f9e5b", "#d1495b", "#e0a030", "#8a8f98"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import hypot
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import nnls
 
 Numbers = NDArray[np.float64]
 
@@ -42,5 +42,5 @@ def factors(
     """
     own = np.diag(1 / np.asarray(widths))
     rows = np.vstack([expected / allowed[:, None], own])
-    found, _ = nnls(rows, np.concatenate([measured / allowed, own.sum(axis=1)]))
+    found, _ = scipy.optimize.nnls(rows, np.concatenate([measured / allowed, own.sum(axis=1)]))
     return found, np.linalg.inv(rows.T @ rows).astype(np.float64)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 
-from dask.utils import format_bytes
-
 from pipeline.declare.duration import duration_text
-from pipeline.declare.text import counted, energy_text
+from pipeline.declare.text import counted, energy_text, format_bytes
 from pipeline.reading.forecast.estimate import Estimate
 from pipeline.reading.forecast.forecast import Forecast, RunCost
 from pipeline.reading.report import Section, Table

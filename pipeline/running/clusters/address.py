@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-from distributed import Client
 
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.remote import Remote
 from stages.base.errors import InputError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 NETWORKS = ("tcp", "tls", "ucx", "ws", "wss")
 """Protocols whose addresses have a port."""
@@ -49,6 +51,8 @@ class Address(Remote):
             yield client
 
     def _connect(self) -> Client:
+        from distributed import Client
+
         scheduler = {"address" if "://" in self._where else "scheduler_file": self._where}
         try:
             return Client(**scheduler, timeout=TIMEOUT, set_as_default=False)

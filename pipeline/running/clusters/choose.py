@@ -8,7 +8,6 @@ from pipeline.batch import KINDS as BATCH_KINDS
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.cuda import Cuda
-from pipeline.running.clusters.hosts import Hosts
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.local import Local
 from pipeline.running.clusters.section import NAMED, ClusterSection
@@ -50,5 +49,7 @@ def cluster_of(site: ClusterSection) -> Cluster:
     if site.kind == "cuda":
         return Cuda(workers, gpu_memory=site.gpu_memory, gpus_per_worker=site.gpus_per_worker)
     if site.kind == "ssh":
+        from pipeline.running.clusters.hosts import Hosts  # made of Dask's classes, which take half a second
+
         return Hosts(site)
     return Address(site)

@@ -6,16 +6,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
-
-from dask.system import CPU_COUNT
-from distributed import Client
+from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.text import counted
 from pipeline.running.clusters import Cluster, Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
 from stages.base.errors import InputError
 from stages.base.gpus import INSTALL, check_sharing
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ class Cuda(Cluster):
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         """Start the workers, and end them with the block."""
+        from dask.system import CPU_COUNT
+
         cluster = _cluster_class()
         devices = _device_count()
         workers, each = min(self._workers_of(devices), demand.of_use), self.gpus_per_worker

@@ -25,7 +25,7 @@ from pipeline.running.clusters.local import SETTINGS, unless_stopped
 from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports, workers_of_gpus
 from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.watching import watched
-from pipeline.worker.lifetime import PATIENCE, Watchdog
+from pipeline.worker.plugins import PATIENCE, Watchdog
 from stages.base.errors import InputError
 
 NODES = "nodes"

@@ -8,21 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import dask
-from distributed import Client
+from typing import TYPE_CHECKING, Any
 
 from pipeline.batch import batch_system
-from pipeline.running.clusters import NO_EMPTY_PATH, Demand
+from pipeline.running.clusters import HOST, NO_EMPTY_PATH, Demand
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.local import unless_stopped
-from pipeline.running.clusters.recorded_jobs import recorded
 from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports
 from pipeline.running.clusters.section import Workers
-from pipeline.running.watching import HOST, watched
-from pipeline.worker.lifetime import Watchdog
 from stages.base.errors import InputError
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 CONFIGURED = ("log-directory", "scheduler-options", "worker-extra-args")
 """Keys of the site's configuration of dask-jobqueue that are not replaced by what a run needs, but joined."""
@@ -51,6 +48,11 @@ class JobQueue(Remote):
             InputError: dask-jobqueue is not installed, the batch system is not here, or nobody says how many
                 workers, cores or bytes a job has.
         """
+        from distributed import Client
+
+        from pipeline.running.watching import watched
+        from pipeline.worker.plugins import Watchdog
+
         kind, system = cluster_class(self.site.kind), batch_system(self.site.kind)
         if not system.here:
             raise InputError(
@@ -86,6 +88,8 @@ class JobQueue(Remote):
         self, scheduler: dict[str, Any] | None = None, jobs: JobList | None = None
     ) -> dict[str, object]:
         """Options for dask-jobqueue: what is written, and what a run needs; the rest is the site's."""
+        import dask
+
         site, system = self.site.settled(), batch_system(self.site.kind)
         configured = {key: dask.config.get(f"jobqueue.{system.kind}.{key}", None) for key in CONFIGURED}
         written = {
@@ -123,6 +127,8 @@ def cluster_class(kind: str) -> Any:
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         import dask_jobqueue
+
+        from pipeline.running.clusters.recorded_jobs import recorded
     except ImportError as error:
         raise InputError(
             f"the {kind} cluster needs dask-jobqueue ({error}): pip install 'quarkline[slurm]'"

@@ -11,23 +11,19 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import dask
-from dask.system import CPU_COUNT
-from distributed import Client, LocalCluster
-from distributed.security import Security
+from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.text import counted
-from pipeline.running.clusters import SAFE_PATH, Cluster, Demand, StartInterruptedError
+from pipeline.running.clusters import HOST, SAFE_PATH, Cluster, Demand, StartInterruptedError
 from pipeline.running.clusters.guard import remedy_of_failed_start
 from pipeline.running.stopping import start_tracker
-from pipeline.running.watching import HOST, watched
-from pipeline.worker.lifetime import Watchdog
 from pipeline.worker.memory import REUSING
 from stages.base.errors import InputError
 from stages.base.gpus import GPUS_PER_WORKER
 from stages.base.host_memory import MEMORY_LIMIT
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 ALLOWED_DEATHS = 2
 """Workers that may die under a task before it is set aside."""
@@ -83,6 +79,9 @@ class Local(Cluster):
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
         """Start workers on this machine, and end them with the block."""
+        from dask.system import CPU_COUNT
+        from distributed import LocalCluster
+
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}")
         workers = min(self.workers, demand.of_use) if self.workers else default_workers(CPU_COUNT, demand)
@@ -109,6 +108,11 @@ def started(
 
     environment: of its workers.
     """
+    import dask
+    from distributed.security import Security
+
+    from pipeline.running.watching import watched
+
     with watched(demand.pages) as scheduler:
         _open_handles(options["n_workers"])
         start_tracker()
@@ -136,6 +140,10 @@ def started(
 
 def _client_of(cluster: Any) -> Client:
     """A client whose workers end with this process. Raises InputError where they do not answer in time."""
+    from distributed import Client
+
+    from pipeline.worker.plugins import Watchdog
+
     try:
         client = Client(cluster, set_as_default=False)
         client.register_plugin(Watchdog())

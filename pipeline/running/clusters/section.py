@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-import dask
-from dask.utils import parse_bytes
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -84,6 +82,8 @@ def _bytes(memory: object, info: Info) -> object:
     """Bytes of a text such as 120GB. Campaigns, which programs write, have a number."""
     if info.mode == "json":
         return memory
+    from dask.utils import parse_bytes
+
     try:
         size = int(parse_bytes(text := str(memory)))
     except (ValueError, OverflowError):
@@ -257,6 +257,9 @@ class ClusterSection(BaseModel):
         """
         if self.kind not in BATCH_KINDS:
             return self
+        import dask
+        from dask.utils import parse_bytes
+
         system, found = batch_system(self.kind), dict[str, Any]()
         parsed = {"memory": parse_bytes, "walltime": system.seconds, "directives": tuple, "prologue": tuple}
         for key, word in {**CONFIGURED, "account": system.account_word}.items():

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from stages.lqcd.analysis.stochastic_error import (
     NoiseMoments,
@@ -76,7 +76,7 @@ class EstimatorCost:
 
         if excess(np.log(least)) <= 0:
             return self.work(least)
-        return self.work(float(np.exp(brentq(excess, np.log(least), np.log(MOST)))))
+        return self.work(float(np.exp(scipy.optimize.brentq(excess, np.log(least), np.log(MOST)))))
 
     def curve(self, factors: Iterable[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Seconds per configuration and errors of C(t) at multiples of the measured noise vectors."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 from stages.base.errors import InputError
 from stages.lqcd.analysis.effective_mass import effective_mass
@@ -104,7 +104,7 @@ def _tracked(values: NDArray, vectors: NDArray, overlaps: NDArray) -> Levels:
     """
     size = overlaps.shape[-1]
     squares = overlaps.reshape(-1, size, size) ** 2
-    order = np.stack([linear_sum_assignment(each, maximize=True)[1] for each in squares])
+    order = np.stack([scipy.optimize.linear_sum_assignment(each, maximize=True)[1] for each in squares])
     order = order.reshape(values.shape)
     tracked = np.take_along_axis(values, order, -1)
     return Levels(np.moveaxis(tracked, -1, -2), np.take_along_axis(vectors, order[..., None, :], -1))

@@ -10,8 +10,8 @@ from __future__ import annotations
 from numbers import Integral
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from stages.base.errors import InputError
 
@@ -28,7 +28,7 @@ def few_degrees_of_freedom(bins: int) -> str:
         return ""
     if bins < 2:
         return "errors are not given: they need two bins of configurations"
-    factor = stdtrit(bins - 1, 0.5 + 0.6827 / 2)
+    factor = scipy.special.stdtrit(bins - 1, 0.5 + 0.6827 / 2)
     degrees = "1 degree" if bins == 2 else f"{bins - 1} degrees"
     return f"errors have {degrees} of freedom: 68 % lie within {factor:.2f} of them"
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from math import acosh, ceil, log
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh_tridiagonal
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.operator import LinearOperator, whole_storage
@@ -169,7 +169,7 @@ class _Lanczos:
         return np.array([self.alphas[0], self.betas[1]])
 
     def spectrum(self) -> SpectrumEstimate:
-        nodes, vectors = eigh_tridiagonal(self.alphas, self.betas[1:-1])
+        nodes, vectors = scipy.linalg.eigh_tridiagonal(self.alphas, self.betas[1:-1])
         weights = vectors[0] ** 2 * self.dimension
         lowest, highest = nodes[0], nodes[-1]
         high = highest + self.betas[-1] * abs(vectors[-1, -1])

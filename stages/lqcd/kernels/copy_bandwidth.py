@@ -13,9 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
-import numba
-
 from stages.base.atomic import replacing
 from stages.base.user_cache import cache_folder
 
@@ -68,6 +65,9 @@ def _known() -> dict[str, Any]:
 def _device(backend: str) -> tuple[str, int]:
     """Name of the device, and threads of this process's kernels on it, 1 for a GPU."""
     if backend != "cuda":
+        import llvmlite.binding as llvm
+        import numba
+
         return llvm.get_host_cpu_name(), numba.get_num_threads()
     import cupy
 

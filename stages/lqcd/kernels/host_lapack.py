@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, wraps
 from math import isfinite
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
-import scipy.linalg  # noqa: F401  brings a BLAS of its own, which must be there when libraries are looked for
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import lapack
-from threadpoolctl import ThreadpoolController
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,9 @@ def in_one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def _libraries() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  brings a BLAS of its own, which must be there when libraries are looked for
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()
 
 
@@ -50,9 +54,9 @@ def cholesky(G: Matrix) -> tuple[Matrix, Matrix, float]:
     with np.errstate(all="ignore"):
         norms = np.sqrt(G.diagonal().real)
         inverses = 1 / norms
-        upper, fault = lapack.zpotrf(G * (inverses[:, None] * inverses), lower=0, clean=1)
+        upper, fault = scipy.linalg.lapack.zpotrf(G * (inverses[:, None] * inverses), lower=0, clean=1)
         if fault:
             return upper, upper, np.inf
-        inverse, _ = lapack.ztrtri(upper, lower=0)
+        inverse, _ = scipy.linalg.lapack.ztrtri(upper, lower=0)
         condition = float(np.vdot(upper, upper).real * np.vdot(inverse, inverse).real)
         return upper * norms, inverse * inverses[:, None], condition if isfinite(condition) else np.inf

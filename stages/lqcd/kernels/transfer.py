@@ -15,13 +15,12 @@ from threading import Lock
 from typing import Any, Protocol
 from weakref import finalize
 
-import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from stages.lqcd.kernels.dispatch import Array, array_module, implementation_of
 from stages.lqcd.kernels.fields import contiguous, empty_field
-from stages.lqcd.lattice.threads import in_threads
+from stages.lqcd.lattice.threads import in_threads, most_threads
 
 PIECE = 8 << 20
 """Bytes of a buffer: long beside what starting a copy costs, short beside a gauge field."""
@@ -149,7 +148,7 @@ def _by_threads(copy: Callable[[list[range], list[NDArray[np.uint8]], Any], None
     for device, run in _runs(array):
         parts = (run[first : first + PIECE] for first in range(0, len(run), PIECE))
         pieces.setdefault(device, []).extend(parts)
-    threads = min(THREADS, numba.config.NUMBA_NUM_THREADS, sum(map(len, pieces.values())))
+    threads = min(THREADS, most_threads(), sum(map(len, pieces.values())))
 
     def work(number: int) -> None:
         devices = list(pieces)

@@ -1,20 +1,20 @@
-"""Work on independent blocks of a field, on as many threads as Numba may use, and its compiled functions."""
+"""Work on independent blocks of a field, on as many threads as Numba may use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
-
-import numba
-from numba import njit, typeof
-
-from stages.base.compilation import getting
+from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-compiled_on_call = njit(nogil=True, cache=True)
+
+def most_threads() -> int:
+    """Number of threads by NUMBA_NUM_THREADS, or one for each processor."""
+    from numba import config
+
+    return int(config.NUMBA_NUM_THREADS)
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
@@ -25,15 +25,5 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
     threading layer. Sums are reproducible for any number of threads as long as the caller adds up the results
     in order.
     """
-    with ThreadPoolExecutor(max_workers=numba.config.NUMBA_NUM_THREADS) as pool:
+    with ThreadPoolExecutor(max_workers=most_threads()) as pool:
         return list(pool.map(work, items))
-
-
-def compile_for(function: Any, *arguments: object) -> None:
-    """Compile a function for such arguments, or read it, here: threads that call it then find it there."""
-    signature = tuple(map(typeof, arguments))
-    if signature not in function.overloads:
-        with getting() as kernel:
-            before = sum(function.stats.cache_misses.values())
-            function.compile(signature)
-            kernel.compiled |= sum(function.stats.cache_misses.values()) > before

@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import scipy.linalg
+import scipy
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError

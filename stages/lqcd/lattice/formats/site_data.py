@@ -24,7 +24,6 @@ from functools import reduce
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from stages.lqcd.lattice.formats.binary import SLAB_BYTES, read_slabs
@@ -129,18 +128,23 @@ def _offset(first_row: int, rows: int, lattice: Lattice, parity: int) -> NDArray
 
 def site_crc32(raw: Bytes) -> NDArray[np.uint32]:
     """CRC-32 (zlib's) of each site's bytes; `raw` is C-contiguous ``[site, byte]``, 8 n bytes per site."""
-    return _crc32(raw.view("<u4").astype(np.uint32, copy=False), _CRC_TABLES)
+    from stages.lqcd.lattice.compiled import crc32
+
+    return crc32(raw.view("<u4").astype(np.uint32, copy=False), _CRC_TABLES)
 
 
 def _scidac_words(raw: Bytes, first_site: int, order: str) -> tuple[int, ...]:
-    crcs = site_crc32(raw)
-    return tuple(int(_rotated_xor(crcs, first_site, period)) for period in (29, 31))
+    return _rotated_words(site_crc32(raw), first_site)
 
 
 def _milc_words(raw: Bytes, first_site: int, order: str) -> tuple[int, ...]:
-    words = _native_words(raw, order)
-    first_word = first_site * (raw.shape[1] // 4)
-    return tuple(int(_rotated_xor(words, first_word, period)) for period in (29, 31))
+    return _rotated_words(_native_words(raw, order), first_site * (raw.shape[1] // 4))
+
+
+def _rotated_words(words: NDArray[np.uint32], first: int) -> tuple[int, ...]:
+    from stages.lqcd.lattice.compiled import rotated_xor
+
+    return tuple(int(rotated_xor(words, first, period)) for period in (29, 31))
 
 
 def _nersc_words(raw: Bytes, first_site: int, order: str) -> tuple[int, ...]:
@@ -174,37 +178,3 @@ def _crc_tables() -> NDArray[np.uint32]:
 
 
 _CRC_TABLES = _crc_tables()
-
-
-@njit(nogil=True, cache=True)
-def _crc32(words, table):  # type: ignore[no-untyped-def]
-    """CRC-32 of each row of little-endian 32-bit words ``[site, word]`` (an even number of words)."""
-    crcs = np.empty(words.shape[0], np.uint32)
-    for site in range(words.shape[0]):
-        crc = np.uint32(0xFFFFFFFF)
-        for k in range(0, words.shape[1], 2):
-            low = words[site, k] ^ crc
-            high = words[site, k + 1]
-            crc = (
-                table[7, low & 255]
-                ^ table[6, (low >> 8) & 255]
-                ^ table[5, (low >> 16) & 255]
-                ^ table[4, low >> 24]
-                ^ table[3, high & 255]
-                ^ table[2, (high >> 8) & 255]
-                ^ table[1, (high >> 16) & 255]
-                ^ table[0, high >> 24]
-            )
-        crcs[site] = ~crc
-    return crcs
-
-
-@njit(nogil=True, cache=True)
-def _rotated_xor(words, first, period):  # type: ignore[no-untyped-def]
-    """XOR_i rotl(words[i], (first + i) mod period) of 32-bit words ``[n]``."""
-    total = np.uint32(0)
-    rotation = np.uint32(first % period)
-    for word in words:
-        total ^= np.uint32(word << rotation) | np.uint32(word >> ((np.uint32(32) - rotation) & np.uint32(31)))
-        rotation = rotation + np.uint32(1) if rotation + 1 < period else np.uint32(0)
-    return total
