@@ -18,7 +18,7 @@ from stages.lqcd.kernels.checksum import checksum
 from workflows.catalogue import dashboard_additions
 from workflows.display import RunDisplay
 from workflows.partial import Part, complete_part
-from workflows.publishing import publish
+from workflows.publishing import publish, unchanged_page
 from workflows.rounds import Rounds
 from workflows.shared.definition import Project
 from workflows.stores import remarks
@@ -114,7 +114,8 @@ def _carried_out(computing: Computing) -> Computed:
     rounds = Rounds(project, results, computing.cluster.backend)
     rounds.drive(computing, computing.tell)
     part = _results(rounds, results, computing)
-    page, fault = _publish(part, results)
+    kept = unchanged_page(part, results) if part else None
+    page, fault = (kept, "") if kept else _publish(part, results)
     mark = part.mark(results) if part else ""
     warnings = [*rounds.project.warnings, *computing.remarks]
     if fault:
@@ -124,7 +125,8 @@ def _carried_out(computing: Computing) -> Computed:
             raise InputError(error)
         tell(f"error: {error}", err=True)
         return Computed(rounds, EXIT_CODES["mistake"], page, fault, mark, warnings)
-    computing.tell(f"report{mark and f' ({mark})'}: {page}" if page else f"store: {results.path}")
+    told = f"report{mark and f' ({mark})'}: {page}{' (unchanged)' if kept else ''}"
+    computing.tell(told if page else f"store: {results.path}")
     interrupted = rounds.outcomes[-1].stopped in SIGNALS
     exit_code = EXIT_CODES["interrupted"] if interrupted else rounds.exit_status
     return Computed(rounds, exit_code, page, fault, mark, warnings)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from pipeline import InputError, Store, run
 from pipeline.declare.text import counted
+from pipeline.reading import report
 from pipeline.reading.account import account, accounts, summary
 from pipeline.reading.forecast.kept import reconciled
 from pipeline.reading.gc import BACKENDS
@@ -16,11 +19,17 @@ from pipeline.reading.result import IncompleteError
 from pipeline.reading.verification import set_aside
 from pipeline.running.clusters.local import Local
 from pipeline.store.errors import DamagedChunkError
+from pipeline.store.plain_files import json_object, plain
+from pipeline.worker.sources import digest_of
+from stages.base.atomic import replacing
 from workflows.partial import Part, complete_part
 from workflows.rounds import Rounds
 from workflows.shared.definition import FILE, Project
 from workflows.shared.ensemble_doubts import TWO_GROUPS
 from workflows.terminal import FailedError, say
+
+MADE_OF = ".made_of.json"
+"""File in a report's folder: a digest of what the report was made of, and one of each of its files."""
 
 
 @contextmanager
@@ -68,6 +77,7 @@ def publish(part: Part, store: Store) -> Path:
     """Writes the workflow's own sections and the engine's account; returns the page."""
     project = part.project
     name = project.workflow.name
+    made_of = ingredients(part, store)
     try:
         texts = project.texts(store)
     except IncompleteError:  # of the average, which could not be made
@@ -79,7 +89,46 @@ def publish(part: Part, store: Store) -> Path:
     sections = [*_warnings(project, own), *part.sections(), *own, *told, *account(store, name, nodes)]
     with writing_into(project.report) as folder:
         mark = part.mark(store)
-        return write_report(folder, project.title, summary(nodes), sections, texts, mark, about)
+        page = write_report(folder, project.title, summary(nodes), sections, texts, mark, about)
+        files = {name: _digest((folder / name).read_bytes()) for name in (page.name, "tables.txt", *texts)}
+        with replacing(folder / MADE_OF) as file:
+            file.write(json.dumps({"made_of": made_of, "page": page.name, "files": files}).encode())
+        return page
+
+
+def unchanged_page(part: Part, store: Store) -> Path | None:
+    """The page, if it would be made of the same again, and all files are as they were written; else None."""
+    folder = part.project.report.absolute()
+    try:
+        known = json_object(plain(folder / MADE_OF).read_bytes()) or {}
+        files = {name: _digest(plain(folder / name).read_bytes()) for name in known["files"]}
+        same = (
+            known["page"] in files
+            and files == known["files"]
+            and known["made_of"] == ingredients(part, store)
+        )
+        return folder / known["page"] if same else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def ingredients(part: Part, store: Store) -> str:
+    """Digest of all that a report is made of: parameters, chunks and forecast as they lie there, code."""
+    project, plan = part.project, part.plan
+    name = project.workflow.name
+    about = (store.path, name, project.title, project.mark, project.parameters, project.workflow.about)
+    missing = [chunk.key for chunk in part.whole.missing]
+    chunks = (store.location(chunk.node.stage.name, chunk.key) for chunk in plan.chunks)
+    forms = sorted(Path(report.__file__).parent.glob("*.html"))
+    files = [*chunks, store.inside(".forecasts") / f"{name}.json", *forms]
+    written = [(file.name, file.stat().st_mtime_ns if file.exists() else 0) for file in files]
+    package = project.definition.__module__.partition(".")[0]
+    code = digest_of(dict.fromkeys(("pipeline", "pipeline.reading", "stages", "workflows", package)))
+    return _digest(repr((*about, project.warnings, missing, written, code)).encode())
+
+
+def _digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
 
 
 def _warnings(project: Project, sections: Sequence[Section]) -> list[Section]:

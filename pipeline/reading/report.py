@@ -14,12 +14,11 @@ from math import floor, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from pipeline.declare.text import literal, literal_lines, text_table
 from stages.base.atomic import replacing
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from matplotlib.figure import Figure as Plot
 
 
@@ -151,6 +150,8 @@ def page_text(title: str, subtitle: str, sections: Sequence[Section], head: Mapp
 @cache
 def templates() -> Environment:
     """Templates of the pages of this package, which share `parts.html`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     environment.filters["svg"] = svg

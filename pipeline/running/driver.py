@@ -11,8 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-
-from distributed import Client
+from typing import TYPE_CHECKING
 
 from pipeline.planning.chunk import without_collection
 from pipeline.planning.history import keep_plan
@@ -29,22 +28,25 @@ from pipeline.running.limits import LIMITS
 from pipeline.running.memory_advice import check_gpus_per_worker, shortage
 from pipeline.running.outcome import Outcome
 from pipeline.running.quarantine import Quarantine
-from pipeline.running.session import Session
 from pipeline.running.sharing import Elsewhere, Share, Sharing, homes_of
 from pipeline.running.stopping import StopRequest, signals_to
-from pipeline.running.watching import Pages, Watcher
-from pipeline.running.workforce import Workforce
 from pipeline.store.claims import Claims, remove_claims
 from pipeline.store.lease import job_has_ended
 from pipeline.store.lock import alone_for_a_moment, driver_lock, shared_lock
 from pipeline.store.store import Store
 from pipeline.worker.checks import CHECKS, Checks
 from pipeline.worker.events import OTHER_CODE, ChunkState, Event, EventKind
-from pipeline.worker.plugins import CodeCheck
 from pipeline.worker.sources import OtherCodeError, code_of, sources_of
 from pipeline.worker.work import RunContext
 from stages.base.errors import InputError
 from stages.base.host_memory import MEMORY_LIMIT
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from pipeline.running.session import Session
+    from pipeline.running.watching import Pages, Watcher
+    from pipeline.running.workforce import Workforce
 
 REPAIRS = 5
 """Times that a run computes damaged chunks again without that it finds others on its way."""
@@ -173,6 +175,8 @@ class _Run:
 
     def drive(self, pages: Callable[[], Pages] | None) -> Outcome:
         """Start the cluster, have it compute the tasks, and tell the log how the run begins and ends."""
+        from pipeline.running.workforce import Workforce  # of Dask, which takes a second to import
+
         began, plan, stop = time.time(), self.plan, self.stop
         with without_collection():
             tasks = plan_tasks(plan)
@@ -196,6 +200,8 @@ class _Run:
 
     def _carry_out(self, tasks: Sequence[TaskPlan], client: Client, workforce: Workforce) -> ChunkStates:
         """Run all tasks on the workers, and once more what was damaged or is in doubt."""
+        from pipeline.running.session import Session
+
         context = RunContext(
             store=self.store,
             run=self.name,
@@ -220,6 +226,8 @@ class _Run:
     @contextmanager
     def _same_code(self, client: Client, context: RunContext, session: Session) -> Iterator[None]:
         """Have all workers compare their code with the driver's, now or when they come."""
+        from pipeline.worker.plugins import CodeCheck
+
         check = CodeCheck(context.run, context.topic, context.sources)
         try:
             client.register_plugin(check)

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec
 
-from tornado.ioloop import IOLoop
-from tornado.web import Application
-
-from pipeline.reading.dashboard.door import Door
 from pipeline.running import driver
 from pipeline.running.outcome import Outcome
 from pipeline.running.stopping import stop_signals
 from pipeline.store.store import Store
 
 if TYPE_CHECKING:
+    from tornado.web import Application
+
+    from pipeline.reading.dashboard.door import Door
     from pipeline.reading.dashboard.panel import Addition
 
 Options = ParamSpec("Options")
@@ -39,6 +38,7 @@ class Dashboard:
 
     def __call__(self, store: Store) -> Door:
         """Take the port. Raises InputError where it is taken."""
+        from pipeline.reading.dashboard.door import Door
 
         def pages(token: str) -> Application:
             from pipeline.reading.dashboard.pages import application  # Bokeh: a run goes on without it
@@ -55,6 +55,8 @@ class Dashboard:
         Raises:
             InputError: there is no store, or the port is taken.
         """
+        from tornado.ioloop import IOLoop
+
         with closing(self(Store.existing(store))) as door:
             logging.getLogger("tornado.access").setLevel(logging.ERROR)  # browsers ask for icons
             IOLoop(make_current=True)

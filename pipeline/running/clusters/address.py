@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,4 +87,6 @@ def _check_file(path: Path) -> None:
 
 def _not_of_reconnecting(record: logging.LogRecord) -> bool:
     """False for the traceback of a client that gives up a lost scheduler, which the run says in a line."""
+    from asyncio import CancelledError
+
     return not (record.exc_info and isinstance(record.exc_info[1], CancelledError))
