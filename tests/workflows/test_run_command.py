@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +96,62 @@ def test_second_run_computes_nothing(quarkline: CommandLine, project: Path) -> N
     answer = quarkline("run", project)
     assert answer.code == 0
     assert "19 chunks, 19 in the store, 0 to compute" in answer.out
-    assert "nothing to compute" in answer.out and "report/index.html" in answer.out
+    assert "nothing to compute" in answer.out and "report/index.html\n" in answer.out
     assert chunk_times(project.parent) == before
+
+
+def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(
+    quarkline: CommandLine, project: Path, plain_figures: None
+) -> None:
+    """First where the store was moved to, then wherever a file, a chunk or the forecast is another."""
+    folder = project.parent
+
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+    def told() -> str:
+        return quarkline("run", project).out.splitlines()[-1]
+
+    assert told() == f"report: {folder}/report/index.html"
+    before = files()
+    assert told() == f"report: {folder}/report/index.html (unchanged)"
+    assert files() == before
+    correlator = (folder / "report/correlator.txt").read_text()
+    forecast = folder / "store/.forecasts"
+    forecast.mkdir()
+    for change in (
+        (folder / "report/index.html").unlink,
+        partial((folder / "report/correlator.txt").write_text, "edited"),
+        partial((folder / "report/.made_of.json").write_text, "[]"),
+        partial((forecast / "g2_disconnected.json").write_text, "{}"),
+        partial(os.utime, next(folder.glob("store/*configuration/???/*"))),
+    ):
+        change()
+        assert told() == f"report: {folder}/report/index.html", change
+        assert told().endswith("(unchanged)"), change
+    assert (folder / "report/correlator.txt").read_text() == correlator
+
+
+LEFT_OUT = (
+    *("dask", "distributed", "h5py", "jinja2", "matplotlib", "numba", "pandas", "xarray"),
+    *("scipy.linalg", "scipy.optimize", "scipy.special"),
+)
+
+
+@pytest.mark.parametrize("command", [["plan", "g2.yaml"], ["status", "store"], ["run", "g2.yaml"]])
+def test_commands_that_compute_nothing_load_nothing_heavy(
+    quarkline: CommandLine, project: Path, command: list[str]
+) -> None:
+    """What they import takes most of their time: seconds, if it is all."""
+    assert quarkline("run", project).code == 0
+    program = (
+        f"import sys; from workflows.command import main; assert main({command}) == 0; "
+        f"print([name for name in {LEFT_OUT} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=project.parent, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout
 
 
 def test_extension_computes_only_what_is_new(quarkline: CommandLine, project: Path, cluster: str) -> None:
