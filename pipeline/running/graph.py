@@ -235,7 +235,7 @@ def _fused(missing: Sequence[Chunk], levels: Mapping[str, int]) -> list[list[Chu
 
 
 def united(groups: Iterable[Collection[Element]]) -> dict[Element, Element]:
-    """For each element of some groups one that stands for all that are joined with it.
+    """Sets that groups of elements join to: by element, the one that stands for all of its set.
 
     Elements of a group are joined, and so are groups that share one.
     """
