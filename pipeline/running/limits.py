@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+HOST = "127.0.0.1"
+"""Where all of a run listens that is for this machine alone."""
+
 
 @dataclass(frozen=True)
 class Limits:

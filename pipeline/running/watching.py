@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import dask
 from distributed import Scheduler, SchedulerPlugin
 
-from pipeline.running.clusters import HOST
+from pipeline.running.limits import HOST
 from pipeline.store.store import Store
 
 LINK = "distributed.dashboard.link"

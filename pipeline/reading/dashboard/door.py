@@ -16,7 +16,7 @@ from tornado.netutil import bind_sockets
 from tornado.routing import Router
 from tornado.web import Application, ErrorHandler
 
-from pipeline.running.clusters import HOST
+from pipeline.running.limits import HOST
 from pipeline.running.watching import ROUTES
 from stages.base.errors import InputError
 

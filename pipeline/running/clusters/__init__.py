@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from pipeline.running.watching import Pages
 
 
-HOST = "127.0.0.1"
-"""Where schedulers of this machine's workers listen, and pages."""
-
-
 class StartInterruptedError(Exception):
     """Error of a cluster whose start took longer than the run may last."""
 

@@ -11,11 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.batch import batch_system
-from pipeline.running.clusters import HOST, NO_EMPTY_PATH, Demand
+from pipeline.running.clusters import NO_EMPTY_PATH, Demand
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.local import unless_stopped
 from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports
 from pipeline.running.clusters.section import Workers
+from pipeline.running.limits import HOST
 from stages.base.errors import InputError
 
 if TYPE_CHECKING:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.running.clusters import HOST, Cluster, Devices
+from pipeline.running.clusters import Cluster, Devices
 from pipeline.running.clusters.local import worker_environment
 from pipeline.running.clusters.section import ClusterSection
+from pipeline.running.limits import HOST
 
 SILENT_WORKER = "DASK_DISTRIBUTED__WORKER__HTTP__ROUTES"
 """Of a worker's web server, which listens whether it has something to say or not."""
