@@ -17,11 +17,8 @@ from stages.lqcd.kernels.cg_update import ROWS, CGCoefficients
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled, compiled_serial
 from stages.lqcd.kernels.cpu.lane_dots import add_lane_dots
 from stages.lqcd.kernels.cpu.rows import block_count, block_rows_of, fold_of, folded, real_rows
-from stages.lqcd.kernels.cpu.short_numbers import (
-    advance_through_single,
-    residual_through_single,
-)
-from stages.lqcd.kernels.short_numbers import Numbers
+from stages.lqcd.kernels.cpu.short_numbers import put_columns
+from stages.lqcd.kernels.short_numbers import Numbers, whole
 
 STEP_ROWS = 64
 """Rows of r that are still in the first cache when their norm is taken."""
@@ -31,7 +28,10 @@ R2, PAP, TARGET2, GAMMA, ALPHA, BETA = range(len(ROWS))
 
 def cg_advance(x: NDArray, p: Numbers, r: Numbers, coefficients: CGCoefficients) -> None:
     if not (isinstance(r, np.ndarray) and isinstance(p, np.ndarray)):
-        advance_through_single(cg_advance, x, p, r, coefficients)
+        direction = whole(p)
+        cg_advance(x, direction, whole(r), coefficients)
+        if not isinstance(p, np.ndarray):
+            put_columns(p, direction, coefficients.r2 > coefficients.target2)
         return
     fold, itemsize = fold_of(r), r.itemsize // 2
     columns = fold * r.shape[-1]
@@ -43,7 +43,10 @@ def cg_advance(x: NDArray, p: Numbers, r: Numbers, coefficients: CGCoefficients)
 
 def cg_residual(r: Numbers, ap: Numbers, coefficients: CGCoefficients) -> None:
     if not (isinstance(r, np.ndarray) and isinstance(ap, np.ndarray)):
-        residual_through_single(cg_residual, r, ap, coefficients)
+        residual = whole(r)
+        cg_residual(residual, whole(ap), coefficients)
+        if not isinstance(r, np.ndarray):
+            put_columns(r, residual, coefficients.alpha != 0)
         return
     fold, itemsize, rhs = fold_of(r), r.itemsize // 2, r.shape[-1]
     rows, columns = real_rows(folded(r, fold)), fold * rhs

@@ -8,7 +8,6 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.short_numbers import (
     LARGEST,
     HalfField,
@@ -16,7 +15,9 @@ from stages.lqcd.kernels.short_numbers import (
     ShortField,
     decoded,
     encoded,
+    put,
     scale_for,
+    whole,
 )
 
 NarrowField: TypeAlias = HalfField | ShortField
@@ -66,26 +67,6 @@ def from_short(field: ShortField, out: NDArray) -> None:
     out[...] = parts.view(np.complex64).transpose(0, 2, 1)
 
 
-def single(field: Numbers) -> NDArray:
-    """The complex64 numbers that a field holds; an array as it is."""
-    if isinstance(field, np.ndarray):
-        return field
-    values = np.empty(field.shape, np.complex64)
-    if isinstance(field, HalfField):
-        from_half(field, values)
-    else:
-        from_short(field, values)
-    return values
-
-
-def put(field: NarrowField, values: NDArray) -> None:
-    """``field = values``, rounded to what it holds."""
-    if isinstance(field, HalfField):
-        to_half(values, field)
-    else:
-        to_short(values, field.bits, field)
-
-
 def put_columns(field: NarrowField, values: NDArray, columns: NDArray[np.bool_]) -> None:
     """Put values into these columns of a field; the others keep their codes."""
     if isinstance(field, HalfField):
@@ -108,28 +89,8 @@ def through_single(
     **terms: object,
 ) -> None:
     """`dslash`, a kernel of complex64 fields, applied to fields in few bits as a GPU does it."""
-    values, added = single(x), None if diagonal is None else single(diagonal)
+    values, added = whole(x), None if diagonal is None else whole(diagonal)
     result = out if isinstance(out, np.ndarray) else np.empty_like(values)
     dslash(packed, values, result, diagonal=added, **terms)
     if not isinstance(out, np.ndarray):
         put(out, result)
-
-
-def advance_through_single(
-    advance: Callable[..., None], x: NDArray, p: Numbers, r: Numbers, coefficients: CGCoefficients
-) -> None:
-    """`cg_advance` of complex64 fields applied to a narrow residual as a GPU does it."""
-    direction = single(p)
-    advance(x, direction, single(r), coefficients)
-    if not isinstance(p, np.ndarray):
-        put_columns(p, direction, coefficients.r2 > coefficients.target2)
-
-
-def residual_through_single(
-    step: Callable[..., None], r: Numbers, ap: Numbers, coefficients: CGCoefficients
-) -> None:
-    """`cg_residual` of complex64 fields applied to narrow ones as a GPU does it."""
-    residual = single(r)
-    step(residual, single(ap), coefficients)
-    if not isinstance(r, np.ndarray):
-        put_columns(r, residual, coefficients.alpha != 0)

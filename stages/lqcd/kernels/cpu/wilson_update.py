@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stages.lqcd.kernels.clover import PackedClover
-from stages.lqcd.kernels.cpu.short_numbers import put, single
-from stages.lqcd.kernels.short_numbers import HalfField, Spinors
+from stages.lqcd.kernels.short_numbers import Spinors, put, whole
 from stages.lqcd.kernels.wilson_dslash import PackedLinks, wilson_dslash
 
 
@@ -20,11 +19,8 @@ def wilson_update(
     factors: tuple[complex, complex, complex],
     clover: PackedClover | None,
 ) -> Spinors:
-    (a, b, c), before, hop = factors, single(own), np.empty(out.shape, packed.dtype)
-    wilson_dslash(packed, single(x), hop, clover=None if clover is None else ("hop", clover))
-    result = (a * before + b * hop + (0 if source is None else c * single(source))).astype(packed.dtype)
-    if isinstance(out, HalfField):
-        put(out, result)
-    else:
-        out[...] = result
+    (a, b, c), before, hop = factors, whole(own), np.empty(out.shape, packed.dtype)
+    wilson_dslash(packed, whole(x), hop, clover=None if clover is None else ("hop", clover))
+    result = (a * before + b * hop + (0 if source is None else c * whole(source))).astype(packed.dtype)
+    put(out, result)
     return out
