@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -18,24 +19,20 @@ if TYPE_CHECKING:
     from pipeline.reading.dashboard.panel import Addition
 
 
-def load_project(path: Path) -> Project:
-    """Read, check and build the workflow in a YAML file.
+def load_project(path: Path, changes: Iterable[str] = ()) -> Project:
+    """Read, check and build the workflow in a YAML file; changes: `KEY=VALUE`, of its values.
 
     Raises:
         InputError: a mistake in the file or in what it refers to, or a workflow that cannot be loaded.
     """
-    file = read_parameter_file(path)
+    file = read_parameter_file(path, changes)
     name = file.values.get("workflow")
     known = workflow_names()
     if not isinstance(name, str) or name not in known:
         if similar := nearest("workflow", () if "workflow" in file.values else file.values):
-            line = file.line((similar,))
-            raise file.error(
-                f"unknown key `{similar}` at the top level (line {line}): did you mean `workflow`?"
-            )
-        fault = (
-            f"`workflow` (line {file.line(('workflow',))}) is {name!r}" if name else "missing key `workflow`"
-        )
+            place = file.place((similar,))
+            raise file.error(f"unknown key `{similar}` at the top level ({place}): did you mean `workflow`?")
+        fault = f"{file.name('workflow')} is {name!r}" if name else "missing key `workflow`"
         raise file.error(f"{fault}{suggestion(name or '', known, mark='`')}")
     return Project.of(definition_of(name), file)
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from pipeline.running.clusters.choose import named
 from pipeline.running.clusters.section import GONE, ClusterSection
 from stages.base.errors import InputError, nearest
-from workflows.parameter_file import Location, ParameterFile, read_parameter_file, validated
+from workflows.parameter_file import Location, ParameterFile, changed, read_parameter_file, validated
 
 SECTION = "cluster"
 SUFFIXES = (".yaml", ".yml")
@@ -30,24 +26,33 @@ def chosen_site(
     Args:
         workflow: a workflow file, whose section is taken unless another cluster is named.
         cluster: a kind, an address, a scheduler file, or a YAML file with the keys of a section.
-        changes: `cluster.KEY=VALUE`.
+        changes: `KEY=VALUE`, those of the cluster among them.
         gpus_per_worker: instead of what the section says, the last word.
 
     Raises:
         InputError: no such cluster, or every problem of its section, with its place.
     """
     source = _section_of(workflow) if cluster is None else _named(cluster)
-    for change in changes or ():
-        source = _changed(source, *_change(change), f"--set {change}")
+    source = changed(source, [change for change in changes or () if of_cluster(change)])
     if gpus_per_worker:
         option = f"--gpus-per-worker {gpus_per_worker}"
         section = source.values[SECTION]
         if isinstance(section, dict) and section.get("kind") == "local":
             raise InputError(f"{option}: workers of kind local have no GPU: take --cluster cuda")
-        source = _changed(source, (SECTION, "gpus_per_worker"), gpus_per_worker, option)
+        source = source.with_value((SECTION, "gpus_per_worker"), gpus_per_worker, option)
     section = validated(source, dict[str, ClusterSection])[SECTION]
     source.refuse(((SECTION, *location), text) for location, text in section.problems())
     return section
+
+
+def of_cluster(change: str) -> bool:
+    """True for `cluster.KEY=VALUE`."""
+    return change.partition("=")[0].split(".")[0].strip() == SECTION
+
+
+def of_results(changes: Sequence[str] | None) -> list[str]:
+    """The other changes, which the file's own reader takes."""
+    return [change for change in changes or () if not of_cluster(change)]
 
 
 def _section_of(workflow: Path) -> ParameterFile:
@@ -82,32 +87,3 @@ def _cluster_file(path: Path) -> ParameterFile:
         return file
     lines = {(SECTION, *location): line for location, line in file.lines.items()}
     return ParameterFile(path, {SECTION: file.values}, {(): 1, **lines})
-
-
-def _changed(file: ParameterFile, location: Location, value: Any, option: str) -> ParameterFile:
-    """The same with a value that an option of the command gives."""
-    values = _with(file.values, location, value, option)
-    return ParameterFile(file.path, values, file.lines, {**file.options, location: option})
-
-
-def _change(change: str) -> tuple[Location, Any]:
-    key, equals, text = change.partition("=")
-    location = tuple(key.split("."))
-    if not equals or location[0] != SECTION or len(location) < 2 or not all(location):
-        raise InputError(
-            f"--set {change}: write cluster.KEY=VALUE, such as cluster.walltime=04:00:00; other keys are "
-            "changed in the workflow file"
-        )
-    try:
-        return location, YAML(typ="safe").load(text)
-    except YAMLError:
-        raise InputError(f"--set {change}: {text!r} is no value of YAML: put it into quotes") from None
-
-
-def _with(section: Any, location: Location, value: Any, option: str) -> Any:
-    """A section, not altered itself, with another value at a place in it."""
-    first, *rest = location
-    if not isinstance(section, dict):
-        raise InputError(f"{option}: `{first}` is set in what is no section: set the whole of it")
-    inner = value if not rest else _with(section.get(first, {}), tuple(rest), value, option)
-    return {**section, first: inner}

@@ -119,7 +119,7 @@ def _carried_out(computing: Computing) -> Computed:
     mark = part.mark(results) if part else ""
     warnings = [*rounds.project.warnings, *computing.remarks]
     if fault:
-        remedy = f"once that is mended, quarkline report {computing.workflow} writes it"
+        remedy = f"once that is mended, quarkline report {computing.workflow}{project.options} writes it"
         error = f"{fault}; all results are in {results.path}: {remedy}"
         if not computing.quiet:
             raise InputError(error)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
@@ -76,6 +76,26 @@ class ParameterFile:
     """Options of a command that gave values instead of the file."""
     text: str = ""
 
+    def with_value(self, keys: Sequence[str], value: Any, option: str) -> ParameterFile:
+        """A copy with another value, given by an option of a command.
+
+        Raises:
+            InputError: the place is in what is neither a section nor a list.
+        """
+        values, location = _placed(self.values, keys, value, option)
+
+        def without(places: Mapping[Location, Any]) -> dict[Location, Any]:
+            return {place: at for place, at in places.items() if place[: len(location)] != location}
+
+        options = {**without(self.options), location: option}
+        return replace(self, values=values, lines=without(self.lines), options=options)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Values that `--set` gave, `KEY=VALUE`, in the order of the keys."""
+        given = (option for option in self.options.values() if option.startswith(SET))
+        return tuple(sorted(option.removeprefix(SET) for option in given))
+
     def name(self, *location: str | int) -> str:
         """Name of a value in messages: "`noise.vectors` (line 12)"."""
         keys = ".".join(str(part) for part in location if isinstance(part, str))
@@ -84,8 +104,15 @@ class ParameterFile:
     def place(self, location: Location) -> str:
         """Place of a value, or of the nearest section above it: "line 12", or an option."""
         while location not in self.options and location not in self.lines and location:
+            if below := self._inside(location):
+                return below[0]
             location = location[:-1]
-        return self.options.get(location) or f"line {self.line(location)}"
+        line = f"line {self.line(location)}"
+        return self.options.get(location) or ", ".join([line, *(self._inside(location) if location else ())])
+
+    def _inside(self, location: Location) -> list[str]:
+        """Options that gave values within a section or a list."""
+        return [option for place, option in self.options.items() if place[: len(location)] == location]
 
     def line(self, location: Location) -> int:
         """The line of a value, or of the nearest section above it that the file has."""
@@ -110,15 +137,58 @@ class ParameterFile:
             raise self.error(*named)
 
 
-def read_parameter_file(path: Path) -> ParameterFile:
-    """The values and lines of the YAML mapping in `path`.
+SET = "--set "
+
+
+def changed(file: ParameterFile, changes: Iterable[str]) -> ParameterFile:
+    """A file with other values, each `KEY=VALUE`: a key by its sections, `masses.light`, a value of YAML.
+
+    Raises:
+        InputError: no key, no value, or a place in what is neither a section nor a list.
+    """
+    for change in changes:
+        key, equals, text = change.partition("=")
+        keys = key.strip().split(".")
+        if not equals or not all(keys):
+            raise InputError(
+                f"{SET}{change}: write KEY=VALUE with the key as in the file, its sections before it: "
+                "masses.light=0.1, cluster.walltime=04:00:00"
+            )
+        try:
+            value, _ = parsed(text)
+        except InputError as error:
+            fault = str(error).replace("line 1: ", "")
+            raise InputError(f"{SET}{change}: {text!r} is {fault}") from None
+        file = file.with_value(keys, value, f"{SET}{key.strip()}={text.strip()}")
+    return file
+
+
+def _placed(section: Any, keys: Sequence[str], value: Any, option: str) -> tuple[Any, Location]:
+    """A section or list with another value at a place in it, and the place; it is not altered itself."""
+    first, *rest = keys
+    if isinstance(section, list):
+        if not (first.isdecimal() and int(first) < len(section)):
+            has = f"values 0 to {len(section) - 1}" if section else "no values"
+            raise InputError(f"{option}: `{first}` is no place in a list with {has}: set the whole list")
+        number = int(first)
+        inner, below = _placed(section[number], rest, value, option) if rest else (value, ())
+        return [*section[:number], inner, *section[number + 1 :]], (number, *below)
+    if not isinstance(section, dict | None):
+        raise InputError(f"{option}: `{first}` is set in what is no section: set the whole of it")
+    held = section or {}
+    inner, below = _placed(held.get(first), rest, value, option) if rest else (value, ())
+    return {**held, first: inner}, (first, *below)
+
+
+def read_parameter_file(path: Path, changes: Iterable[str] = ()) -> ParameterFile:
+    """The values and lines of the YAML mapping in `path`, with changes as of `changed`.
 
     Raises:
         InputError: no such file, not text, not YAML (with the line), a key given twice, tags, nesting or
             aliases beyond what a parameter file needs, or not a mapping.
     """
     try:
-        return parameters_in(path, path.read_text(encoding="utf-8"))
+        return changed(parameters_in(path, path.read_text(encoding="utf-8")), changes)
     except FileNotFoundError:
         raise InputError(f"{path}: no such workflow file{_similar_file(path)}") from None
     except IsADirectoryError:
@@ -196,9 +266,9 @@ def _problem(file: ParameterFile, model: type, detail: ErrorDetails) -> str:
         hint = suggestion(location[-1], _keys(model, location[:-1]), mark="`")
         return f"unknown key `{location[-1]}` {where} ({file.place(location)}){hint}"
     if kind == "invalid_key" or location[-1:] == ("[key]",):
-        line = file.line((*location[:-1], detail["input"]))
+        place = file.place((*location[:-1], detail["input"]))
         key = "null" if detail["input"] is None else shown(detail["input"])
-        fault = f"unknown key {key} {where} (line {line}): a key is a word"
+        fault = f"unknown key {key} {where} ({place}): a key is a word"
         of_a_comma = type(detail["input"]) is int and section  # {light: 0,1} has the keys light and 1
         return f"{fault}, and a number has a decimal point: 0.1" if of_a_comma else fault
     if kind == "missing":

@@ -33,8 +33,8 @@ MADE_OF = ".made_of.json"
 
 
 @contextmanager
-def sound_chunks(store: Store, file: Path) -> Iterator[None]:
-    """Move chunks aside that are found damaged while the block reads them.
+def sound_chunks(store: Store, file: str) -> Iterator[None]:
+    """Move chunks aside that are found damaged while the block reads them; file: as `quarkline run` takes it.
 
     Raises:
         InputError: there are some; names them and the command that computes them again.
@@ -47,7 +47,7 @@ def sound_chunks(store: Store, file: Path) -> Iterator[None]:
         raise InputError(f"{first}{more}: `quarkline run {file}` computes what is damaged again") from error
 
 
-def results_of(project: Project, store: Store, file: Path) -> Part:
+def results_of(project: Project, store: Store, file: str) -> Part:
     """Results of a project, of its last round where it has several: all, or of complete configurations.
 
     The store's results get the names that this file, as it is now, gives them.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,22 +14,26 @@ from workflows.catalogue import load_project
 from workflows.shared.definition import Project
 
 
-def open_store(target: Path) -> Store:
-    """The store in a folder, at a URL, or that of a workflow file."""
+def open_store(target: Path, changes: Sequence[str] | None = None) -> Store:
+    """The store in a folder, at a URL, or that of a workflow file, with changes."""
+    is_file = not url_in(target) and (target.is_file() or target.suffix in (".yaml", ".yml"))
+    if changes and not is_file:
+        raise InputError(f"--set {changes[0]}: {target} is a store, and keys are set in a workflow file")
     if url_in(target):
         return store_at(target)
-    is_file = target.is_file() or target.suffix in (".yaml", ".yml")
-    return Store(load_project(target).store if is_file else target)
+    return Store(load_project(target, changes or ()).store if is_file else target)
 
 
-def project_and_store(file: Path, chosen: Path | None) -> tuple[Project, Store]:
-    """The workflow in a file, and the store of its results, or the one that an option chose instead.
+def project_and_store(
+    file: Path, chosen: Path | None, changes: Iterable[str] | None = None
+) -> tuple[Project, Store]:
+    """The workflow in a file, with changes, and the store of its results, or the one that `chosen` names.
 
     Raises:
         InputError: a mistake in the file; or its store is relative and has nothing of what the file asks for,
             while the one seen from a folder above this one, or above the file, has.
     """
-    project = load_project(file)
+    project = load_project(file, changes or ())
     store = Store(chosen or project.store)
     if chosen or project.store.is_absolute():
         return project, store

@@ -133,6 +133,7 @@ _YAML_REMEDIES = {
     "could not find expected ':'": "the line above lacks a colon, or a blank after it",
     "unexpected end of stream": "close the quotes",
     "',' or '": "close the brackets",
+    "'<stream end>'": "close the brackets",
     "found another document": "the line --- begins a second one: remove it and all that follows",
     "undefined alias": "define it above by &, or put text that begins with * into quotes",
     "unknown escape": "put the text into single quotes",

@@ -13,10 +13,17 @@ from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
-from pipeline.planning.manifest import manifests, write_manifest
+from pipeline.planning.manifest import (
+    FORMER,
+    Manifest,
+    drop_former,
+    former_manifests,
+    manifests,
+    write_manifest,
+)
 from pipeline.planning.plan import Plan
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import json_object, plain
+from pipeline.store.plain_files import json_object, plain, text_of
 from pipeline.store.store import Store
 
 DIGITS = 16
@@ -29,7 +36,7 @@ class PastPlan:
 
     workflow: str
     path: str
-    """The parameter file's; '' for a workflow that a script made."""
+    """The parameter file's, with what `--set` changed in it; '' for a workflow that a script made."""
     day: str
     """Date of the last run that added chunks."""
     keys: frozenset[str]
@@ -49,7 +56,7 @@ def keep_plan(store: Store, plan: Plan) -> None:
         StoreError: they cannot be written.
     """
     write_manifest(store, plan.workflow, plan.backend, plan.everything, plan.about, plan.source)
-    path, text = (plan.source.path, plan.source.text) if plan.source else ("", "")
+    path, text = (plan.source.label, plan.source.text) if plan.source else ("", "")
     digest = sha256(f"{path}\0{text}".encode()).hexdigest()[:16]
     keys = _short(chunk.key for chunk in plan.everything)
     with store.writing("the plan of its workflow"):
@@ -67,10 +74,9 @@ def past_plans(store: Store) -> Iterator[PastPlan]:
         if plan := _read(path):
             known |= plan.keys
             yield plan
-    for manifest in manifests(store):
-        keys = _short(key for node in manifest.nodes.values() for key in node.chunks.in_order())
-        if not keys <= known:
-            yield PastPlan(manifest.workflow, manifest.source.get("path", ""), "an unknown day", keys - known)
+    for manifest in (*manifests(store), *former_manifests(store)):
+        if not (keys := _keys_of(manifest)) <= known:
+            yield PastPlan(manifest.workflow, manifest.file, "an unknown day", keys - known)
 
 
 def bring_past_plans(source: Store, target: Store) -> None:
@@ -78,6 +84,9 @@ def bring_past_plans(source: Store, target: Store) -> None:
     for path in _files(source):
         if plan := _read(path):
             _add(target, path.name, plan)
+    for path in source.inside(".workflows").glob(FORMER.format("*", "*")):
+        if (text := text_of(path)) and not (place := target.inside(".workflows", path.name)).exists():
+            write_atomically(place, text)
 
 
 def forget(store: Store) -> None:
@@ -86,6 +95,13 @@ def forget(store: Store) -> None:
     for path in _files(store):
         if (plan := _read(path)) and not plan.keys & stored:
             path.unlink()
+    for former in former_manifests(store):
+        if not _keys_of(former) & stored:
+            drop_former(store, former)
+
+
+def _keys_of(manifest: Manifest) -> frozenset[str]:
+    return _short(key for node in manifest.nodes.values() for key in node.chunks.in_order())
 
 
 def _short(keys: Iterable[str]) -> frozenset[str]:

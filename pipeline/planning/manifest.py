@@ -7,9 +7,11 @@ whether a chunk exists is asked of the store alone.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from itertools import groupby, product
 from math import prod
 from pathlib import Path
@@ -20,7 +22,7 @@ from pipeline.declare.node import FromParameter, Node
 from pipeline.declare.signature import long_names
 from pipeline.planning.chunk import Block, Chunk, Position, without_collection
 from pipeline.planning.key import canonical_parameters
-from pipeline.planning.workflow import Source
+from pipeline.planning.workflow import Source, file_and_changes, options_text
 from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import plain, text_of
 from pipeline.store.record import Facts, canonical_json
@@ -29,6 +31,9 @@ from stages.base.errors import InputError, suggestion
 
 DIGITS = 64
 """Of a key."""
+
+FORMER = ".former-{}-{}.json"
+"""File of a manifest that another file's replaced, by the workflow and a digest of its own file."""
 
 PART = ".partial"
 """End of the name of a workflow that is another one's part: on those coordinates that are complete."""
@@ -128,8 +133,23 @@ class Manifest:
     nodes: dict[str, NodeRecord]
     about: Facts
     """What all results say of themselves."""
-    source: dict[str, str] = field(default_factory=dict)
-    """Path of the file that it was made of, and the folder where its paths begin."""
+    source: dict[str, Any] = field(default_factory=dict)
+    """Path of the file that it was made of, folder where its paths begin, and what `--set` changed in it."""
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Values that `--set` gave instead of the file."""
+        return tuple(self.source.get("set", ()))
+
+    @property
+    def path(self) -> str:
+        """Path of the file; '' where a script made the workflow."""
+        return str(self.source.get("path", ""))
+
+    @property
+    def file(self) -> str:
+        """Path of the file with what was changed in it."""
+        return f"{self.path}{options_text(self.changes)}"
 
     @property
     def stored(self) -> dict[str, NodeRecord]:
@@ -139,12 +159,18 @@ class Manifest:
     @classmethod
     def read(cls, store: Store, workflow: str) -> Manifest | None:
         """The last manifest of a workflow, None if it was never run or the file is damaged."""
-        path = store.path / ".workflows" / f"{workflow}.json"
+        return cls._in(store.path / ".workflows" / f"{workflow}.json")
+
+    @classmethod
+    def _in(cls, path: Path) -> Manifest | None:
         try:
             with without_collection():
                 content = json.loads(plain(path).read_bytes())
                 nodes = {name: NodeRecord.of(node) for name, node in content["nodes"].items()}
-                return cls(workflow, nodes, content.get("about", {}), content.get("source", {}))
+                name = path.stem if path.name[0] != "." else str(content["workflow"])
+                manifest = cls(name, nodes, content.get("about", {}), content.get("source", {}))
+                _ = manifest.file  # of a damaged one is no text
+                return manifest
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             return None
 
@@ -156,13 +182,62 @@ def manifests(store: Store) -> list[Manifest]:
     return [manifest for name in names if (manifest := Manifest.read(store, name))]
 
 
+def former_manifests(store: Store) -> list[Manifest]:
+    """The manifests of other files that were run as a workflow before its last one, parts left out."""
+    read = map(Manifest._in, sorted((store.path / ".workflows").glob(FORMER.format("*", "*"))))
+    return [manifest for manifest in read if manifest and not manifest.workflow.endswith(PART)]
+
+
+def of_file(store: Store, file: str) -> list[Manifest]:
+    """The manifests of a workflow file, `my.yaml`, or of one with changes, `my.yaml --set masses.light=0.1`.
+
+    Its path as it was run, or the end of that where the store came from elsewhere.
+
+    Raises:
+        InputError: the store has none, or of several files of that name.
+    """
+    name, changes = file_and_changes(file)
+    known = [each for each in (*manifests(store), *former_manifests(store)) if each.file]
+    alike = [each for each in known if set(each.changes) == set(changes)]
+    found = [each for each in alike if each.path == os.path.abspath(name)]
+    found = found or [each for each in alike if each.path.endswith(f"/{name.removeprefix('./')}")]
+    if len({each.file for each in found}) != 1:
+        names = "\n  ".join(["", *dict.fromkeys(each.file for each in found or known)])
+        which = f"several files {file}, say which by its path:" if found else f"no file {file}, but of:"
+        raise InputError(f"store {store.path} has results of {which}{names or ' none'}")
+    return found
+
+
+def drop_former(store: Store, manifest: Manifest) -> None:
+    """Forget one of `former_manifests`. Raises OSError."""
+    _former(store, manifest.workflow, manifest.file).unlink(missing_ok=True)
+
+
+def part_of(store: Store, whole: Manifest) -> Manifest | None:
+    """The manifest of averages of what was complete when a run of the same file failed."""
+    name = f"{whole.workflow}{PART}"
+    last = Manifest.read(store, name)
+    return last if not last or last.file == whole.file else Manifest._in(_former(store, name, whole.file))
+
+
+def _former(store: Store, workflow: str, file: str) -> Path:
+    digest = sha256(file.encode(errors="surrogateescape")).hexdigest()[:16]
+    return store.inside(".workflows", FORMER.format(workflow, digest))
+
+
 def find_node(store: Store, name: str, workflow: str | None = None) -> tuple[Manifest, str]:
     """The node of that name, or the only one of that stage: its manifest, and its name there.
+
+    workflow: its name, or a file that was run as it, see `of_file`.
 
     Raises:
         InputError: there is none; or there are several, and `workflow` or the node's name must say which.
     """
-    known = manifests(store) if workflow is None else filter(None, [Manifest.read(store, workflow)])
+    known = manifests(store)
+    if workflow is not None:
+        last = Manifest.read(store, workflow) if "/" not in workflow else None
+        is_file = not last and (" --set " in workflow or workflow.endswith((".yaml", ".yml")))
+        known = of_file(store, workflow) if is_file else [last] if last else []
     stored = [(each, label, node) for each in known for label, node in each.stored.items()]
     holding = [item for item in stored if item[1] == name]
     holding = holding or [item for item in stored if item[2].stage == name]
@@ -191,10 +266,23 @@ def write_manifest(
     content = {"workflow": workflow, "nodes": nodes, **({"about": about} if about else {})}
     folder = store.inside(".workflows")
     if source:
-        content["source"] = {"path": source.path, "folder": source.folder}
+        changes = {"set": list(source.changes)} if source.changes else {}
+        content["source"] = {"path": source.path, "folder": source.folder, **changes}
         if not workflow.endswith(PART):
             _keep(store, folder / f"{workflow}.yaml", source.text)
+    _put_aside(store, workflow, source.label if source else "")
     _keep(store, folder / f"{workflow}.json", canonical_json(content).decode())
+
+
+def _put_aside(store: Store, workflow: str, file: str) -> None:
+    """Keep the manifest of the file that was run as this workflow before, if it was another one."""
+    before = Manifest.read(store, workflow)
+    if before and before.file and before.file != file:
+        with store.writing("the plan of its workflow"):
+            last = store.inside(".workflows") / f"{workflow}.json"
+            write_atomically(_former(store, workflow, before.file), last.read_text())
+    if file:
+        _former(store, workflow, file).unlink(missing_ok=True)
 
 
 def _keep(store: Store, path: Path, text: str) -> None:

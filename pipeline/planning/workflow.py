@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,6 +31,33 @@ class Source:
     text: str
     path: str
     folder: str
+    changes: tuple[str, ...] = ()
+    """Values that `--set` gave instead of the file, `KEY=VALUE`, in order."""
+
+    @property
+    def label(self) -> str:
+        """Path and changes: two files are two labels, and so are two values of a key of one file."""
+        return f"{self.path}{options_text(self.changes)}"
+
+
+def file_and_changes(text: str) -> tuple[str, tuple[str, ...]]:
+    """Path and changes of a file that is written with them: `my.yaml --set masses.light=0.1`.
+
+    Raises:
+        InputError: quotes that are not closed.
+    """
+    path, *options = text.split(" --set ")
+    try:
+        return path.strip(), tuple(" ".join(shlex.split(option)) for option in options)
+    except ValueError as error:
+        raise InputError(
+            f"{text}: {error}: write FILE --set KEY=VALUE, with quotes around odd values"
+        ) from None
+
+
+def options_text(changes: Iterable[str]) -> str:
+    """Changes of a file as a command takes them: ` --set masses.light=0.1`."""
+    return "".join(f" --set {shlex.quote(change)}" for change in changes)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipeline.declare.coordinates import describe
 from pipeline.planning.manifest import PART, Manifest, NodeRecord, manifests
+from pipeline.planning.workflow import options_text
 from pipeline.reading.status import RunStatus, run_status
 from pipeline.running.event_log import runs, state_of
 from pipeline.running.failures import FailedChunks
@@ -69,7 +70,7 @@ class WorkflowState:
     parameters: dict[str, Any]
     """Sections of that file as the results name them."""
     path: str
-    """The file, as it was given."""
+    """The file, as it was given, with what `--set` changed in it."""
     folder: str
     """Folder where paths in it begin."""
     command: str
@@ -219,13 +220,14 @@ def _workflow(
     errors = _errors(states, manifest.workflow)
     stored = manifest.stored.items()
     file = str(kept) if text else path or "WORKFLOW.yaml"
-    go_on = shlex.join(["quarkline", "run", file, "--store", str(store.path)])
+    changed = options_text(manifest.changes)
+    go_on = shlex.join(["quarkline", "run", file, "--store", str(store.path)]) + changed
     return WorkflowState(
         name=manifest.workflow,
         title=str(manifest.about.get("title", manifest.workflow)),
         file=text,
         parameters=manifest.about.get("parameter_file", {}),
-        path=path,
+        path=f"{path}{changed}",
         folder=folder,
         command=f"cd {shlex.quote(folder)} && {go_on}" if folder else go_on,
         nodes=tuple(_cost(name, node, records) for name, node in stored),

@@ -12,7 +12,7 @@ import numpy as np
 from pipeline.declare.coordinates import natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import Block
-from pipeline.planning.manifest import PART, NodeRecord, find_node
+from pipeline.planning.manifest import Manifest, NodeRecord, find_node, part_of
 from pipeline.store.object_store import store_at
 from pipeline.store.record import Record
 from pipeline.store.store import Store
@@ -35,7 +35,7 @@ def open_result(
     store: Store | str | os.PathLike[str],
     name: str | Node,
     *,
-    workflow: str | None = None,
+    workflow: str | os.PathLike[str] | None = None,
     partial: bool = False,
 ) -> xarray.Dataset:
     """All arrays of a node's result, joined over its chunks; loaded when they are used.
@@ -44,7 +44,8 @@ def open_result(
         store: the store, or its folder.
         name: the node, or its name in the workflow that was last run into the store; or the stage's, if only
             one node is of that stage.
-        workflow: which one, if several have a node of that name.
+        workflow: which one, if several have a node of that name; or its file, `my.yaml`, if several files of
+            it were run into the store, and `my.yaml --set masses.light=0.1` of a run with a changed value.
         partial: take the chunks that exist; what is missing reads as NaN or 0. Of an average that is missing,
             take that of the coordinates that were complete when a run failed, if it was made.
 
@@ -59,15 +60,20 @@ def open_result(
         InputError: no such store or result, or an incomplete one (`IncompleteError`).
     """
     store = store_at(store)
-    manifest, label = find_node(store, name.name if isinstance(name, Node) else name, workflow)
+    where = None if workflow is None else os.fspath(workflow)
+    manifest, label = find_node(store, name.name if isinstance(name, Node) else name, where)
+    return _opened(store, manifest, label, partial)
+
+
+def _opened(store: Store, manifest: Manifest, label: str, partial: bool = False) -> xarray.Dataset:
+    """The result of a manifest's node."""
     node = manifest.nodes[label]
     stage = node.stage
     stored = store.keys(stage)
     chunks = {at: key for at, key in zip(node.chunks, node.chunks.in_order(), strict=True) if key in stored}
-    part = f"{manifest.workflow}{PART}"
-    averaged = not chunks and (store.path / ".workflows" / f"{part}.json").exists()
+    averaged = None if chunks else part_of(store, manifest)
     if averaged and partial:
-        return open_result(store, label, workflow=part)
+        return _opened(store, averaged, label)
     if not chunks or (len(chunks) < len(node.chunks) and not partial):
         raise IncompleteError(
             f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "

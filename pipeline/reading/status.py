@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, energy_text, format_bytes, text_table
-from pipeline.planning.manifest import PART, manifests
+from pipeline.planning.manifest import PART, former_manifests, manifests
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.failures import Failures
@@ -91,12 +91,19 @@ class Status:
     """Runs whose driver is gone, with batch jobs that may be queued still."""
     energy: tuple[StageEnergy, ...] = ()
     """Joules by stage over all runs whose logs are kept."""
+    files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Files that were run as each workflow, with what `--set` changed; the first is the one that is shown."""
 
     def __str__(self) -> str:
         driven = f"driven by {self.driver}" if self.driver else "not driven by any run"
         rows = [[n.workflow, n.node, n.stage, str(n.stored), str(n.chunks)] for n in self.nodes]
         head = ["workflow", "node", "stage", "stored", "of"]
         lines = [f"store {self.store}: {driven}", *text_table(head, rows, left=(0, 1, 2))]
+        lines += [
+            "\n  and before by ".join([f"{workflow} as run by {files[0]}", *files[1:]])
+            for workflow, files in self.files.items()
+            if len(files) > 1 or " --set " in files[0]
+        ]
         lines += [
             f"in flight: {stage}, checkpoint of {format_bytes(nbytes)}" for stage, nbytes in self.checkpoints
         ]
@@ -117,6 +124,12 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
     """
     store = store_at(store)
     present = store.chunks()
+    known, former = manifests(store), former_manifests(store)
+    files = {
+        last.workflow: tuple(each.file for each in (last, *former) if each.workflow == last.workflow)
+        for last in known
+        if last.file
+    }
     nodes = tuple(
         NodeStatus(
             manifest.workflow,
@@ -125,7 +138,7 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
             len(node.chunks),
             sum(map(present.__contains__, node.chunk_ids)),
         )
-        for manifest in manifests(store)
+        for manifest in known
         for name, node in manifest.stored.items()
     )
     in_flight = tuple((folder.parent.name, nbytes_of(folder)) for folder in checkpoints(store.checkpoints))
@@ -137,7 +150,7 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
         for jobs in job_lists(store)
         if not driver or driver.run != jobs.folder.name
     )
-    return Status(str(store.path), driver, nodes, last, in_flight, left, energies(states.values()))
+    return Status(str(store.path), driver, nodes, last, in_flight, left, energies(states.values()), files)
 
 
 def _last_run(store: Store, states: Mapping[str, RunState], current: str) -> RunStatus | None:

@@ -470,8 +470,8 @@ def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
     runner, rounds = CliRunner(), []
     assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
     site = ("--cluster", "slurm", "--set", "cluster.walltime=01:00:00")
-    done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *site, *option])
-    assert done.exit_code == 0, done.output
+    done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *site, *option, "--set", "masses.light=0.1"])
+    assert done.exit_code == 0 and "submit g2_disconnected.yaml --set masses.light=0.1 --stop" in done.output
 
     def carried(compute: Any) -> SimpleNamespace:
         rounds.append(compute)
@@ -481,6 +481,7 @@ def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
     (submitted,) = campaigns(Store(tmp_path / "g2-store"))
     assert work_of(submitted).carry_out(60.0) == (0, "all done")
     assert [compute.check for compute in rounds] == [share]
+    assert [compute.project.parameters.masses.light for compute in rounds] == [0.1]
 
 
 def test_what_a_job_knows_of_its_code_and_status_of_its_campaign(

@@ -22,7 +22,7 @@ import xarray
 import zarr
 from tiny_project import TINY, CommandLine, edit, missing
 
-from pipeline import At, Store, open_result, plan, verify
+from pipeline import At, InputError, Store, open_result, plan, verify
 from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.staggered_operator import asqtad_operator
 from stages.loops.correlator import FLAVOURS
@@ -152,6 +152,38 @@ def test_commands_that_compute_nothing_load_nothing_heavy(
         [sys.executable, "-c", program], cwd=project.parent, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]", done.stdout
+
+
+def test_values_of_a_command_are_files_of_their_own(
+    quarkline: CommandLine, project: Path, cluster: str
+) -> None:
+    """Each has results, a plan, a label in status, the hand-over and gc; without --set all is as before."""
+    changed = ("--set", "noise.seed=56", "--set", "report=other")
+    answer = quarkline("run", project, *changed, "--cluster", cluster)
+    assert answer.code == 0 and "other/index.html" in answer.out, answer.err
+    assert "noise.seed=56" in (project.parent / "other" / "index.html").read_text()
+    label = f"{project} --set noise.seed=56"
+    status, store = quarkline("status", project).out, project.parent / "store"
+    assert f"g2_disconnected as run by {label}\n  and before by " in status
+    assert (
+        quarkline("status", "store", "--handover", "page.html", "--json").out.count("--set noise.seed=56") > 1
+    )
+    assert missing(quarkline, project) == {} and missing(quarkline, project, *changed) == {}
+    both = ("g2.yaml", "g2.yaml --set noise.seed=56")
+    ours, theirs = (open_result(store, "average", workflow=file) for file in both)
+    assert "set" not in ours.attrs and theirs.attrs["set"] == "noise.seed=56"
+    assert not np.array_equal(ours.correlator, theirs.correlator)
+    assert (
+        quarkline("report", project).code == quarkline("export", project, "--set", "noise.seed=56").code == 0
+    )
+    again = [open_result(store, "average", workflow=file) for file in (project, label)]
+    assert again[0].equals(ours) and again[1].equals(theirs)
+    with pytest.raises(InputError, match=r"of no file g2.yaml --set noise.seed=57, but of:\n  /.*\n  /"):
+        open_result(store, "average", workflow="g2.yaml --set noise.seed=57")
+    assert f"of {label} as run on" in quarkline("gc", project, "--dry-run").out
+    assert "no chunk" in quarkline("gc", project, f"{project} --set noise.seed=56").out
+    assert quarkline("gc", project, "--set", "noise.seed=56", "--yes").code == 0
+    assert missing(quarkline, project, *changed) == {} and missing(quarkline, project)
 
 
 def test_extension_computes_only_what_is_new(quarkline: CommandLine, project: Path, cluster: str) -> None:

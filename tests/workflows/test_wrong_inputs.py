@@ -226,14 +226,64 @@ COMMANDS = {
     "run g2.yaml --cluster sit.yaml": "error: there is no cluster file 'sit.yaml': did you mean site.yaml?",
     "plan g2.yaml --cluster site.yaml": "error: site.yaml: `cluster.gpus` (line 2) is 'two', expected a "
     "whole number",
-    "run g2.yaml --set walltime=2h": "error: --set walltime=2h: write cluster.KEY=VALUE, such as "
-    "cluster.walltime=04:00:00; other keys are changed in the workflow file",
+    "run g2.yaml --set walltime=2h": "error: g2.yaml: unknown key `walltime` at the top level (--set "
+    "walltime=2h); known: workflow, ensemble, analysis, cluster, store, report, links, masses, noise, "
+    "deflation, "
+    "estimator, alternatives, solves, current, exact, target",
+    "run g2.yaml --set masses.light": "error: --set masses.light: write KEY=VALUE with the key as in the "
+    "file, "
+    "its sections before it: masses.light=0.1, cluster.walltime=04:00:00",
+    "plan g2.yaml --set masses..light=1": "error: --set masses..light=1: write KEY=VALUE with the key as "
+    "in the "
+    "file, its sections before it: masses.light=0.1, cluster.walltime=04:00:00",
+    "plan g2.yaml --set mases.light=0.1": "error: g2.yaml: unknown key `mases` at the top level (--set "
+    "mases.light=0.1): did you mean `masses`?",
+    "plan g2.yaml --set masses.ligth=0.1": "error: g2.yaml: unknown key `ligth` in `masses` (--set "
+    "masses.ligth=0.1): did you mean `light`?",
+    "plan g2.yaml --set masses.light=heavy": "error: g2.yaml: `masses.light` (--set masses.light=heavy) is "
+    "'heavy', expected a number",
+    "plan g2.yaml --set masses.light=": "error: g2.yaml: `masses.light` (--set masses.light=) is empty, "
+    "expected "
+    "a number",
+    "plan g2.yaml --set noise.vectors=3": "error: g2.yaml: `noise.chunk` (line 10): 2 does not divide the "
+    "3 noise "
+    "vectors: change one of the two",
+    "plan g2.yaml --set noise.chunk=3": "error: g2.yaml: `noise.chunk` (--set noise.chunk=3): 3 does not "
+    "divide "
+    "the 4 noise vectors: change one of the two",
+    "plan g2.yaml --set masses.light.x=1": "error: --set masses.light.x=1: `x` is set in what is no "
+    "section: set "
+    "the whole of it",
+    "plan g2.yaml --set ensemble.heatbath.extents.4=8": "error: --set ensemble.heatbath.extents.4=8: `4` "
+    "is no "
+    "place in a list with values 0 to 3: set the whole list",
+    "plan g2.yaml --set ensemble.heatbath.extents.3=7": "error: g2.yaml: `ensemble.heatbath.extents` (line "
+    "3, "
+    "--set ensemble.heatbath.extents.3=7): lattice extents must be four even numbers of at least 2 (x y z "
+    "t), got "
+    "(4, 4, 4, 7): fields are stored by parity",
+    "plan g2.yaml --set masses={light:": "error: --set masses={light:: '{light:' is not valid YAML: "
+    "expected the "
+    "node content, but found '<stream end>': close the brackets",
+    "plan g2.yaml --set ensemble.files=*.x": "error: --set ensemble.files=*.x: '*.x' is not valid YAML: "
+    "found "
+    "undefined alias '.x': define it above by &, or put text that begins with * into quotes",
+    "plan g2.yaml --set workflow=mesno": "error: g2.yaml: `workflow` (--set workflow=mesno) is 'mesno': "
+    "did you "
+    "mean `mesons`?",
+    "export g2.yaml --set cluster.kidn=cuda": "error: g2.yaml: unknown key `kidn` in `cluster` (--set "
+    "cluster.kidn=cuda): did you mean `kind`?",
+    "gc g2.yaml --set noise.sead=1": "error: g2.yaml: unknown key `sead` in `noise` (--set noise.sead=1): "
+    "did "
+    "you mean `seed`?",
+    "status store --set noise.seed=1": "error: --set noise.seed=1: store is a store, and keys are set in a "
+    "workflow file",
     "run g2.yaml --cluster site.yaml --set cluster.gpus=2 --set cluster.wall=2h": "error: site.yaml: unknown "
     "key `wall` in `cluster` (--set cluster.wall=2h): did you mean `walltime`?",
     "run g2.yaml --set cluster.gpus=2": "error: g2.yaml: `cluster.gpus` (--set cluster.gpus=2): kind local "
     "takes no `gpus`: leave it out",
-    "run g2.yaml --set cluster.gpus=[2": "error: --set cluster.gpus=[2: '[2' is no value of YAML: put it "
-    "into quotes",
+    "run g2.yaml --set cluster.gpus=[2": "error: --set cluster.gpus=[2: '[2' is not valid YAML: expected "
+    "',' or ']', but got '<stream end>': close the brackets",
     "run g2.yaml --gpus-per-worker 2": "error: --gpus-per-worker 2: workers of kind local have no GPU: take "
     "--cluster cuda",
     "plan g2.yaml --cluster cuda --gpus-per-worker 0": "Invalid value for '--gpus-per-worker': "

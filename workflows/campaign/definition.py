@@ -45,6 +45,7 @@ class Campaign:
         walltime: seconds of a job.
         budget: beyond which no job is submitted.
         check: share of the chunks that are repeated in part, the usual one unless given.
+        changes: values of keys of the workflow file, `KEY=VALUE`.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Campaign:
     walltime: int
     budget: Budget
     check: float | None = None
+    changes: tuple[str, ...] = ()
 
     @property
     def place(self) -> Path:

@@ -97,7 +97,7 @@ def work_of(campaign: Campaign) -> Work:
     """The work that is left for a campaign now; none where its workflow file, or its code, cannot be read."""
     store = Store(campaign.store)
     try:
-        project = load_project(campaign.workflow)
+        project = load_project(campaign.workflow, campaign.changes)
         last = with_sound_chunks(store, lambda: Rounds(project, store, campaign.site.backend), print)
         code = code_of(chunk.node.stage.function for chunk in last.plan.everything)
         return Work(campaign, project, len(last.plan.missing), code, _new_versions(store, last.plan))

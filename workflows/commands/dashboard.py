@@ -11,7 +11,7 @@ import typer
 from pipeline.reading.dashboard.door import Door
 from pipeline.reading.dashboard.watcher import Dashboard
 from workflows.catalogue import dashboard_additions
-from workflows.commands.options import JsonOption, Target
+from workflows.commands.options import JsonOption, SetOption, Target
 from workflows.commands.options import port as port_of
 from workflows.documents import Document
 from workflows.stores import open_store
@@ -30,6 +30,7 @@ DOCUMENT = Document(
 
 def dashboard(
     target: Target,
+    changes: SetOption = None,
     port: Annotated[
         int,
         typer.Option(
@@ -50,7 +51,7 @@ def dashboard(
 
     Example: quarkline dashboard my.yaml --port 8799
     """
-    store = open_store(target)
+    store = open_store(target, changes)
 
     def tell(served: Door) -> None:
         tunnel = f"ssh -L {served.port}:127.0.0.1:{served.port} {socket.gethostname()}"

@@ -12,7 +12,7 @@ import typer
 
 from pipeline import InputError, Store
 from pipeline.reading.result import IncompleteError, result_to_export
-from workflows.commands.options import JsonOption, StoreOption, WorkflowFile
+from workflows.commands.options import JsonOption, SetOption, StoreOption, WorkflowFile
 from workflows.documents import Document
 from workflows.exports import SAMPLED, WRITERS
 from workflows.publishing import results_of, sound_chunks, writing_into
@@ -75,6 +75,7 @@ def export(
         list[str] | None,
         typer.Option(metavar="NODE", help="Only these nodes.", show_default="the workflow's results"),
     ] = None,
+    changes: SetOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -87,9 +88,9 @@ def export(
 
     Example: quarkline export my.yaml --to gvar --to csv --result average
     """
-    project, results = project_and_store(workflow, store)
-    with sound_chunks(results, workflow):
-        part = results_of(project, results, workflow)
+    project, results = project_and_store(workflow, store, changes)
+    with sound_chunks(results, file := f"{workflow}{project.options}"):
+        part = results_of(project, results, file)
     kinds, averages = _kinds(to, format), result or [AVERAGE]
     names = [
         (name, kind)
@@ -97,7 +98,7 @@ def export(
         if kind not in SAMPLED or name in averages
     ]
     folder = output or part.project.report
-    with sound_chunks(results, workflow):
+    with sound_chunks(results, file):
         written, missed = _write(names, folder, part.project.workflow.name, results, json)
     missing = len(part.whole.missing)
     if json:

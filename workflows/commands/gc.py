@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from pipeline import InputError, Store, collect_garbage
+from pipeline.planning.workflow import file_and_changes
 from pipeline.reading.gc import BACKENDS, Garbage
 from workflows.catalogue import load_project
-from workflows.commands.options import JsonOption, StoreOption
+from workflows.commands.options import JsonOption, SetOption, StoreOption
 from workflows.documents import Document
 from workflows.rounds import Rounds
 from workflows.terminal import say
@@ -24,8 +25,13 @@ DOCUMENT = Document(
 
 def gc(
     workflows: Annotated[
-        list[Path], typer.Argument(metavar="WORKFLOW...", help="Files whose results are kept.")
+        list[str],
+        typer.Argument(
+            metavar="WORKFLOW...",
+            help="Files whose results are kept; 'my.yaml --set KEY=VALUE', in quotes, for those of a value.",
+        ),
     ],
+    changes: SetOption = None,
     store: StoreOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before chunks are dropped.")] = False,
@@ -38,7 +44,8 @@ def gc(
 
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
-    projects = [load_project(path) for path in workflows]
+    files = map(file_and_changes, workflows)
+    projects = [load_project(Path(path), [*own, *(changes or ())]) for path, own in files]
     folders = {store or project.store for project in projects}
     if len(folders) > 1:
         raise InputError(f"these workflows use {len(folders)} stores: say which one, --store FOLDER")

@@ -63,9 +63,9 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        metavar="cluster.KEY=VALUE",
-        help="Another value in the cluster's section, this once, such as cluster.walltime=04:00:00; may be "
-        "given several times.",
+        metavar="KEY=VALUE",
+        help="Another value of a key of the file, this once, such as masses.light=0.1, sources.times.0=4 or "
+        "cluster.walltime=04:00:00; may be given several times.",
     ),
 ]
 GpusPerWorkerOption = Annotated[

@@ -19,7 +19,7 @@ from pipeline.running.memory_advice import (
     gpus_advice,
     shortage,
 )
-from workflows.cluster_choice import chosen_site
+from workflows.cluster_choice import chosen_site, of_results
 from workflows.commands.options import (
     ClusterOption,
     GpusPerWorkerOption,
@@ -140,7 +140,7 @@ def plan(
 
     Example: quarkline plan big.yaml --forecast --pilot --cluster cuda
     """
-    project, results = project_and_store(workflow, store)
+    project, results = project_and_store(workflow, store, of_results(changes))
     chosen = cluster_of(chosen_site(workflow, cluster, changes, gpus_per_worker))
     if pilot and not forecast:
         raise InputError("--pilot is for forecasts: give --forecast, too")

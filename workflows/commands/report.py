@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from workflows.commands.options import JsonOption, StoreOption, WorkflowFile
+from workflows.commands.options import JsonOption, SetOption, StoreOption, WorkflowFile
 from workflows.documents import Document
 from workflows.publishing import publish, results_of, sound_chunks
 from workflows.stores import project_and_store
@@ -23,7 +23,12 @@ DOCUMENT = Document(
 )
 
 
-def report(workflow: WorkflowFile, store: StoreOption = None, json: JsonOption = False) -> None:
+def report(
+    workflow: WorkflowFile,
+    changes: SetOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
     """Write the HTML report and its text tables again, from what is in the store.
 
     Of a run that is not complete, the report is of those configurations that are, and says so; averages of
@@ -31,9 +36,9 @@ def report(workflow: WorkflowFile, store: StoreOption = None, json: JsonOption =
 
     Example: quarkline report workflows/g2_disconnected.yaml
     """
-    project, results = project_and_store(workflow, store)
-    with sound_chunks(results, workflow):
-        part = results_of(project, results, workflow)
+    project, results = project_and_store(workflow, store, changes)
+    with sound_chunks(results, file := f"{workflow}{project.options}"):
+        part = results_of(project, results, file)
         page = publish(part, results)
     missing = len(part.whole.missing)
     facts = {"report": page, "partial": part.mark(results), "missing": missing}

@@ -13,7 +13,7 @@ from pipeline import InputError
 from pipeline.running.clusters import Cluster
 from pipeline.running.clusters.choose import cluster_of
 from pipeline.running.clusters.section import ClusterSection, Workers
-from workflows.cluster_choice import chosen_site
+from workflows.cluster_choice import chosen_site, of_results
 from workflows.commands.options import (
     CheckOption,
     ClusterOption,
@@ -108,9 +108,11 @@ def run(
     Example: quarkline run my.yaml --cluster cuda --time-limit 11h30m
 
     Example: quarkline run my.yaml --cluster site.yaml --set cluster.walltime=02:00:00
+
+    Example: quarkline run my.yaml --set masses.light=0.02 --set report=report-0.02
     """
     began = monotonic()
-    project, results = project_and_store(workflow, store)
+    project, results = project_and_store(workflow, store, of_results(changes))
     chosen = _cluster(chosen_site(workflow, cluster, changes, gpus_per_worker), workers, dashboard_port)
     limit = None if time_limit is None else began + time_limit
     computing = Computing(

@@ -15,7 +15,7 @@ from pipeline.reading.handover_page import write_handover
 from pipeline.reading.status import Status
 from workflows.campaign.queue import campaign_lines
 from workflows.catalogue import status_lines
-from workflows.commands.options import JsonOption, Target
+from workflows.commands.options import JsonOption, SetOption, Target
 from workflows.display import progress_bar
 from workflows.documents import Document
 from workflows.stores import open_store
@@ -38,6 +38,7 @@ HANDOVER = Document(
 
 def status(
     target: Target,
+    changes: SetOption = None,
     page: Annotated[
         Path | None,
         typer.Option(
@@ -59,7 +60,7 @@ def status(
 
     Example: quarkline status g2-store --handover handover.html
     """
-    store = open_store(target)
+    store = open_store(target, changes)
     if page is not None:
         _hand_over(store, page, json)
         return

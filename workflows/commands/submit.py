@@ -14,7 +14,7 @@ from pipeline.running.clusters.section import ClusterSection
 from workflows.campaign.definition import Budget, Campaign, label_of
 from workflows.campaign.queue import Submission, begin, refuse_second, stop_all
 from workflows.campaign.script import script
-from workflows.cluster_choice import chosen_site
+from workflows.cluster_choice import chosen_site, of_results
 from workflows.commands.options import (
     CheckOption,
     GpusPerWorkerOption,
@@ -100,7 +100,7 @@ def submit(
 
     Example: quarkline submit my.yaml --stop
     """
-    project, results = project_and_store(workflow, store)
+    project, results = project_and_store(workflow, store, of_results(changes))
     if stop:
         submission = stop_all(results)
     else:
@@ -116,6 +116,7 @@ def submit(
             walltime=_walltime(site, workflow),
             budget=Budget(node_hours, joules),
             check=check,
+            changes=tuple(of_results(changes)),
         )
         submission = _submitted(project, workflow, store, campaign, dry_run)
     DOCUMENT.show(submission, text=submission.text, as_json=json)
@@ -149,12 +150,13 @@ def _submitted(
     refuse_second(store)
     jobs = begin(campaign)
     first, *_ = explain(planned).splitlines()
+    file = f"{workflow}{project.options}"
     text = "\n".join(
         [
             *(f"warning: {warning}" for warning in warnings),
             first,
             f"campaign {campaign.name}: job {', '.join(jobs)}; scripts and outputs in {campaign.place}",
-            f"watch: quarkline status {store.path}; stop: quarkline submit {workflow} --stop",
+            f"watch: quarkline status {store.path}; stop: quarkline submit {file} --stop",
         ]
     )
     return Submission(text=text, campaign=campaign.name, jobs=jobs, **facts)

@@ -9,7 +9,7 @@ from rich.progress import TimeRemainingColumn
 
 from pipeline import verify as reread
 from pipeline.reading.verification import Verification
-from workflows.commands.options import JsonOption, Target
+from workflows.commands.options import JsonOption, SetOption, Target
 from workflows.display import progress_bar
 from workflows.documents import Document
 from workflows.stores import open_store
@@ -19,6 +19,7 @@ DOCUMENT = Document("verify", Verification, about="Findings of rereading a store
 
 def verify(
     target: Target,
+    changes: SetOption = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Drop damaged chunks; a run computes them again.")
     ] = False,
@@ -31,7 +32,7 @@ def verify(
     Example: quarkline verify g2-store
     """
     with progress_bar("reading", TimeRemainingColumn(), quiet=json) as listener:
-        verification = reread(open_store(target), remove=remove, listener=listener)
+        verification = reread(open_store(target, changes), remove=remove, listener=listener)
     DOCUMENT.show(verification, text=str(verification), as_json=json)
     if verification.damaged or verification.unreadable:
         raise typer.Exit(1)

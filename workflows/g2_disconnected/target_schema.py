@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -104,7 +105,7 @@ def with_places_for_counts(file: ParameterFile) -> ParameterFile:
     solves = values.get("solves")
     if isinstance(solves, dict) and isinstance(solves.get("fine"), dict):
         values["solves"] = {**solves, "fine": {**solves["fine"], "vectors": LEAST_VECTORS}}
-    return ParameterFile(file.path, values, file.lines)
+    return replace(file, values=values)
 
 
 def _section(file: ParameterFile, location: Location) -> dict[str, object]:

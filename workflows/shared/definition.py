@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pipeline import Node, Place, Plan, Store, Workflow, counted
 from pipeline.planning.manifest import PART
-from pipeline.planning.workflow import Economies, Source
+from pipeline.planning.workflow import Economies, Source, options_text
 from stages.base.errors import InputError
 from stages.ensemble.configuration import gauge_observables
 from stages.lqcd.lattice.geometry import Lattice
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
 
-NO_RESULT = {"store", "report", "workflow", "cluster"}
+PLACES = {"store", "report", "cluster"}
+"""Keys of a parameter file that say where things are done and kept."""
+NO_RESULT = {"workflow", *PLACES}
 """Keys of a parameter file that are about no result."""
 
 FILE = "parameter_file"
@@ -137,6 +139,8 @@ class Project(Generic[Parameters]):
     """About input that is legal but rarely meant."""
     source: Source | None = None
     """The file itself."""
+    options: str = ""
+    """` --set KEY=VALUE` of a command about it, as a shell takes it."""
     decisions: tuple[Any, ...] = ()
     """Of earlier rounds."""
     chooses_solver: bool = False
@@ -159,10 +163,13 @@ class Project(Generic[Parameters]):
         ensemble = configurations(file, parameters.ensemble)
         if parameters.ensemble.files:  # what is generated has been checked with the parameters
             file.refuse(parameters.problems_with(ensemble.lattice, len(ensemble.labels)))
-        source = Source(file.text, str(file.path.absolute()), str(Path.cwd()))
+        changes = tuple(each for each in file.changes if each.partition("=")[0].split(".")[0] not in PLACES)
+        source = Source(file.text, str(file.path.absolute()), str(Path.cwd()), changes)
         doubts = [*parameters.gathered(unusual), *parameters.gathered(lambda section: section.doubts())]
         doubts += ensemble_doubts(ensemble, parameters.needs_fixed_gauge)
-        project = cls(definition, parameters, ensemble, file.warnings(doubts), source)
+        project = cls(
+            definition, parameters, ensemble, file.warnings(doubts), source, options_text(file.changes)
+        )
         _ = project.workflow  # what cannot be built is refused here
         if parameters.solver_is_open:
             project = replace(project, chooses_solver=True)
@@ -222,6 +229,7 @@ class Project(Generic[Parameters]):
         return {
             "title": self.title,
             **({"partial": self.mark} if self.mark else {}),
+            **({"set": ", ".join(self.source.changes)} if self.source and self.source.changes else {}),
             **described(parameters.ensemble, ensemble),
             **physics,
             "units": "lattice units, a = 1",

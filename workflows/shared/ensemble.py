@@ -52,15 +52,16 @@ def configurations(
         kept = tuple(label for label in labels if label not in ensemble.exclude)
         return Configurations(kept, ensemble.heatbath.lattice)
     matches = {pattern: matching(pattern) for pattern in ensemble.files or ()}
-    labels = _labels({path for paths in matches.values() for path in paths}, ensemble.labels)
+    everything = _labels({path for paths in matches.values() for path in paths}, ensemble.labels)
+    names = list(everything.values())
     file.refuse(_unmatched(matches))
-    file.refuse(_misnamed(ensemble.exclude, list(labels.values())))
-    file.refuse(_unknown("wrong_headers", ensemble.wrong_headers, list(labels.values())))
-    labels = {path: label for path, label in labels.items() if label not in ensemble.exclude}
-    file.refuse(_faults(labels, ensemble.labels))
-    lattices = {path: _lattice(file, path, remedy) for path in labels}
+    file.refuse(_misnamed(ensemble.exclude, names))
+    file.refuse(_unknown("wrong_headers", ensemble.wrong_headers, names))
+    labelled = {path: label for path, label in everything.items() if label not in ensemble.exclude}
+    file.refuse(_faults(labelled, ensemble.labels))
+    lattices = {path: _lattice(file, path, remedy) for path in labelled}
     file.refuse(_strangers(lattices, remedy))
-    files = {label: path for path, label in labels.items()}
+    files = {label: path for path, label in labelled.items()}
     return Configurations(tuple(files), next(iter(lattices.values())), files)
 
 
