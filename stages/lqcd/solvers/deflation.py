@@ -164,7 +164,8 @@ class DeflatedSolver:
 
         Raises InputError for A without a shift.
         """
-        return self.solver.solve(A, b, deflate=self.space.correction(A), **options)
+        options["deflate"] = self.space.correction(A)
+        return self.solver.solve(A, b, **options)
 
 
 def has_odd_partner(eigenvalues: NDArray[np.float64]) -> NDArray[np.bool_]:
