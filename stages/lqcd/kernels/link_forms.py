@@ -21,6 +21,9 @@ FEW, NARROW = 4, 8
 more share a link, rebuilding it costs more than the bytes save.
 """
 
+MANY = 16
+"""Right-hand sides from which on arithmetic bounds Wilson's product in double on a GPU."""
+
 
 @unique
 class StaggeredForm(Enum):
@@ -82,12 +85,15 @@ class Packing:
     def wilson(self, precision: str) -> WilsonForm:
         """Form of links for products in 'double' or 'single'.
 
-        In single precision rebuilding a row costs nothing at 32 right-hand sides, and gains before; in double
-        arithmetic bounds the kernel where there are many (docs/wilson.md).
+        In single precision rebuilding a row costs nothing at 32 right-hand sides, and gains before. In double
+        it gains 5 % of BiCGstab at 8; at one, and where arithmetic bounds the kernel, it does not
+        (docs/wilson.md).
         """
         if precision == "single":
             return WilsonForm.TWO_ROWS
-        return WilsonForm.MATRICES if self.double else WilsonForm.IN_FIELDS
+        if not self.double:
+            return WilsonForm.IN_FIELDS
+        return WilsonForm.TWO_ROWS if 1 < self.block < MANY else WilsonForm.MATRICES
 
 
 WIDE = Packing()

@@ -56,9 +56,10 @@ def test_packed_fields_are_the_doubled_links(backend, random, dtype, tolerance, 
 
 
 def test_forms_that_solves_read():
-    """Two rows in single precision; in double matrices, or the fields where solves are in mixed precision."""
+    """Two rows in single precision; in double where they gain, and the fields where solves are mixed."""
     assert {Packing.of(block).wilson("single") for block in (1, 16)} == {WilsonForm.TWO_ROWS}
-    assert Packing.of(8, "double").wilson("double") is WilsonForm.MATRICES
+    in_double = [Packing.of(block, "double").wilson("double") for block in (1, 2, 15, 16)]
+    assert in_double == [WilsonForm.MATRICES, *[WilsonForm.TWO_ROWS] * 2, WilsonForm.MATRICES]
     assert Packing.of(8, "double-half").wilson("double") is WilsonForm.IN_FIELDS
 
 
