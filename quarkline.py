@@ -98,7 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if fault := stranger():
         print(f"error: {fault}", file=sys.stderr)
         return 2
-    return int(import_module("workflows.command").main(arguments))
+    guarded = import_module("workflows.machine_faults").guarded
+    return int(guarded(lambda: import_module("workflows.command").main(arguments)))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import pipeline.worker.task  # noqa: F401 - for the first task
 from pipeline.worker.gpu_counters import watch
 from pipeline.worker.memory import device_pool
 from stages.base.errors import InputError
+from stages.base.gpus import imported_cupy
 from workflows.catalogue import load_project
 
 WORKFLOW = "QUARKLINE_AHEAD"
@@ -32,8 +33,8 @@ def dask_setup(worker: Any) -> None:
 def _open_device() -> None:
     """The context of the GPU, its pool and counter, and CUDA's libraries."""
     try:
-        import cupy
-    except ImportError:
+        cupy = imported_cupy()
+    except InputError:  # the driver says so where GPUs are asked for
         return
     if cupy.is_available():
         watch("cuda")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from itertools import chain
@@ -22,9 +22,10 @@ from typer.core import TyperCommand, TyperGroup
 from pipeline.declare.text import literal_lines
 from stages.base.errors import InputError
 from workflows.documents import ERROR, Mistake
+from workflows.machine_faults import machine_fault
 from workflows.names import workflow_names
 from workflows.signatures import without_engine
-from workflows.terminal import EXIT_CODES, FailedError
+from workflows.terminal import EXIT_CODES, FailedError, LostStreamError, put
 
 PANELS = {
     "Workflows": ("init", "run", "submit", "plan", "status", "dashboard", "report", "export", "schema"),
@@ -38,7 +39,7 @@ PANELS = {
 def show_version(asked: bool) -> None:
     """Print the version, where it is asked for, and end."""
     if asked:
-        typer.echo(f"quarkline {version('quarkline')}")
+        put(f"quarkline {version('quarkline')}")
         raise typer.Exit
 
 
@@ -124,12 +125,16 @@ class Commands(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
+            if text := machine_fault(error):
+                self._tell(text, "failed")
+                raise FailedError(text) from error
             self._tell(f"{type(error).__name__}: {error}", "fault")
             raise
 
     def _tell(self, text: str, kind: Mistake) -> None:
         if self.wants_json:
-            ERROR.print({"error": text, "kind": kind, "exit_code": EXIT_CODES.get(kind, 1)})
+            with suppress(LostStreamError):
+                ERROR.print({"error": text, "kind": kind, "exit_code": EXIT_CODES.get(kind, 1)})
 
 
 app = typer.Typer(

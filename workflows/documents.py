@@ -8,9 +8,8 @@ from inspect import cleandoc
 from typing import Any, Literal
 
 import pydantic
-import typer
 
-from workflows.terminal import say
+from workflows.terminal import put, say
 
 Keys = Mapping[str, Any]
 """Types by key; `Annotated` with a description where there is one."""
@@ -71,7 +70,7 @@ class Document:
 
     def print(self, *values: Any) -> None:
         """Write the document to standard output; values: one for each part."""
-        typer.echo(json.dumps(self.content(*values), indent=2))
+        put(json.dumps(self.content(*values), indent=2))
 
     def show(self, *values: Any, text: str, as_json: bool) -> None:
         """Write the document, or the same for people."""

@@ -67,7 +67,7 @@ def write_gvar(data: xarray.Dataset, path: Path) -> None:
     Keys are labels of the other dimensions, `about` holds the attributes. Raises InputError for a result
     without jackknife samples, or with more numbers than one covariance matrix should have.
     """
-    gvar = _library("gvar")
+    gvar = library("gvar")
     keys, means, samples = _correlators(data)
     if means.size > LARGEST:
         raise InputError(
@@ -86,7 +86,7 @@ def write_pyerrors(data: xarray.Dataset, path: Path) -> None:
     Keys are labels of the other dimensions; the attributes are the description. The ensemble is called
     `ENSEMBLE`. Raises InputError for a result without jackknife samples.
     """
-    pyerrors = _library("pyerrors")
+    pyerrors = library("pyerrors")
     keys, means, samples = _correlators(data)
     both = np.concatenate([means[None], samples])
     correlators = {
@@ -146,8 +146,15 @@ def _labels(data: xarray.Dataset, dim: str) -> list[str]:
     return [",".join(map(str, row)) for row in rows]
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """The package that writes a kind of files. Raises InputError where it cannot be imported."""
     try:
         return import_module(name)
-    except ImportError as error:
-        raise InputError(f"export to {name} needs {name}: pip install {name}") from error
+    except ModuleNotFoundError as error:
+        missing = (error.name or name).partition(".")[0]
+        raise InputError(f"export to {name} needs {missing}: pip install {missing}") from error
+    except Exception as error:  # another package's code, which may raise anything
+        raise InputError(
+            f"{name} is installed, but cannot be imported ({type(error).__name__}: {error}): "
+            f"pip install --force-reinstall {name}"
+        ) from error

@@ -158,7 +158,10 @@ class Manifest:
 
     @classmethod
     def read(cls, store: Store, workflow: str) -> Manifest | None:
-        """The last manifest of a workflow, None if it was never run or the file is damaged."""
+        """The last manifest of a workflow, None if it was never run or the file is damaged.
+
+        Raises InputError where there is one that may not be read.
+        """
         return cls._in(store.path / ".workflows" / f"{workflow}.json")
 
     @classmethod
@@ -171,6 +174,8 @@ class Manifest:
                 manifest = cls(name, nodes, content.get("about", {}), content.get("source", {}))
                 _ = manifest.file  # of a damaged one is no text
                 return manifest
+        except PermissionError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
         except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             return None
 

@@ -22,6 +22,8 @@ from stages.base.errors import InputError
 
 PACKED = ".zarr.zip"
 
+ALL_READ = "a store reads all its folders"
+
 ChunkId = tuple[str, str]
 """Stage and key."""
 
@@ -157,9 +159,7 @@ def listed(folder: str | Path) -> list[os.DirEntry[str]]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise InputError(
-            f"{folder} cannot be listed: {error.strerror}; a store reads all its folders"
-        ) from error
+        raise InputError(f"{folder} cannot be listed: {error.strerror}; {ALL_READ}") from error
 
 
 def has_pieces(folder: Path, array: Facts) -> bool:

@@ -41,6 +41,7 @@ from pipeline.store.mark import FORMAT, MARK, format_of, mark
 from pipeline.store.plain_files import plain
 from pipeline.store.record import Facts, record_in
 from pipeline.store.shelves import (
+    ALL_READ,
     PACKED,
     ChunkId,
     chunk_entries,
@@ -58,6 +59,9 @@ from stages.base.errors import InputError
 
 PACKED_BYTES = 1 << 20
 """Arrays of a chunk that take no more lie in one file, unless pieces were asked for: one inode, one flush."""
+
+READ = {".workflows", ".runs", ".campaigns"}
+"""Folders without which a store would look as if its chunks were nobody's, and nothing had run."""
 
 _flushed_entries: set[Path] = set()
 """Folders of stages whose entry in their store this process has flushed; who made them may not have yet."""
@@ -84,6 +88,8 @@ class Store:
         for entry in listed(self.path):
             if entry.name[0] == "." and entry.is_symlink():
                 raise linked(entry.path)
+            if entry.name in READ and not os.access(entry.path, os.R_OK | os.X_OK):
+                raise InputError(f"{entry.path} cannot be read: Permission denied; {ALL_READ}")
 
     @classmethod
     def at(cls, place: Store | str | os.PathLike[str]) -> Store:

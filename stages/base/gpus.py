@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import permutations
+from types import ModuleType
 from typing import Protocol
 
 from stages.base.errors import InputError
@@ -23,6 +25,17 @@ INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
 
 UNEQUAL = 1.1
 """Of the memory of one GPU to that of another: beyond, they do not share a lattice."""
+
+
+def imported_cupy() -> ModuleType:
+    """CuPy. Raises InputError where it cannot be imported."""
+    try:
+        return import_module("cupy")
+    except ImportError as error:
+        raise InputError(f"GPUs need CuPy ({error}): {INSTALL}") from error
+    except OSError as error:
+        remedy = "set CUPY_CACHE_DIR to a folder that can be written"
+        raise InputError(f"CuPy keeps compiled kernels, and cannot ({error}): {remedy}") from error
 
 
 def gpus_per_worker() -> int:

@@ -22,6 +22,7 @@ from pipeline.worker.certificate import (
     subject,
 )
 from stages.base.errors import InputError
+from stages.base.gpus import imported_cupy
 from stages.lqcd.kernels.copy_bandwidth import keep_copy_bandwidth
 from stages.lqcd.kernels.dispatch import array_module_of
 from workflows.benchmarks.machine import machine_of
@@ -149,18 +150,10 @@ def failure_text(check: Check) -> str:
 
 
 def _array_module(backend: str) -> ModuleType:
-    if backend == "cuda":
-        try:
-            import cupy
-
-            available = cupy.is_available()
-        except ImportError:
-            available = False
-        if not available:
-            raise InputError(
-                "--backend cuda needs a GPU and quarkline[cuda13] or [cuda12]: there is no such device here; "
-                "--backend cpu certifies the processor"
-            )
+    if backend == "cuda" and not imported_cupy().is_available():
+        raise InputError(
+            "--backend cuda needs a GPU, and there is none here; --backend cpu certifies the processor"
+        )
     return array_module_of(backend)
 
 

@@ -15,7 +15,7 @@ from workflows.benchmarks.ledger import read_ledger
 from workflows.benchmarks.machine import machine_of
 from workflows.benchmarks.speed import Speed
 from workflows.documents import Document
-from workflows.terminal import EXIT_CODES, say
+from workflows.terminal import EXIT_CODES, put, say
 
 DOCUMENT = Document(
     "bench",
@@ -85,11 +85,11 @@ def bench(
     families, precisions = _chosen("--only", only, FAMILIES), _chosen("--precision", precision, PRECISIONS)
     earlier = against and read_ledger(against, machine_of(backend))
     asked = bench_of(backend, lattice, _widths(rhs), precisions)
-    typer.echo(asked.heading(*["ratio"] if earlier else []), err=json)
+    put(asked.heading(*["ratio"] if earlier else []), err=json)
     lines = []
     for speed in speeds(asked, families):
         lines.append(speed)
-        typer.echo(speed.row(*[earlier.ratio(speed)] if earlier else []), err=json)
+        put(speed.row(*[earlier.ratio(speed)] if earlier else []), err=json)
     if json:
         machine = asked.machine
         measured = {"copy_bandwidth": asked.copy_bandwidth, "lines": lines}

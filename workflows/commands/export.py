@@ -14,7 +14,7 @@ from pipeline import InputError, Store
 from pipeline.reading.result import IncompleteError, result_to_export
 from workflows.commands.options import JsonOption, SetOption, StoreOption, WorkflowFile
 from workflows.documents import Document
-from workflows.exports import SAMPLED, WRITERS
+from workflows.exports import SAMPLED, WRITERS, library
 from workflows.publishing import results_of, sound_chunks, writing_into
 from workflows.stores import project_and_store
 from workflows.terminal import say
@@ -88,10 +88,12 @@ def export(
 
     Example: quarkline export my.yaml --to gvar --to csv --result average
     """
+    kinds, averages = _kinds(to, format), result or [AVERAGE]
+    for kind in {*kinds} & {*SAMPLED}:
+        library(kind)  # before anything is written
     project, results = project_and_store(workflow, store, changes)
     with sound_chunks(results, file := f"{workflow}{project.options}"):
         part = results_of(project, results, file)
-    kinds, averages = _kinds(to, format), result or [AVERAGE]
     names = [
         (name, kind)
         for name, kind in product(result or part.project.results, kinds)

@@ -51,8 +51,9 @@ def init(
     path = file or Path(cluster.name if cluster else f"{name}.yaml")
     text, fitted = starter(name, path, files or ())
     try:
-        with path.open("x", encoding="utf-8") as target:
-            target.write(text)
+        content = text.encode()
+        with path.open("xb") as target:
+            target.write(content)
     except FileExistsError:
         raise InputError(f"{path} exists: give another name, or remove it first") from None
     except OSError as error:

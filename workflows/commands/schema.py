@@ -14,6 +14,7 @@ from workflows import commands
 from workflows.catalogue import definition_of
 from workflows.documents import ERROR, Document
 from workflows.names import workflow_names
+from workflows.terminal import put
 
 DOCUMENT = Document(
     "schema",
@@ -57,7 +58,7 @@ def schema(
     if json:
         DOCUMENT.print({"of": name or content["title"], "content": content})
     else:
-        typer.echo(dumps(content, indent=2, ensure_ascii=False))
+        put(dumps(content, indent=2, ensure_ascii=False))
 
 
 def _of_workflow(name: str) -> dict[str, Any]:

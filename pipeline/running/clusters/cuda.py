@@ -12,7 +12,7 @@ from pipeline.declare.text import counted
 from pipeline.running.clusters import Cluster, Demand, Devices
 from pipeline.running.clusters.local import started, worker_environment
 from stages.base.errors import InputError
-from stages.base.gpus import INSTALL, check_sharing
+from stages.base.gpus import INSTALL, check_sharing, imported_cupy
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -125,10 +125,7 @@ def _groups(devices: int, each: int) -> dict[str, str]:
 
 
 def _device_count() -> int:
-    try:
-        import cupy
-    except ImportError as error:
-        raise InputError(f"the cuda cluster needs CuPy ({error}): {INSTALL}") from error
+    cupy = imported_cupy()
     try:
         return int(cupy.cuda.runtime.getDeviceCount())
     except cupy.cuda.runtime.CUDARuntimeError as error:

@@ -75,12 +75,14 @@ def levels_of(correlator: ArrayLike, t0: int, reference: NDArray | None = None) 
     Levels are in the order of the eigenvalues at t0 + 1, the lowest energy first. At other times each is the
     one whose vectors overlap with those most, so that levels may cross. reference: vectors
     ``[operator, level]`` that say which level is which, instead of those of t0 + 1. Raises InputError for a
-    t0 that is none of the times or the last one, and where C(t0) is not positive definite.
+    t0 that is none of the times or the last one, for values that are not finite, and where C(t0) is not
+    positive definite.
     """
     shape = np.shape(correlator)
     if len(shape) < 3 or shape[-3] != shape[-2]:
         raise InputError(f"a matrix of correlators is [..., operator, operator, time], got shape {shape}")
     by_time = np.moveaxis(np.asarray(correlator, complex), -1, -3)
+    _check_finite(by_time)
     times = by_time.shape[-3]
     if not 0 <= t0 < times - 1:
         raise InputError(f"t0 = {t0} of the eigenvalue problem is none of 0 to {times - 2}")
@@ -114,6 +116,16 @@ def _scale(metric: NDArray) -> NDArray[np.float64]:
     """Factors of the operators that make |C_AA| = 1, for the rounding; energies know nothing of them."""
     diagonal = np.abs(np.diagonal(metric, axis1=-2, axis2=-1))
     return 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1))
+
+
+def _check_finite(by_time: NDArray) -> None:
+    if len(places := np.argwhere(~np.isfinite(by_time))):
+        *sample, time, row, column = places[0]
+        where = f" of jackknife sample {sample[0]}" if sample else ""
+        raise InputError(
+            f"the correlation matrix{where} has {by_time[tuple(places[0])]} at t = {time} for operators "
+            f"{row} and {column}: leave out the configurations whose correlators are not finite"
+        )
 
 
 def _check_positive(metric: NDArray, t0: int) -> None:

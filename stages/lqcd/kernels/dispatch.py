@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
+from stages.base.gpus import imported_cupy
 
 Array: TypeAlias = NDArray[Any]
 """A NumPy or a CuPy array; functions follow the kind given. CuPy's has the interface of NumPy's, whose types
@@ -140,10 +141,7 @@ def array_module_of(backend: str) -> ModuleType:
 
 def gpu_library() -> ModuleType:
     """`cupy`, where it finds a GPU. Raises InputError."""
-    try:
-        cupy = array_module_of("cuda")
-    except ModuleNotFoundError:
-        raise InputError("backend 'cuda' needs CuPy: pip install 'quarkline[cuda13]'") from None
+    cupy = imported_cupy()
     if not cupy.is_available():
         raise InputError("backend 'cuda' needs a CUDA device and its driver, and CuPy finds none here")
     return cupy

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 from numba import njit, typeof
 
 from stages.base.compilation import getting
+from stages.base.errors import InputError
+
+if numba.config.DISABLE_JIT:
+    raise InputError("kernels must be compiled, but NUMBA_DISABLE_JIT=1 forbids it: unset this variable")
 
 compiled_on_call = njit(nogil=True, cache=True)
 
