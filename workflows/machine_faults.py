@@ -1,4 +1,4 @@
-"""What ends a command without anybody's error in its arguments: the machine, or a name that is no text.
+"""Faults that are of the machine, or of a name that is no text, and end a command.
 
 Each is told in a sentence that names the path and the remedy. Everything else is an error in quarkline, and
 shows its traceback.
@@ -77,7 +77,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def machine_fault(error: BaseException) -> str:
-    """What a fault of the machine, or a name that is no text, is and needs; '' for any other error."""
+    """A sentence on a fault of the machine, or a name that is no text; '' for any other error."""
     if isinstance(error, MemoryError) or _of_memory(error):
         return f"there is too little memory{f' ({error})' if str(error) else ''}: {MEMORY}"
     if isinstance(error, UnicodeEncodeError):
