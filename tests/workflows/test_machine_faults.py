@@ -84,6 +84,13 @@ def test_no_run_ends_by_what_it_says(tmp_path: Path) -> None:
         say("a line")
 
 
+UNIT = (
+    b"BEGIN_HEADER\nDATATYPE = 4D_SU3_GAUGE\nDIMENSION_1 = 2\nDIMENSION_2 = 2\nDIMENSION_3 = 2\n"
+    b"DIMENSION_4 = 2\nCHECKSUM = 0\nLINK_TRACE = 1.0\nPLAQUETTE = 1.0\nFLOATING_POINT = IEEE32LITTLE\n"
+    b"END_HEADER\n"
+) + np.tile(np.eye(2, 6, dtype="<f4")[:, [0, 2, 1, 3, 4, 5]], (64, 1)).tobytes()
+"""A file of unit links, but for its checksum."""
+
 SHELL = {
     "mkdir gone; cd gone; rmdir ../gone; $QUARKLINE plan ../g2.yaml": (
         2,
@@ -91,7 +98,7 @@ SHELL = {
         "one (cd)\n",
     ),
     "$QUARKLINE --version >&-": (0, ""),
-    "HOME=/proc NUMBA_DISABLE_JIT=1 CUPY_CACHE_DIR=/tmp $QUARKLINE check none.ildg": (
+    "NUMBA_DISABLE_JIT=1 $QUARKLINE check c.nersc": (
         2,
         "error: kernels must be compiled, but NUMBA_DISABLE_JIT=1 forbids it: unset this variable\n",
     ),
@@ -106,6 +113,7 @@ SHELL = {
 @pytest.mark.parametrize("line", SHELL)
 def test_shells(line: str, tmp_path: Path) -> None:
     code, told = SHELL[line]
+    (tmp_path / "c.nersc").write_bytes(UNIT)
     environment = {**os.environ, "QUARKLINE": f"{sys.executable} {ROOT / 'quarkline.py'}"}
     done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (code, told)
