@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColum
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, literal, literal_lines
 from pipeline.running.failures import Failure
-from pipeline.running.run_state import RunState, time_left
+from pipeline.running.run_state import RunState, compiling, time_left
 from pipeline.worker.events import ENDED, ChunkState, Event, EventKind
 
 NOTE = TextColumn("[dim]{task.fields[note]}")
@@ -99,6 +99,8 @@ class RunDisplay:
             self._say(f"stopping ({event.reason}): running chunks may finish")
         elif kind == EventKind.PROGRESS:
             self._share(event, event.done / max(event.total, 1), _note(event))
+        elif kind == EventKind.COMPILING:
+            self._share(event, self._shares.get(event.node, {}).get(event.key, 0.0), "compiling kernels")
         elif kind in ENDED:
             self._end(event)
         if self._state.first.missing:
@@ -122,6 +124,7 @@ class RunDisplay:
         chunks = sum(self._total(node) for node in self._tasks if node != ALL)
         ended = sum(map(len, self._ended.values()))
         left = time_left(self._state.seconds_left(self._done)) if ended < chunks else ""
+        left = compiling(self._state.running.values()) or left
         self.bars.update(
             self._tasks[ALL], completed=part * chunks, total=chunks, chunks=chunks, ended=ended, note=left
         )

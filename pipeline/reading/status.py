@@ -15,13 +15,13 @@ from pipeline.planning.manifest import PART, former_manifests, manifests
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.failures import Failures
-from pipeline.running.run_state import CheckCounts, RunState, time_left
+from pipeline.running.run_state import CheckCounts, RunState, compiling, time_left
 from pipeline.store.checkpoint import checkpoints
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import Driver, current_driver
 from pipeline.store.object_store import store_at
 from pipeline.store.store import Store
-from pipeline.worker.events import ChunkState
+from pipeline.worker.events import ChunkState, Event
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     if driver is None or driver.run != run.run:
         return [f"last run {run.run} was interrupted: {counts}", *details]
     age = time.time() - run.started
-    left = time_left(run.seconds_left)
+    left = compiling(map(Event.of, run.running)) or time_left(run.seconds_left)
     now = f"{counts}, {len(run.running)} running{f', {left}' if left else ''}"
     return [
         f"run {run.run} is {duration_text(age)} old: {now}",

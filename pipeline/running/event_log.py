@@ -32,7 +32,7 @@ TALLY_BYTES = 1 << 20
 TALLY_INTERVAL = 5.0
 """A log that is longer has a tally beside it, so that nobody need read all of it; seconds between two."""
 
-GOES_WELL = (EventKind.STARTED, EventKind.PROGRESS, ChunkState.DONE, ChunkState.PRESENT)
+GOES_WELL = (EventKind.STARTED, EventKind.PROGRESS, EventKind.COMPILING, ChunkState.DONE, ChunkState.PRESENT)
 
 
 SECRET = {"dashboard"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
@@ -139,6 +139,8 @@ class RunState:
             if event.kind == EventKind.STARTED:
                 self.began[event.key] = event.time
                 self.at_once = len(self.began)
+        elif event.kind == EventKind.COMPILING and (before := self.running.get(event.key)):
+            self.running[event.key] = replace(before, kind=event.kind, more={**before.more, **event.more})
         elif event.kind in ENDED:
             self._end(event)
 
@@ -196,6 +198,13 @@ class RunState:
 def time_left(seconds: float | None) -> str:
     """`about 2m 5s left`; nothing where it is not known, or none is left."""
     return "" if not seconds else f"about {duration_text(seconds)} left"
+
+
+def compiling(running: Iterable[Event]) -> str:
+    """`compiling kernels: 12`, of all chunks in work that wait for some now; '' where none does."""
+    waiting = (each for each in running if each.kind == EventKind.COMPILING)
+    numbers = [number for each in waiting if isinstance(number := each.more.get("compiled"), int)]
+    return f"compiling kernels: {sum(numbers)}" if numbers else ""
 
 
 def _count(counts: dict[str, Any], name: str, number: float = 1) -> None:

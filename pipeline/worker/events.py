@@ -39,6 +39,8 @@ class EventKind(StrEnum):
     CLUSTER_READY = "cluster-ready"
     STARTED = "started"
     PROGRESS = "progress"
+    COMPILING = "compiling"
+    """A chunk waits for kernels; `compiled` of `more`: how many it has compiled until now."""
     NOTE = "note"
     DAMAGED = "damaged"
     """A chunk was moved aside, to be computed again."""
@@ -164,7 +166,7 @@ _EMPTY: dict[str, Facts] = {"coordinates": {}, "missing": {}, "seconds": {}, "me
 _TIME = {"time"}
 _CHUNK = {"time", "node", "stage", "key", "coordinates"}
 _NEEDED: dict[str, set[str]] = {
-    **dict.fromkeys((EventKind.STARTED, EventKind.PROGRESS, *ENDED), _CHUNK),
+    **dict.fromkeys((EventKind.STARTED, EventKind.PROGRESS, EventKind.COMPILING, *ENDED), _CHUNK),
     ChunkState.FAILED: {*_CHUNK, "error"},
 }
 """What events of these kinds have."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import traceback
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from itertools import chain
 
@@ -26,6 +26,7 @@ from pipeline.worker.record import Meters, kernel_seconds, measured
 from pipeline.worker.resident import drop_all
 from pipeline.worker.sources import OtherCodeError, refusal
 from pipeline.worker.work import RunContext, Work
+from stages.base.compilation import telling
 from stages.base.errors import DisagreementError, InputError, WrongResultError
 from stages.base.gpus import GPUS_PER_WORKER, gpus_per_worker, visible_gpus
 
@@ -169,7 +170,12 @@ def _compute_and_commit(
     dims = {output.name: output.dims for output in stage.outputs}
     pieces = {output.name: output.pieces for output in stage.outputs}
     meters = Meters(work, send, evaluation)
-    with closing(evaluation.checkpoint(work)) as checkpoint:
+
+    def tell_of_kernels(compiled: int) -> None:
+        with suppress(Exception):  # news of a chunk end no chunk
+            send(work.event(EventKind.COMPILING, more={"compiled": compiled}))
+
+    with closing(evaluation.checkpoint(work)) as checkpoint, telling(tell_of_kernels):
         result, statistics = evaluation.compute(work, checkpoint)
         sums = result_sums(result, checksum, evaluation.effort)
         context.sources.check()  # what was loaded on the way may have been edited since

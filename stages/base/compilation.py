@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +48,9 @@ class Getting:
 class _Waited(threading.local):
     taken: dict[str, Kernels] = field(default_factory=dict)
     outermost: Getting | None = None
+    compiled: int = 0
+    """Kernels that this thread compiled since `telling` began."""
+    tell: Callable[[int], None] | None = None
 
 
 _waited = _Waited()
@@ -72,6 +75,16 @@ def getting(*, for_lattice: bool = False) -> Iterator[Getting]:
         _add(kind, Kernels(1, time.perf_counter() - began, max(0, resident_set() - before)))
 
 
+@contextmanager
+def telling(tell: Callable[[int], None]) -> Iterator[None]:
+    """Tell after each kernel that this thread compiles in the block how many these are."""
+    _waited.compiled, _waited.tell = 0, tell
+    try:
+        yield
+    finally:
+        _waited.tell = None
+
+
 def got(began: float, *, compiled: bool) -> None:
     """Add a kernel that was compiled or read since `began`, by `perf_counter`; in a block, as part of it."""
     if _waited.outermost is not None:
@@ -82,6 +95,9 @@ def got(began: float, *, compiled: bool) -> None:
 
 def _add(kind: str, kernels: Kernels) -> None:
     add({kind: kernels}, _waited.taken)
+    if _waited.tell and kind.startswith(COMPILED):
+        _waited.compiled += kernels.number
+        _waited.tell(_waited.compiled)
 
 
 def add(more: Mapping[str, Kernels], to: dict[str, Kernels]) -> None:

@@ -26,7 +26,7 @@ from pipeline.reading.report import Table
 from pipeline.running.graph import plan_tasks
 from pipeline.worker.stopwatch import Stopwatch
 from pipeline.worker.work import NodeWork
-from stages.base.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got, taken
+from stages.base.compilation import COMPILED, FOR_LATTICE, READ, Kernels, getting, got, taken, telling
 
 HERE, THERE = Machine("cpu", "Some processor", 2), Machine("cpu", "Other processor", 1)
 CALL, RATE = 2e-4, 3e-9
@@ -211,13 +211,18 @@ def test_kernels_are_counted_where_they_are_waited_for() -> None:
             got(0.0, compiled=False)  # a part of it
         with watch.running(node("inner")), getting():
             time.sleep(0.02)
-    with getting():
-        pass
+    counts: list[int] = []
+    with telling(counts.append):
+        with getting():
+            pass
+        for _ in range(2):
+            got(0.0, compiled=True)
+    assert counts == [1, 2]
     (inner, outer), outside = watch.take()
     assert {kind: each.number for kind, each in inner.kernels.items()} == {READ: 1}
     assert inner.kernels[READ].seconds >= 0.02 > outer.seconds
     assert {kind: each.number for kind, each in outer.kernels.items()} == {COMPILED + FOR_LATTICE: 1}
-    assert {kind: each.number for kind, each in outside.items()} == {READ: 1}
+    assert {kind: each.number for kind, each in outside.items()} == {READ: 1, COMPILED: 2}
 
 
 def campaign(configurations: int) -> Workflow:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline.declare.duration import duration_text
 from pipeline.reading.dashboard.facts.campaign import Campaign
+from pipeline.running.run_state import compiling
 
 WINDOW = 600.0
 """Seconds back that a pace is taken from."""
@@ -34,6 +35,8 @@ def seconds_left(campaign: Campaign) -> tuple[float | None, str]:
         for log in logs
         for _, node in takewhile(lambda commit: commit[0] > since, reversed(log.committed))
     )
+    if waited_for := compiling(event for log in logs for event in log.state.running.values()):
+        return None, waited_for
     if not recent:
         return None, f"nothing was committed in the last {duration_text(WINDOW)}"
     began = min((log.state.first.time or now for log in logs), default=now)
