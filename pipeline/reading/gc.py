@@ -13,7 +13,6 @@ from pipeline.planning.manifest import PART
 from pipeline.planning.plan import plan
 from pipeline.planning.workflow import Workflow
 from pipeline.running.event_log import drop_old_runs
-from pipeline.store.arrival import sweep_arrivals
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import nbytes_of
 from pipeline.store.lock import driver_lock
@@ -100,6 +99,8 @@ def collect_garbage(
             if dropped or states:
                 agree(garbage)
             store.sweep()
+            from pipeline.store.arrival import sweep_arrivals
+
             sweep_arrivals(store)
             drop_old_runs(store)
             for stage, key in dropped:

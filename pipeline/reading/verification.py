@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from pipeline.declare.text import counted
 from pipeline.store.errors import DamagedChunkError
-from pipeline.store.group import array_digest
 from pipeline.store.lock import driver_lock
 from pipeline.store.record import is_sealed
 from pipeline.store.shelves import refuse_links
@@ -144,6 +143,8 @@ def set_aside(store: Store, found: DamagedChunkError) -> list[str]:
 
 def _read(store: Store, stage: str, key: str) -> bool | tuple[Damage, InputError]:
     """What is wrong with a chunk; or whether its record is sealed."""
+    from pipeline.store.group import array_digest
+
     try:
         record = store.record(stage, key)
         arrays = store.arrays(stage, key)

@@ -16,7 +16,6 @@ import numpy as np
 
 from pipeline.store.durable import flush, flush_group, is_at
 from pipeline.store.errors import StoreError
-from pipeline.store.group import create_group, open_group, write_array
 from pipeline.store.shelves import inside
 
 SHARE = 0.1
@@ -57,6 +56,8 @@ class FolderCheckpoint:
         """The state that was saved last; None if there is none that can be read."""
         if not self._folder.is_dir() or not self._acquire():
             return None
+        from pipeline.store.group import open_group
+
         for state in reversed(self._states()):
             try:
                 group = open_group(state)
@@ -149,6 +150,8 @@ def remove_checkpoint(folder: Path) -> None:
 
 def _write(draft: Path, arrays: Mapping[str, Any]) -> None:
     """One array after the other comes to the host."""
+    from pipeline.store.group import create_group, write_array
+
     group = create_group(draft, {"names": list(arrays)})
     for name, value in arrays.items():
         write_array(group, name, np.asarray(value.get() if hasattr(value, "get") else value))

@@ -20,16 +20,13 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from pipeline.store.plain_files import plain
-from pipeline.store.record import Facts, sealed
+from pipeline.store.record import RECORD, Facts, sealed
 
 PIECE_BYTES = 16 << 20
 """Larger arrays are cut into pieces of at most this size, which are written and read side by side."""
 
 FLAT = {"name": "default", "separator": "."}
 """Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
-
-RECORD = "zarr.json"
-"""The group's metadata, with the chunk's record as its attributes."""
 
 Sums = Mapping[str, int | str]
 """CRC32C of each piece, SHA-256 of the metadata of each array, by the file's name."""

@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import zarr
-from zarr.storage import FsspecStore
+from typing import TYPE_CHECKING, Any
 
 from pipeline.store.errors import UnreadableChunkError
-from pipeline.store.group import RECORD, CheckedStore, open_packed, recorded_sums, unpacked
 from pipeline.store.mark import MARK, format_in
-from pipeline.store.record import record_in
+from pipeline.store.record import RECORD, record_in
 from pipeline.store.shelves import PACKED, chunk_in
 from pipeline.store.store import Store
 from stages.base.errors import InputError
+
+if TYPE_CHECKING:
+    import zarr
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+]+):/+(?P<rest>.*)")
 
@@ -154,12 +153,19 @@ class ObjectStore(Store):
             raise FileNotFoundError(f"no chunk {stage}/{key}")
         fetch = self.path.fs.cat_file  # type: ignore[attr-defined]
         if place.endswith(PACKED):
+            from pipeline.store.group import unpacked
+
             files = unpacked(fetch(place))
             return record_in(files[RECORD], stage, key), files
         return record_in(fetch(f"{place}/{RECORD}"), stage, key), None
 
     def open(self, stage: str, key: str) -> zarr.Group:
         """The chunk's Zarr group, compared with its record where it is read."""
+        import zarr
+        from zarr.storage import FsspecStore
+
+        from pipeline.store.group import CheckedStore, open_packed, recorded_sums
+
         with self.reading(stage, key):
             record, files = self._content(stage, key)
             sums = recorded_sums(record)

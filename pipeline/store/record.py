@@ -14,6 +14,9 @@ from pipeline.store.typed import field_types, known_and_other
 Facts = Mapping[str, Any]
 """By name."""
 
+RECORD = "zarr.json"
+"""Metadata of a chunk's group, with the record as its attributes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:

@@ -19,24 +19,13 @@ from functools import partial
 from gzip import BadGzipFile
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
 
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import delete, flush, flush_all, flush_group, give_name
 from pipeline.store.errors import DamagedChunkError, StoreError, StoreFullError, UnreadableChunkError
-from pipeline.store.group import (
-    GroupContent,
-    Pieces,
-    open_group,
-    open_packed,
-    recorded_sums,
-    unpacked,
-    write_folder,
-    write_packed,
-)
 from pipeline.store.mark import FORMAT, MARK, format_of, mark
 from pipeline.store.plain_files import plain
 from pipeline.store.record import Facts, record_in
@@ -56,6 +45,11 @@ from pipeline.store.shelves import (
 )
 from pipeline.store.stored_array import StoredArray
 from stages.base.errors import InputError
+
+if TYPE_CHECKING:
+    import zarr
+
+    from pipeline.store.group import Pieces
 
 PACKED_BYTES = 1 << 20
 """Arrays of a chunk that take no more lie in one file, unless pieces were asked for: one inode, one flush."""
@@ -226,6 +220,8 @@ class Store:
             StoreFullError: no space; the temporary is removed, what was committed before is safe.
             StoreError: the store cannot be written.
         """
+        from pipeline.store.group import GroupContent, write_folder, write_packed  # of Zarr: half a second
+
         if self.has(stage, key):
             return False
         draft = (
@@ -303,6 +299,8 @@ class Store:
         path = self.location(stage, key)
         if not path.name.endswith(PACKED):
             return record_in(plain(path / "zarr.json").read_bytes(), stage, key), None
+        from pipeline.store.group import unpacked
+
         files = unpacked(plain(path).read_bytes())
         return record_in(files["zarr.json"], stage, key), files
 
@@ -357,6 +355,8 @@ class Store:
         Every piece that is read is compared with its CRC32C, and that with the one in the record, so that
         pieces of two chunks that changed places are noticed. It costs nothing beside reading them.
         """
+        from pipeline.store.group import open_group, open_packed, recorded_sums
+
         with self.reading(stage, key):
             record, files = self._content(stage, key)
             sums = recorded_sums(record)

@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pipeline.store.errors import StoreError
-from pipeline.store.group import RECORD
 from pipeline.store.mark import MARK, TEXT
 from pipeline.store.object_store import ObjectStore, reaching
+from pipeline.store.record import RECORD
 from pipeline.transfer.host import ABOUT, Host
 from pipeline.transfer.offer import Offer
 

@@ -19,7 +19,7 @@ from pipeline.planning.manifest import manifests
 from pipeline.store.arrival import arrivals, whole_record
 from pipeline.store.durable import delete
 from pipeline.store.errors import StoreFullError
-from pipeline.store.group import RECORD
+from pipeline.store.record import RECORD
 from pipeline.store.shelves import ChunkId
 from pipeline.store.store import Store
 from pipeline.transfer.belongings import bring_belongings

@@ -227,7 +227,7 @@ def test_a_store_that_cannot_be_written_says_so(made: Store, monkeypatch: pytest
     def read_only(*_: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr("pipeline.store.store.write_packed", read_only)
+    monkeypatch.setattr("pipeline.store.group.write_packed", read_only)
     with pytest.raises(StoreError, match=r"cannot write loops/5e5e.*Read-only file system"):
         made.commit("loops", KEY, ARRAYS, DIMS, {})
 

@@ -6,15 +6,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.reading.account import NodeAccount
-from pipeline.reading.forecast.forecast import Forecast
 from pipeline.reading.forecast.samples import stored_size
 from pipeline.reading.report import Section, Table
 from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import json_object, plain
 from pipeline.store.store import Store
+
+if TYPE_CHECKING:
+    from pipeline.reading.forecast.forecast import Forecast
 
 FORMAT = 1
 
