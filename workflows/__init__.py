@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from workflows.shared.meson_sections import (
         correlator_section,
         correlator_text,
-        errors_in,
         mass_section,
         mass_text,
         momentum_text,
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
     from workflows.shared.report_sections import (
         available,
         degrees_of_freedom,
+        errors_and_freedom,
+        errors_in,
         gauge_section,
         loaded,
         node_of,
@@ -51,8 +52,10 @@ if TYPE_CHECKING:
     )
     from workflows.shared.solver_sections import (
         SOLVES,
+        WITHOUT_KERNELS,
         choice_sections,
         setup_sections,
+        solves_in,
         solves_of,
         solves_row,
         solves_section,

@@ -13,7 +13,7 @@ from pipeline.declare.text import counted, energy_text, figure_text
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.provenance import code_text
-from pipeline.store.record import Record
+from pipeline.store.record import Facts, Record
 from pipeline.store.store import Store
 from stages.base.errors import InputError
 
@@ -109,7 +109,10 @@ def time_section(nodes: Sequence[NodeAccount]) -> Section:
         for node in nodes
     ]
     columns = ["node", "chunks", "seconds", "per chunk", "share"]
+    kernels = sum(waited(part) for n in nodes for r in n.records for part in (r.worker, *r.parts))
     text = "Seconds of work summed over all chunks; chunks run side by side, so a run takes less."
+    if kernels >= 0.01 * total:
+        text += f" Of these, {kernels:.0f} s went into compiling and reading kernels, once per worker."
     if any(node.joules is not None for node in nodes):
         columns.append("joules")
         rows = [[*row, node.joules and f"{node.joules:.0f}"] for row, node in zip(rows, nodes, strict=True)]
@@ -123,6 +126,11 @@ def time_section(nodes: Sequence[NodeAccount]) -> Section:
     return Section(
         "Where the time went", text, [Figure(_time_plot(nodes), "Seconds of work per node."), table]
     )
+
+
+def waited(part: Facts) -> float:
+    """Seconds that a part of a chunk waited for kernels that were compiled or read."""
+    return sum(seconds for _, seconds, _ in part.get("kernels", {}).values())
 
 
 def _time_plot(nodes: Sequence[NodeAccount]) -> Plot:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Plot
 
 
+LONG = 16
+"""Letters of a cell beyond which a page may break the cells of its column into lines."""
+
+NO_VALUE = "–"
+"""Text of a cell of what was not measured."""
+
 _NUMBER = re.compile(r"[-+]?[\d.]+(\([\d.]+\))?(e[-+]?\d+)?( ?%)?")
 
 
@@ -52,6 +58,17 @@ class Table:
     digits: int = 6
 
     @property
+    def filled(self) -> Table:
+        """The table without columns that hold no value in any row; its caption names those."""
+        kept = [k for k in range(len(self.columns)) if any(_holds(row[k]) for row in self.rows)]
+        if not kept or len(kept) == len(self.columns):
+            return self
+        rows = [[row[k] for k in kept] for row in self.rows]
+        empty = ", ".join(name for k, name in enumerate(self.columns) if name and k not in kept)
+        caption = f"{self.caption} (no values: {empty})".lstrip() if empty else self.caption
+        return Table([self.columns[k] for k in kept], rows, caption, self.digits)
+
+    @property
     def cells(self) -> list[list[str]]:
         """Every cell as text."""
         return [[cell_text(cell, self.digits) for cell in row] for row in self.rows]
@@ -59,7 +76,8 @@ class Table:
     @property
     def shown(self) -> list[list[Cell]]:
         """Every cell as a page shows it."""
-        kinds = ["number" if number else "" for number in self.numeric]
+        long = [any(len(row[k]) > LONG for row in self.cells) for k in range(len(self.columns))]
+        kinds = ["number" if n else "long" if x else "" for n, x in zip(self.numeric, long, strict=True)]
         return [
             [
                 cell if isinstance(cell, Cell) else Cell(*each)
@@ -180,10 +198,17 @@ def _marked(section: Section, mark: str) -> Section:
 
 def table_text(table: Table) -> str:
     """A table as aligned plain text under its caption."""
+    table = table.filled
     left = [k for k, number in enumerate(table.numeric) if not number]
     head, *lines = text_table(table.columns, table.cells, left, margin="")
     rule = "-" * max(map(len, [head, *lines]))
     return "\n".join([*([table.caption] if table.caption else []), head, rule, *lines])
+
+
+def _holds(value: object) -> bool:
+    """Whether there is anything to read in a cell."""
+    text = value.text if isinstance(value, Cell) else value
+    return not (text is None or (isinstance(text, str) and text in ("", NO_VALUE)))
 
 
 def cell_text(value: object, digits: int = 6) -> str:

@@ -15,6 +15,7 @@ from pipeline.declare.text import figure_text
 from stages.loops.correlator import FLAVOURS
 from stages.lqcd.analysis.budget import error_budget
 from stages.lqcd.lattice.geometry import DIRECTIONS
+from stages.shared.figures import legend_above, points, single_axes
 
 COLOURS = ("#2a6f97", "#c1121f", "#386641", "#6a4c93")
 MARKERS = ("o", "s", "D", "^")
@@ -31,7 +32,7 @@ def correlator_figure(correlator: ArrayLike, error: ArrayLike) -> Figure:
         axes.axhline(0, color="0.6", linewidth=0.8)
         axes.set_ylabel(label)
         axes.ticklabel_format(axis="y", scilimits=(-2, 3))
-    above.legend(frameon=False)
+    legend_above(figure)
     below.set_xlabel("$t/a$")
     below.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
@@ -39,14 +40,14 @@ def correlator_figure(correlator: ArrayLike, error: ArrayLike) -> Figure:
 
 def loops_figure(loops: ArrayLike, error: ArrayLike, flavour: int) -> Figure:
     """J_mu(t) with errors for each direction, ``[flavour, direction, time]``, of one flavour."""
-    figure, axes = _single(3.2, f"$J_\\mu(t)$, {FLAVOURS[flavour]}", "$t/a$")
+    figure, axes = single_axes(3.2, f"$J_\\mu(t)$, {FLAVOURS[flavour]}", "$t/a$")
     values, errors = np.asarray(loops)[flavour], np.asarray(error)[flavour]
     for direction, name in enumerate(DIRECTIONS):
         _points(
             axes, values[direction], errors[direction], direction, f"$J_{name}$", 0.12 * (direction - 1.5)
         )
     axes.axhline(0, color="0.6", linewidth=0.8)
-    axes.legend(frameon=False, ncols=4)
+    legend_above(figure)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 
@@ -58,7 +59,7 @@ def error_budget_figure(sloppy: ArrayLike, correction: ArrayLike) -> Figure:
     ...]``.
     """
     budget = error_budget(sloppy, correction)
-    figure, axes = _single(3.8, "error of $J_i(t)$ on a configuration", "noise vectors")
+    figure, axes = single_axes(3.8, "error of $J_i(t)$ on a configuration", "noise vectors")
     axes.loglog(budget.vectors, budget.sloppy, "o-", color=COLOURS[0], label="sloppy solves")
     for value, style, colour, label in (
         (budget.correction, "--", COLOURS[1], f"correction, {np.shape(correction)[1]} fine vectors"),
@@ -68,7 +69,7 @@ def error_budget_figure(sloppy: ArrayLike, correction: ArrayLike) -> Figure:
             axes.axhline(value, linestyle=style, color=colour, label=label)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.legend(frameon=False)
+    legend_above(figure)
     return figure
 
 
@@ -79,34 +80,34 @@ def estimator_cost_figure(
 
     measured: the point of each that was reached; the rest of its curve is computed from it.
     """
-    figure, axes = _single(5.5, "stochastic error of $C(t)$", "seconds of work per configuration")
+    figure, axes = single_axes(5.5, "stochastic error of $C(t)$", "seconds of work per configuration")
     for number, (name, (work, error)) in enumerate(curves.items()):
         colour, style = f"C{number % 10}", "--" if number % 2 else "-"
         axes.loglog(work, error, style, color=colour, label=figure_text(name))
         axes.plot(*measured[name], "o", color=colour)
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    legend_above(figure)
     return figure
 
 
 def plaquette_figure(plaquette: ArrayLike, labels: Sequence[str]) -> Figure:
     """Plaquettes of each configuration, ``[config, plane]`` (total, spatial, temporal), normalised to 1."""
-    figure, axes = _single(3, "plaquette")
+    figure, axes = single_axes(3, "plaquette")
     for plane, name in enumerate(("total", "spatial", "temporal")):
         axes.plot(np.asarray(plaquette)[:, plane], MARKERS[plane], color=COLOURS[plane], label=name)
     shown = range(0, len(labels), -(-len(labels) // 12))
     axes.set_xticks(list(shown), [figure_text(labels[number]) for number in shown], rotation=30, ha="right")
-    axes.legend(frameon=False, ncols=3)
+    legend_above(figure)
     return figure
 
 
 def spectrum_figure(eigenvalue: ArrayLike, masses: Mapping[str, float]) -> Figure:
     """Eigenvalues of -D^2 on each configuration, ``[config, eigenvector]``, with 4 m^2 of the masses."""
-    figure, axes = _single(3.8, "eigenvalue of $-D^2$", "eigenvector")
+    figure, axes = single_axes(3.8, "eigenvalue of $-D^2$", "eigenvector")
     for values in np.asarray(eigenvalue):
         axes.semilogy(np.arange(1, len(values) + 1), values, "-", color=COLOURS[0], linewidth=0.8)
     for (name, mass), colour in zip(masses.items(), COLOURS[1:], strict=False):
         axes.axhline(4 * mass**2, linestyle="--", color=colour, label=f"$4m^2$, {figure_text(name)}")
-    axes.legend(frameon=False)
+    legend_above(figure)
     return figure
 
 
@@ -115,33 +116,15 @@ def convergence_figure(solves: Mapping[str, Mapping[str, Any]]) -> Figure:
 
     solves: what `stages.shared.solve_record` recorded of each.
     """
-    figure, axes = _single(3.8, "$|b - Ax|/|b|$, worst right-hand side", "iterations")
+    figure, axes = single_axes(3.8, "$|b - Ax|/|b|$, worst right-hand side", "iterations")
     for number, (name, solve) in enumerate(solves.items()):
         places = solve.get("history_step", 1) * np.arange(len(solve["history"]))
         axes.semilogy(places, solve["history"], color=COLOURS[number % len(COLOURS)], label=figure_text(name))
-    axes.legend(frameon=False)
+    legend_above(figure)
     return figure
-
-
-def _single(height: float, y: str, x: str = "") -> tuple[Figure, Axes]:
-    """A figure with one pair of axes, labelled."""
-    figure = Figure(figsize=(7, height), layout="constrained")
-    axes = figure.subplots()
-    axes.set(xlabel=x, ylabel=y)
-    return figure, axes
 
 
 def _points(
     axes: Axes, values: np.ndarray, errors: np.ndarray, number: int, label: str, shift: float = 0.0
 ) -> None:
-    axes.errorbar(
-        np.arange(len(values)) + shift,
-        values,
-        errors,
-        fmt=MARKERS[number],
-        color=COLOURS[number],
-        label=label,
-        markersize=4,
-        capsize=2,
-        linewidth=1,
-    )
+    points(axes, np.arange(len(values)) + shift, values, errors, COLOURS[number], label, MARKERS[number])

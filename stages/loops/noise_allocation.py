@@ -97,6 +97,13 @@ class ErrorTarget:
     ratio: float | None = None
 
 
+def quantity_text(parameters: Mapping[str, Any]) -> str:
+    """`C(t), t = 2 ... 8 of light`: the quantity in the parameters of `trace_allocation`."""
+    first, last = parameters["window"]
+    of = "one J_i(t)" if parameters["quantity"] == "loops" else f"C(t), t = {first} ... {last}"
+    return f"{of} of {parameters['flavour']}"
+
+
 @stage(version="2", cost=small)
 def trace_allocation(
     noise: Chunks[LoopNoise],

@@ -27,12 +27,16 @@ from stages.lqcd.estimators.truncated import Piece, truncated_pieces
 from workflows import (
     SOLVES,
     SPACE,
+    WITHOUT_KERNELS,
     available,
     choice_sections,
     degrees_of_freedom,
+    errors_and_freedom,
+    errors_in,
     gauge_section,
     loaded,
     node_of,
+    solves_in,
     solves_row,
     spectrum_section,
     with_errors,
@@ -84,18 +88,16 @@ def correlator_section(store: Store, parameters: G2Parameters) -> Section:
             f"{name}, bootstrap": _with_errors(bootstrap, "correlator", k) for k, name in enumerate(FLAVOURS)
         }
     times = range(average.sizes["time"])
-    freedom = degrees_of_freedom(store, parameters.workflow)
     table = Table(["t/a", *columns], list(zip(times, *columns.values(), strict=True)))
     left_out = Table(["factor", "what it is"], list(NOT_INCLUDED.items()), "Not included")
     text = (
         "C(t) = (1/3) sum over i = x, y, z of (1/T) sum over t0 of J_i(t0 + t) J_i(t0), from loops of "
-        f"different noise vectors, averaged over {_configurations(store, parameters)} with jackknife errors"
-        f"{f' ({freedom})' if freedom else ''}. "
+        f"different noise vectors, averaged over {_configurations(store, parameters)} with "
+        f"{errors_and_freedom(store, parameters.workflow, average.correlator_error.values)}. "
         "Lattice units, MILC's sign and normalisation of the loops."
     )
-    figure = Figure(
-        correlator_figure(average.correlator, average.correlator_error), "C(t), jackknife errors."
-    )
+    caption = f"C(t), {errors_in(average.correlator_error.values, average.correlator.values)}."
+    figure = Figure(correlator_figure(average.correlator, average.correlator_error), caption)
     return Section("Disconnected correlator", text, [figure, table, left_out])
 
 
@@ -112,9 +114,9 @@ def loops_section(store: Store, parameters: G2Parameters) -> Section:
     text = (
         "Ensemble means of the loops themselves; without noise and gauge fluctuations the current's vanish."
     )
-    return Section(
-        "Loops", text, [Figure(current, "J(t) of light minus strange, by direction."), condensate, *exact]
-    )
+    kind = errors_in(average.loops_error.values[DIFFERENCE], average.loops.values[DIFFERENCE])
+    figure = Figure(current, f"J(t) of light minus strange, by direction, {kind}.")
+    return Section("Loops", text, [figure, condensate, *exact])
 
 
 def _exact_table(store: Store, parameters: G2Parameters) -> Table:
@@ -323,7 +325,7 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
     """Iterations, residuals and cost of the linear systems."""
     rows = []
     for node in nodes:
-        statistics = [record.statistics for record in node.records]
+        statistics = [solves_in(record, node.name, record.statistics) for record in node.records]
         rows.append(solves_row(node.name, statistics, node.records[0].parameters["tolerance"]))
     columns = ["solves", *SOLVES, "of the full system", "ms per rhs"]
     if all(node.joules is not None for node in nodes):
@@ -335,6 +337,7 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
     figure = Figure(convergence_figure(solves), "The first block of right-hand sides of each kind of solve.")
     text = (
         "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides."
+        + WITHOUT_KERNELS
     )
     return Section("Solves", text, [figure, table, *_choices(nodes)])
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline import InputError, Section, Store, Table, accounts, table_text
-from stages.loops.noise_allocation import TraceAllocation
+from stages.loops.noise_allocation import TraceAllocation, quantity_text
 from workflows import loaded, nodes_of
 from workflows.g2_disconnected.target import ALLOCATION, NOISE, achieved, solving
 
@@ -52,11 +52,9 @@ def allocation_in(store: Store, workflow: str) -> tuple[TraceAllocation, dict[st
 
 def outcome(allocation: TraceAllocation, parameters: dict[str, Any]) -> str:
     """`C(t) of light, t = 2 ... 8: error 1.2e-05, target 1e-05; not met`."""
-    first, last = parameters["window"]
-    of = "one J_i(t)" if parameters["quantity"] == "loops" else f"C(t), t = {first} ... {last}"
     met = "met" if allocation.error[-1] <= allocation.asked else "not met"
     figures = achieved(parameters["ratio"], allocation)
-    return f"Stochastic error of {of} of {parameters['flavour']}: {figures}; {met}"
+    return f"Stochastic error of {quantity_text(parameters)}: {figures}; {met}"
 
 
 COLUMNS = ("noise vectors", "fine", "predicted error", "achieved error", "predicted seconds", "seconds")

@@ -22,6 +22,7 @@ from workflows import (
     mass_text,
     momentum_text,
     setup_sections,
+    solves_in,
     solves_section,
 )
 from workflows.laph_mesons.schema import LaphParameters
@@ -37,7 +38,7 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
     of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
     solves = [node for node in accounts(store, parameters.workflow) if node.stage in SOLVED]
-    statistics = [record.statistics for node in solves for record in node.records]
+    statistics = [solves_in(each, node.name, each.statistics) for node in solves for each in node.records]
     return available(
         lambda: correlator_section(result("average"), store, workflow, of),
         lambda: mass_section(result("average")),
@@ -75,11 +76,11 @@ def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterat
                 [t, *(mass_text(float(m), float(e)) for m, e in zip(energy[:, t], error[:, t], strict=True))]
                 for t in range(t0 + 1, levels.sizes["time"] // 2 + 1)
             ]
-            place = f"p = {momentum_text(momentum)}"
+            place, kind = f"p = {momentum_text(momentum)}", errors_in(error, energy)
             rows = [row for row, _ in given[name][at]] if isinstance(given, Mapping) else given[number]
             operators = "; ".join(", ".join(row) for row in rows)
             parts += [
-                Figure(levels_figure(energy, error, names, t0), f"{name}, {place}, {errors_in(error)}."),
+                Figure(levels_figure(energy, error, names, t0), f"{name}, {place}, {kind}."),
                 Table(["t/a", *names], lines, f"{name}, {place}: operators {operators}"),
             ]
         yield Section(f"Levels of {name}", text, parts)
@@ -95,7 +96,7 @@ def modes_section(result: xarray.Dataset) -> Section:
     """Eigenvalues of the Laplacian and their residuals."""
     values, residuals = result.eigenvalue.values, result.residual.values
     rows = [
-        [label, f"{lowest:.6f}", f"{highest:.6f}", f"{worst:.1e}"]
+        [label, f"{lowest:.6f}", f"{highest:.6f}", f"{worst / 12:.1e}"]
         for label, lowest, highest, worst in zip(
             result.config.values,
             values.min(axis=(1, 2)),
@@ -106,7 +107,8 @@ def modes_section(result: xarray.Dataset) -> Section:
     ]
     text = (
         "Eigenvalues of minus the Laplacian on smeared links over all time slices, lattice units; residuals "
-        "|-Laplacian v - lambda v| are recomputed."
+        "|-Laplacian v - lambda v| are recomputed and relative to 12, the largest possible eigenvalue; the "
+        "tolerance is that of the squared operator, relative to 36."
     )
-    table = Table(["configuration", "lowest", "highest", "largest residual"], rows)
+    table = Table(["configuration", "lowest", "highest", "largest residual / 12"], rows)
     return Section("Laplace eigenvectors", text, [table])

@@ -12,7 +12,7 @@ from pipeline import Figure, Section, Store, Table, counted, open_result, value_
 from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
-from workflows.shared.report_sections import degrees_of_freedom, with_errors
+from workflows.shared.report_sections import degrees_of_freedom, errors_and_freedom, errors_in, with_errors
 
 MEMBERS = (
     "Each channel is the mean over the Dirac matrices that belong to it, at p != 0 over those that are "
@@ -44,16 +44,18 @@ def correlator_section(
         tables.append(Table(["t/a", *names], rows, f"C(t) at p = {momentum_text(momentum)}"))
     first = average.isel(momentum=0, channel=_existing(average, 0))
     sizes = open_result(store, "mesons", workflow=workflow).sizes
-    freedom = degrees_of_freedom(store, workflow)
+    errors = errors_and_freedom(store, workflow, average.channel_error.values)
     text = (
         f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
-        f"with {errors_in(average.channel_error.values)}{f' ({freedom})' if freedom else ''}; t counts from "
-        f"the source. {members} at all momenta are in mesons.txt. {of}Lattice units, without "
-        "renormalisation; flavour-non-singlet mesons have no quark-line disconnected part."
+        f"with {errors}; t counts from the source. {members} at all "
+        f"momenta are in mesons.txt. {of}Lattice units, without renormalisation; "
+        "flavour-non-singlet mesons have no quark-line disconnected part."
     )
     figure = Figure(
         meson_figure(first.channel_correlator, first.channel_error, list(map(str, first.channel.values))),
-        f"C(t) at p = {momentum_text(average.momentum.values[0])}, {errors_in(first.channel_error.values)}.",
+        f"C(t) at p = {momentum_text(average.momentum.values[0])}, "
+        f"{errors_in(first.channel_error.values, first.channel_correlator.values)}"
+        f"{'; triangles: -C(t), where C(t) is negative' * bool((first.channel_correlator < 0).any())}.",
     )
     return Section("Meson correlators", text, [figure, *tables])
 
@@ -79,7 +81,8 @@ def mass_section(
         for t in range(1, times // 2 + 1)
     ]
     text = f"{masses}It tends to the ground state's energy as t grows."
-    figure = Figure(effective_mass_figure(mass, error, labels), f"Effective masses, {errors_in(error)}.")
+    caption = f"Effective masses, {errors_in(error, mass)}."
+    figure = Figure(effective_mass_figure(mass, error, labels), caption)
     return Section("Effective masses", text, [figure, Table(["t/a", *labels], rows)])
 
 
@@ -97,11 +100,6 @@ def correlator_text(store: Store, workflow: str, axis: str = "gamma") -> str:
     times = average.sizes["time"]
     values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
     return correlator_table(values, errors, names, {"degrees of freedom": freedom} if freedom else {})
-
-
-def errors_in(errors: np.ndarray) -> str:
-    """Kind of errors, for captions."""
-    return "jackknife errors" if np.isfinite(errors).any() else "no errors, which take two bins"
 
 
 def mass_text(mass: float, error: float) -> str | None:

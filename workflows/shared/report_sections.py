@@ -103,6 +103,20 @@ def equal_fields(observed: xarray.Dataset) -> str:
     )
 
 
+def errors_in(errors: NDArray[np.float64], values: NDArray[np.float64] | None = None) -> str:
+    """Kind of errors, for captions; values: of a figure's points, which are hollow without an error."""
+    known, points = np.isfinite(errors), np.isfinite(errors if values is None else values)
+    if not known.any():
+        return f"no errors, which take two bins{'' if values is None else ' (hollow points)'}"
+    return f"jackknife errors{'; hollow points have none' * bool((points & ~known).any())}"
+
+
+def errors_and_freedom(store: Store, workflow: str, errors: NDArray[np.float64]) -> str:
+    """Kind of errors, for sentences, with their degrees of freedom where these are few."""
+    freedom = degrees_of_freedom(store, workflow) if np.isfinite(errors).any() else ""
+    return f"{errors_in(errors)}{f' ({freedom})' if freedom else ''}"
+
+
 def degrees_of_freedom(store: Store, workflow: str) -> str:
     """The degrees of freedom of errors from few jackknife bins, in words; nothing for many."""
     (bins,) = node_of(store, workflow, "average").statistics("bins")

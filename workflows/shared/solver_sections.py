@@ -11,18 +11,22 @@ from numpy.typing import NDArray
 
 from pipeline import Figure, Section, Store, Table, accounts
 from pipeline.declare.coordinates import describe
+from pipeline.reading.account import waited
+from pipeline.store.record import Record
 from stages.loops.loop_figures import convergence_figure, spectrum_figure
 from stages.lqcd.solvers.trial import CONVERGED, Candidate, reason_of
 from stages.shared.solver_trials import SolverTrials, cheapest
 from workflows.shared.choice import SPACE, TRIALS, costs_of
 from workflows.shared.report_sections import loaded, node_of
 
+WITHOUT_KERNELS = " Times leave out the compiling and reading of kernels."
+
 SOLVES = ("rhs", "iterations (min / median / max)", "tolerance", "largest residual")
 """Columns of `solves_row` after the name; the residual of the full system and the time follow."""
 
 
 def solves_row(name: str, statistics: Sequence[Mapping[str, Any]], tolerance: float) -> list[Any]:
-    """Iterations, residuals and milliseconds per right-hand side of some solves, as each chunk recorded."""
+    """Iterations, residuals and milliseconds per right-hand side of some solves; statistics: `solves_in`."""
     iterations = [number for each in statistics for number in each["iterations"]]
     rhs = sum(each["rhs"] for each in statistics)
     seconds = sum(each["solve_seconds"] for each in statistics)
@@ -33,7 +37,7 @@ def solves_row(name: str, statistics: Sequence[Mapping[str, Any]], tolerance: fl
 
 
 def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) -> Iterator[Section]:
-    """Iterations, residuals and cost of propagators, if there are any; statistics: as each chunk recorded."""
+    """Iterations, residuals and cost of propagators, if there are any; statistics: `solves_in` each chunk."""
     if not statistics:
         return
     first = statistics[0]
@@ -43,19 +47,29 @@ def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) ->
     text = (
         "Residuals are |b - A x| / |b| of the even-odd system, and |b - M x| / |b| of the full operator, "
         "recomputed in double precision, the largest of all columns. Those of every column are in the store."
+        + WITHOUT_KERNELS
     )
     yield Section("Solves", text, [figure, table])
 
 
 def solves_of(store: Store, workflow: str, stage: str) -> Iterator[dict[str, Any]]:
-    """Records of a transient stage that solves, each chunk once: they are kept with what was made of it."""
+    """Statistics of a transient stage that solves, each chunk once: kept with what was made of it."""
     seen = set()
     for node in accounts(store, workflow):
         for record in node.records:
             for each in record.transient:
                 if each["stage"] == stage and each["key"] not in seen:
                     seen.add(each["key"])
-                    yield each["statistics"]
+                    yield solves_in(record, each["node"], each["statistics"])
+
+
+def solves_in(record: Record, node: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """Statistics of a node's solves in a chunk, without the seconds that its part waited for kernels.
+
+    Those are not all within the solves: where there are any, the rest of the part is an upper bound.
+    """
+    spent = [part["seconds"] - waited(part) for part in record.parts if part["node"] == node]
+    return {**statistics, "solve_seconds": max(0.0, min([statistics["solve_seconds"], *spent]))}
 
 
 def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
@@ -124,11 +138,14 @@ def spectrum_section(store: Store, workflow: str, masses: Mapping[str, float]) -
     for record in node.records:
         statistics = record.statistics
         low, high = statistics["eigenvalue_range"]
-        residuals = (f"{statistics[name]:.1e}" for name in ("residual_before_rounding", "residual_max"))
+        found, stored = statistics["residual_before_rounding"], statistics["residual_max"]
+        residuals = (f"{each / statistics['window'][1]:.1e}" for each in (found, stored))
         cost = (statistics["restarts"], statistics["matvecs"], f"{statistics['eigensolve_seconds']:.1f}")
-        rows.append([describe(record.coordinates), f"{low:.4g}", f"{high:.4g}", *cost, *residuals])
-    columns = ["configuration", "lowest", "highest", "restarts", "applications", "seconds"]
-    table = Table([*columns, "largest residual", "as stored"], rows)
+        limits = f"{low:.4g}", f"{high:.4g}"
+        accuracy = record.parameters["tolerance"], *residuals
+        rows.append([describe(record.coordinates), *limits, *cost, *accuracy])
+    columns = ["configuration", "lowest", "highest", "restarts", "applications", "seconds", "tolerance"]
+    table = Table([*columns, "largest residual / largest eigenvalue", "the same, as stored"], rows)
     figure = Figure(
         spectrum_figure(result.eigenvalue, masses), "Lowest eigenvalues, a line per configuration."
     )
@@ -137,8 +154,9 @@ def spectrum_section(store: Store, workflow: str, masses: Mapping[str, float]) -
     )
     text = (
         "Lowest eigenvectors of B = -D_eo D_oe on the even sites, computed once for all masses; the solves "
-        "run on A = B + 4 m^2. Residuals are |B v - lambda v|. Without these modes the square root of the "
-        f"condition number, to which iterations of CG are proportional, is smaller by a factor of, {remains}."
+        "run on A = B + 4 m^2. Residuals are |B v - lambda v|, like the tolerance relative to the "
+        "largest eigenvalue of B. Without these modes the square root of the condition number, to which "
+        f"iterations of CG are proportional, is smaller by a factor of, {remains}."
     )
     return Section("Low modes", text, [figure, table])
 

@@ -13,8 +13,8 @@ from tornado.web import RequestHandler
 from pipeline.declare.coordinates import describe
 from pipeline.declare.text import format_bytes, literal, literal_lines
 from pipeline.reading.dashboard.facts.campaign import Campaign
-from pipeline.reading.dashboard.look import PARTS_STYLE, STYLE, link, table
-from pipeline.reading.report import Details, Section, templates
+from pipeline.reading.dashboard.look import NOT_MEASURED, PARTS_STYLE, STYLE, link, table
+from pipeline.reading.report import Cell, Details, Section, templates
 from pipeline.running.clusters.jobs import JobList
 from pipeline.store.shelves import listed
 from stages.base.errors import InputError
@@ -71,7 +71,9 @@ def _rows(value: object, name: str = "") -> Iterator[list[object]]:
     if isinstance(value, dict) and value:
         for key, item in value.items():
             yield from _rows(item, f"{name}.{key}" if name else str(key))
-    elif value is None or isinstance(value, (int, float)):
+    elif value is None:
+        yield [name, Cell(NOT_MEASURED, "unknown")]
+    elif isinstance(value, (int, float)):
         yield [name, str(value) if isinstance(value, bool) else value]
     else:
         yield [name, value if isinstance(value, str) else json.dumps(value)]

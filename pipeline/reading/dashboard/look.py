@@ -15,7 +15,7 @@ from bokeh.palettes import Category10
 from bokeh.plotting import figure
 
 from pipeline.declare.text import format_bytes, literal, literal_lines
-from pipeline.reading.report import Cell, Section, Table, templates
+from pipeline.reading.report import NO_VALUE, Cell, Section, Table, templates
 
 DONE, FAILED, RUNNING, WAITING = "#2f9e5b", "#d1495b", "#e0a030", "#8a8f98"
 """Colours of states."""
@@ -32,12 +32,12 @@ Columns = Mapping[str, Callable[[Item], object]]
 
 STYLE = """
 :root { color-scheme: light dark; }
-body { box-sizing: border-box; margin: 0 auto; max-width: 1400px; padding: 8px;
+html body { box-sizing: border-box; margin: 0 auto; max-width: 1400px; padding: 8px 16px;
        background: #ffffff; color: #1c2026; font: 14px/1.45 system-ui, sans-serif; }
 nav { display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 4px 0 10px; }
 nav a, a { color: #1f6db5; text-decoration: none; }
 @media (prefers-color-scheme: dark) {
-  body { background: #15181c; color: #e3e6ea; }
+  html body { background: #15181c; color: #e3e6ea; }
   nav a, a { color: #7db8f0; }
 }
 """
@@ -52,7 +52,10 @@ th, td { text-align: left; padding: 3px 10px 3px 0; border-bottom: 1px solid #88
 th { white-space: normal; vertical-align: bottom; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.long { white-space: pre-wrap; overflow-wrap: anywhere; min-width: 14em; }
-.unknown { color: #8a8f98; font-style: italic; }
+.unknown { color: #8a8f98; }
+caption { width: 0; text-align: left; font-weight: 600; }
+caption span { display: block; width: max-content; max-width: calc(100vw - 32px); }
+.swatch { display: inline-block; width: 1em; height: 1em; margin: 0 4px 0 12px; vertical-align: -2px; }
 .tiles { display: flex; flex-wrap: wrap; gap: 8px; font: 13px system-ui, sans-serif; }
 .tile { border: 1px solid #8884; border-radius: 6px; padding: 6px 12px; }
 .tile b { display: block; font-size: 20px; font-variant-numeric: tabular-nums; }
@@ -101,7 +104,7 @@ def html_of(section: Section) -> str:
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
-    """A table of text, numbers and links; None is said."""
+    """A table of text, numbers and links; a dash for None."""
     return Table(list(columns), [[_cell(value) for value in row] for row in rows])
 
 
@@ -114,7 +117,7 @@ def _cell(value: object) -> Cell:
     if isinstance(value, Cell):
         return value
     if value is None or (isinstance(value, float) and isnan(value)):
-        return Cell(NOT_MEASURED, "unknown")
+        return Cell(NO_VALUE, "unknown")
     if isinstance(value, (int, float)):
         return Cell(number(value), "number")
     return Cell(literal(str(value)), "long" if len(str(value)) > LONG else "")

@@ -40,7 +40,8 @@ KEEP_ALIVE = 37_000
 
 TEMPLATE = """{% extends base %}
 {% block preamble %}<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><style>{{ style }}</style>{% endblock %}
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">
+<style>{{ style }}</style>{% endblock %}
 {% block contents %}<nav><b>quarkline</b>
 {%- for page in pages %}<a href="{{ page.address }}">{{ page.name }}</a>{% endfor %}</nav>
 {{ super() }}{% endblock %}

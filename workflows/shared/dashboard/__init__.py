@@ -21,17 +21,18 @@ def joules_times_variance(node: NodeFigures) -> float | None:
 
 RESIDUALS = Panel(
     partial(histories.lines, "solves"),
-    partial(histories.draw, "residuals of solves (faint: committed)", "iterations"),
+    partial(histories.draw, "residuals of solves (faint: committed)", "iterations", "|b - Ax| / |b|"),
 )
 EIGENSOLVES = Panel(
     partial(histories.lines, "restarts"),
-    partial(histories.draw, "eigensolves (faint: committed)", "restarts"),
+    partial(histories.draw, "eigensolves (faint: committed)", "restarts", "|Av - λv|"),
 )
 TRACE_ERROR = Panel(trace_error.errors, trace_error.draw)
+ROUNDS = Panel(trace_error.rounds, trace_error.draw_rounds)
 SOLVES = Page(
     "quarkline-solves",
     "solves",
-    ((RESIDUALS, TRACE_ERROR), (EIGENSOLVES, text(histories.setups))),
+    ((RESIDUALS, TRACE_ERROR), (EIGENSOLVES, ROUNDS), (text(histories.setups),)),
 )
 COLUMNS: Columns[NodeFigures] = {
     "GFLOP/s": lambda node: node.figures.mean("gflops"),

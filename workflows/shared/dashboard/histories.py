@@ -22,7 +22,7 @@ MOST = 12
 """Histories that are kept of each kind: those that reported last in a run, and that were committed last."""
 
 Point = tuple[float, float]
-"""(iterations or restarts, largest relative residual)."""
+"""(iterations or restarts, largest residual): of solves relative to |b|, of eigensolves |A v - lambda v|."""
 
 Lines = dict[str, list[Any]]
 
@@ -93,10 +93,10 @@ def lines(kind: str, campaign: Campaign) -> Lines:
     }
 
 
-def draw(title: str, axis: str) -> Drawing[Lines]:
+def draw(title: str, axis: str, residual: str) -> Drawing[Lines]:
     """Lines on a logarithmic axis; what is in work stands out."""
     source = ColumnDataSource({name: [] for name in ("x", "y", "node", "label", "colour", "alpha")})
-    root = plot(title, axis, "largest relative residual", y_axis_type="log")
+    root = plot(title, axis, f"largest {residual}", y_axis_type="log")
     legend_below(root)
     root.multi_line(
         "x", "y", line_color="colour", line_alpha="alpha", line_width=2, legend_field="node", source=source

@@ -14,6 +14,7 @@ from pipeline.planning.manifest import Manifest
 from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.store import Store
+from stages.loops.noise_allocation import quantity_text
 
 SAMPLES = "noise"
 """The dimension whose entries are independent estimates of the same numbers, as all stages name it."""
@@ -85,7 +86,7 @@ class Samples(OwnFacts):
         self._nodes: list[_Node] = []
         self.curves: dict[str, ErrorCurve] = {}
         self.targets: dict[str, tuple[ErrorCurve, float]] = {}
-        """Errors of the rounds towards a target and the one asked for, by the key of their chunk."""
+        """Errors of a target's quantity, round by round, and the one asked for, by the key of their chunk."""
 
     def refresh(
         self, store: Store, manifests: Sequence[Manifest], stored: Container[str], seconds: float
@@ -123,10 +124,10 @@ def _samples(store: Store, node: _Node, key: str) -> np.ndarray:
     return values[:, :: -(-values.shape[1] // MOST_VALUES)]
 
 
-def _target(store: Store, node: str, stage: str, key: str) -> tuple[ErrorCurve, float]:
+def _target(store: Store, quantity: str, stage: str, key: str) -> tuple[ErrorCurve, float]:
     found = store.load(stage, key)
     counts = found["vectors"].reshape(len(found["error"]), -1)[:, 0]
-    return ErrorCurve(node, counts.tolist(), found["error"].tolist()), float(found["asked"])
+    return ErrorCurve(quantity, counts.tolist(), found["error"].tolist()), float(found["asked"])
 
 
 def _any(chunks: Sequence[tuple[Any, str]], stored: Container[str]) -> bool:
@@ -153,11 +154,11 @@ def _nodes(manifest: Manifest) -> Iterator[_Node]:
 
 
 def _target_chunks(manifests: Sequence[Manifest]) -> dict[str, tuple[str, str]]:
-    """Node and stage of the chunks that compare an error with what is asked for, by key."""
+    """Quantity and stage of the chunks that compare an error with what is asked for, by key."""
     return {
-        key: (name, node.stage)
+        key: (quantity_text(node.content["parameters"]), node.stage)
         for manifest in manifests
-        for name, node in manifest.nodes.items()
+        for node in manifest.nodes.values()
         if {"vectors", "error", "asked"} <= node.content["outputs"].keys()
         for key in node.chunks.in_order()
     }

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, FactorRange, HoverTool, OpenURL, TapTool
 
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.grid import Row
-from pipeline.reading.dashboard.look import DONE, FAILED, RUNNING, WAITING, plot
+from pipeline.reading.dashboard.look import DONE, FAILED, RUNNING, WAITING, html, plot
 from pipeline.reading.dashboard.panel import Drawing, Panel
 
 CELLS = ("row", "middle", "width", "fill", "alpha", "line", "node", "workflow", "column", "named", "text")
 Cells = dict[str, list[object]]
 Facts = tuple[Cells, list[str], str]
 """Columns of cells, names of rows, and what the columns of the grid are."""
+
+STATES = (
+    (f"background:{DONE}", "all is stored"),
+    (f"background:{DONE}80", "a part is stored: the paler, the less"),
+    (f"background:{WAITING}2e", "nothing is stored"),
+    (f"background:{FAILED}", "something failed in the last run"),
+    (f"border:2px solid {RUNNING}", "something is in work"),
+)
+LEGEND = " ".join(f'<span><i class="swatch" style="{style}"></i>{words}</span>' for style, words in STATES)
 
 TIP = '<div style="max-width:240px;font:13px system-ui,sans-serif"><b>@node</b> @named<br>@text</div>'
 
@@ -27,7 +37,7 @@ def _read(campaign: Campaign) -> Facts:
         for column in sorted(row.total)
     ]
     axes = [
-        f"{name}: {axis.labels[0]} … {axis.labels[-1]}, {axis.width} to a column"
+        f"{name}: {axis.labels[0]} … {axis.labels[-1]}" + f", {axis.width} to a column" * (axis.width > 1)
         for name, axis in grid.axes.items()
     ]
     columns: Cells = {name: [cell[k] for cell in cells] for k, name in enumerate(CELLS)}
@@ -51,6 +61,7 @@ def _cell(row: Row, column: int) -> tuple[object, ...]:
 def _draw() -> Drawing[Facts]:
     source = ColumnDataSource({name: [] for name in CELLS})
     root = plot("chunks by node and configuration", "", "", 340, y_range=FactorRange(), x_range=(0, 1))
+    head = html()
     root.rect(
         x="middle", y="row", width="width", height=0.86, fill_color="fill", fill_alpha="alpha",
         line_color="line", line_width=1, source=source,
@@ -63,6 +74,7 @@ def _draw() -> Drawing[Facts]:
     def show(facts: Facts) -> None:
         cells, names, axes = facts
         rows = names[::-1]
+        head.text = f'<p class="legend">{LEGEND}</p>' if names else ""
         if list(root.y_range.factors) != rows:
             root.y_range.factors = rows
             root.height = 90 + max(20, min(34, 500 // max(1, len(rows)))) * len(rows)
@@ -70,7 +82,7 @@ def _draw() -> Drawing[Facts]:
             root.title.text = title
         source.data = cells
 
-    return root, show
+    return column(head, root, sizing_mode="stretch_width"), show
 
 
 OVERVIEW = Panel(_read, _draw)

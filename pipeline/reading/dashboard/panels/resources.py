@@ -13,12 +13,12 @@ NODES: Columns[NodeFigures] = {
     "node": lambda node: node.name,
     "chunks": lambda node: node.figures.chunks,
     "work": lambda node: duration_text(node.figures.total("seconds") or 0.0),
-    "planned memory": lambda node: size(node.campaign.planned_bytes(node.name)) or "not known",
+    "planned memory": lambda node: size(node.campaign.planned_bytes(node.name)),
     "GPU memory, most": lambda node: size(node.figures.most("device_bytes")),
     "host memory, most": lambda node: size(node.figures.most("host_bytes")),
     "measured / planned": lambda node: _measured_by_planned(node),
     "joules": lambda node: node.figures.total("joules"),
-    "chunks metered": lambda node: node.figures.counted("joules"),
+    "chunks metered": lambda node: node.figures.counted("joules") or None,
 }
 GPUS: Columns[tuple[str, Figures]] = {
     "GPU": lambda gpu: gpu[0],
@@ -39,7 +39,7 @@ def resources(addition: Addition, campaign: Campaign) -> Section:
     order, nodes = [row.node for row in campaign.grid.rows], campaign.records.nodes
     names = sorted(nodes, key=lambda name: order.index(name) if name in order else len(order))
     rows = [NodeFigures(name, nodes[name], campaign) for name in names]
-    note = "Most bytes of any chunk, against what the plan of a run that is followed said."
+    note = "Most bytes of any chunk, against what the plan of a run that is followed said; –: not measured."
     table = table_of({**NODES, **addition.columns}, rows)
     return Section("Speed, memory, energy by node", " ".join([note, *addition.notes]), [table])
 
