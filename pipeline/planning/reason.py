@@ -6,7 +6,7 @@ from plans before that one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -115,10 +115,22 @@ class Reasons:
             now = describe_node(node, self._backend)
             inputs = [self._former.get(name, name) for name in now["inputs"]]
             same_names = inputs == before.content["inputs"]
-            self._changes[node.name] = _compare(
-                before.content, {**now, "inputs": inputs} if same_names else now
-            )
+            now = {**now, "inputs": inputs} if same_names else now
+            changed = _compare(before.content, now)
+            if changed and changed.kind == ReasonKind.CHANGED_INPUTS:
+                changed = self._changed_inputs(node, before) or changed
+            self._changes[node.name] = changed
         return self._changes[node.name]
+
+    def _changed_inputs(self, node: Node, before: NodeRecord) -> Reason | None:
+        """In names of nodes that the table shows, if these tell the difference."""
+        known = self._manifest.nodes if self._manifest else {}
+        old = _in_table(before.content["inputs"], lambda name: known[name].content if name in known else {})
+        nodes = {name: chunks[0].node for name, chunks in self._chunks.items()}
+        new = _in_table(
+            [each.name for each in node.inputs], lambda name: describe_node(nodes[name], self._backend)
+        )
+        return None if old == new else Reason(ReasonKind.CHANGED_INPUTS, f"{_listed(old)} -> {_listed(new)}")
 
     def _is_returned_to(self, node: Node, changed: Reason) -> bool:
         """True if some, not all, of a node's chunks are there from before it was changed and changed back.
@@ -253,8 +265,22 @@ def _compare(old: Facts, new: Facts) -> Reason | None:
     if sizes:
         return Reason(ReasonKind.CHANGED_CHUNK_SIZE, ", ".join(sizes))
     if old["inputs"] != new["inputs"]:
-        return Reason(ReasonKind.CHANGED_INPUTS, f"{', '.join(old['inputs'])} -> {', '.join(new['inputs'])}")
+        return Reason(ReasonKind.CHANGED_INPUTS, f"{_listed(old['inputs'])} -> {_listed(new['inputs'])}")
     return None
+
+
+def _in_table(names: Iterable[str], content: Callable[[str], Facts]) -> list[str]:
+    """Names of nodes of a table: for one that no table shows, those that it is made of."""
+    nodes: dict[str, None] = {}
+    for name in names:
+        about = content(name)
+        hidden = about.get("transient") and about["inputs"]
+        nodes.update(dict.fromkeys(_in_table(about["inputs"], content) if hidden else [name]))
+    return list(nodes)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _differences(old: Facts, new: Facts, prefix: str = "") -> list[str]:

@@ -64,7 +64,7 @@ class Table:
         if not kept or len(kept) == len(self.columns):
             return self
         rows = [[row[k] for k in kept] for row in self.rows]
-        empty = ", ".join(name for k, name in enumerate(self.columns) if name and k not in kept)
+        empty = "; ".join(name for k, name in enumerate(self.columns) if name and k not in kept)
         caption = f"{self.caption} (no values: {empty})".lstrip() if empty else self.caption
         return Table([self.columns[k] for k in kept], rows, caption, self.digits)
 

@@ -120,7 +120,7 @@ def convergence_figure(solves: Mapping[str, Mapping[str, Any]]) -> Figure:
     for number, (name, solve) in enumerate(solves.items()):
         places = solve.get("history_step", 1) * np.arange(len(solve["history"]))
         axes.semilogy(places, solve["history"], color=COLOURS[number % len(COLOURS)], label=figure_text(name))
-    legend_above(figure)
+    axes.legend(frameon=False)
     return figure
 
 

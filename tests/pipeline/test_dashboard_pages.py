@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 import urllib.request
 from collections.abc import Callable
@@ -57,6 +58,8 @@ def test_the_overview_shows_states_by_node_and_configuration(finished: Store) ->
     text, figures = shown("quarkline", read_whole(finished))
     assert "<b>5</b>of 8 chunks are stored" in text and "<b>1</b>failed" in text
     assert "<b>not measured</b>energy" in text
+    legend = re.findall(r'<i class="swatch"[^>]*></i>([^<]*)<', text)
+    assert len(legend) == 5 and legend[0] == "all is stored" and "the paler, the less" in legend[1]
     cells = next(data for data in figures if "alpha" in data)
     states = {
         (node, named): text
@@ -69,7 +72,13 @@ def test_the_overview_shows_states_by_node_and_configuration(finished: Store) ->
 
 def test_resources_say_what_was_not_measured(finished: Store) -> None:
     text, _ = shown("quarkline-resources", read_whole(finished))
-    assert text.count("not measured") >= 3 * 5 and "not measured: no record has joules" in text
+    assert "not measured: no record has joules" in text
+    unfilled = (
+        "planned memory; GPU memory, most; measured / planned; joules; chunks metered; GFLOP/s; of copy"
+    )
+    assert f"(no values: {unfilled} bandwidth; joules × variance)" in html.unescape(text)
+    heads = re.findall(r"<th[^>]*>([^<]*)</th>", text)
+    assert heads == ["node", "chunks", "work", "host memory, most"]
     text, _ = shown("quarkline-jobs", read_whole(finished))
     assert "no limit" in text and "the ledger has no entry" in text and "4 done" not in text
 
@@ -87,7 +96,7 @@ def test_each_gpu_has_a_row(finished: Store) -> None:
     rows = text.partition("<h2>GPUs</h2>")[2].split("<tr>")[2:4]
     assert [re.findall(r"<td[^>]*>([^<]*)</td>", row) for row in rows] == [
         ["h&lt;1&gt; 01:00", "2", "8 s", "3.00 GiB", "50 %", "1,200", "150", "7.45 GiB", "14.90 GiB", "1"],
-        ["h&lt;1&gt; 02:00", "2", "8 s", "2.00 GiB", *["not measured"] * 6],
+        ["h&lt;1&gt; 02:00", "2", "8 s", "2.00 GiB", *["–"] * 6],
     ]
 
 

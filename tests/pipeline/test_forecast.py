@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pipeline.reading.forecast.forecast import Setting, forecast
 from pipeline.reading.forecast.kept import keep, reconciled
 from pipeline.reading.forecast.memory import Memory, line, slope
 from pipeline.reading.forecast.model import COUNT_UNKNOWN, Model
-from pipeline.reading.forecast.page import sections, totals
+from pipeline.reading.forecast.page import learned_from, sections, totals
 from pipeline.reading.forecast.power import joules
 from pipeline.reading.forecast.samples import ChunkSample, Machine, Part, samples
 from pipeline.reading.forecast.schedule import schedule
@@ -113,8 +114,22 @@ def test_machine_without_records_is_as_others_are_and_less_certain() -> None:
         Machine.named("cpu", "Some processor, 2 threads") == HERE
         and str(THERE) == "Other processor, 1 threads"
     )
-    assert THERE not in model.watts
+    assert not model.knows("solve", THERE) and THERE not in model.watts
     assert model.kernels_of("solve", THERE, ()) == Kernels()
+
+
+def test_a_worker_of_two_threads_learns_from_workers_of_one() -> None:
+    one, passes = HERE._replace(number=1), (solves(1e6),)
+    others = [sample(1e6, machine=THERE, slow=7.0) for _ in range(5)]
+    model = Model([*others, sample(1e6, machine=one, slow=2.0)])
+    told = model.seconds("solve", HERE, passes, False)
+    assert model.knows("solve", HERE) and not model.knows("else", HERE)
+    assert told.value == pytest.approx(model.seconds("solve", one, passes, False).value / 2)
+    assert told.sigma < Model(others).seconds("solve", HERE, passes, False).sigma
+    first = Part("solve", 1.0, passes, (130.0,), True, OLD)
+    kernels = Model([chunk((first,), 30.0, one)])
+    assert kernels.kernels_of("solve", HERE, passes) == kernels.kernels_of("solve", one, passes)
+    assert kernels.kernels_of("solve", one, passes) != Kernels()
 
 
 BASE, LIBRARIES = 0.004, 0.6
@@ -286,6 +301,13 @@ def test_page_says_what_nobody_measured_and_where_nothing_is_known(store: Store)
     assert shown["energy"].startswith("unknown")
     assert shown["files written"] == "4"
     assert "No record of earlier chunks" in sections(result, [result.total], [])[0].text
+    learned = replace(result, records=64)
+    for unknown, text in (
+        ((), "Learned from 64 records."),
+        (("field", "mean"), "Learned from 64 records; no records there of field, mean: their times are"),
+    ):
+        assert text in learned_from(learned, unknown)
+        assert learned_from(learned, unknown) in sections(learned, [], [], unknown)[0].text
 
 
 def test_cost_with_work_travels_to_records(store: Store, compute: Callable[[Workflow], Outcome]) -> None:

@@ -175,6 +175,20 @@ def test_a_new_name_of_an_input_is_no_reason(store: Store, compute: Compute) -> 
     }
 
 
+def test_inputs_that_changed_are_named_as_in_the_table(store: Store, compute: Compute) -> None:
+    def wired(first: str, through: bool) -> Workflow:
+        w = Workflow("demo")
+        field = w.add(toys.field, place=Place(name=first, over={"config": ["a"]}), scale=float(len(first)))
+        other = w.add(toys.field, place=Place(name="other", over={"config": ["a"]}), scale=9.0)
+        bulk = w.add(toys.bulk, field, place=Place(name="bulk", over={"noise": range(2)}))
+        again = w.add(toys.bulk, other, place=Place(name="again", over={"noise": range(2)}), shift=2.0)
+        w.add(toys.first, again if through else bulk)
+        return w
+
+    compute(wired("field", False))
+    assert reasons(wired("field", True), store) == {"first": {"changed inputs: field -> other"}}
+
+
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path, listed: bool) -> None:
     paths = {config: tmp_path / f"{config}.txt" for config in "ab"}

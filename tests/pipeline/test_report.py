@@ -9,6 +9,8 @@ import pytest
 from matplotlib.figure import Figure as Plot
 
 from pipeline.reading.report import (
+    NO_VALUE,
+    Cell,
     Details,
     Figure,
     Section,
@@ -50,6 +52,36 @@ def test_table_as_text_sets_numbers_flush_right() -> None:
         "a      0.31(2)      7",
         "bb    -12.5(4)      -",
     ]
+
+
+def test_columns_without_a_value_are_named_and_left_out(tmp_path: Path) -> None:
+    rows = [["a", None, 1, "", Cell(NO_VALUE, "unknown")], ["b", None, None, "", None]]
+    table = Table(["node", "joules", "files", "", "GPU memory"], rows, "Cost")
+    shown = [
+        "Cost (no values: joules; GPU memory)",
+        "node  files",
+        "-----------",
+        "a         1",
+        "b         -",
+    ]
+    assert table_text(table).splitlines() == shown
+    page = write_report(tmp_path, "title", "", [Section("Cost", parts=[table])]).read_text()
+    assert shown[0] in page and re.findall(r"<th\b[^>]*>(.*?)</th>", page) == ["node", "files"]
+    for rows in ([], [[None, None]]):  # nothing to tell apart
+        assert Table(["x", "y"], rows).filled.columns == ["x", "y"]
+
+
+def test_long_cells_may_be_broken_and_numbers_and_short_ones_not() -> None:
+    table = Table(["node", "work", "C(t)"], [["a", "3h 12m (2h 54m to 3h 36m)", 1.5], ["bb", "1 s", 2.5]])
+    assert [[cell.kind for cell in row] for row in table.shown] == [["", "long", "number"]] * 2
+
+
+def test_pages_follow_the_scheme_of_the_browser(tmp_path: Path) -> None:
+    page = write_report(tmp_path, "title", "", [Section("x", parts=[Figure(plot(), "")])]).read_text()
+    assert '<meta name="color-scheme" content="light dark">' in page
+    (dark,) = re.findall(r"@media \(prefers-color-scheme: dark\) \{(.*?)\n\}", page, re.DOTALL)
+    assert "--page: #15181c" in dark and re.search(r"figure svg \{ filter: invert", dark)
+    assert not re.search(r"(color|background): *#", page.partition(dark)[2].partition("</style>")[0])
 
 
 def plot() -> Plot:

@@ -105,6 +105,47 @@ def test_levels_figure_begins_after_t0_and_leaves_out_what_is_not_known():
     assert axes.lines[-1].get_xdata() == [2, 2]
 
 
+def hollow(bars):
+    return bars[0].get_markerfacecolor() == "white"
+
+
+def test_points_without_an_error_are_hollow():
+    mass, error = np.ones((1, 12)), np.full((1, 12), 0.1)
+    error[0, [2, 4]] = np.nan
+    (axes,) = meson_figures.effective_mass_figure(mass, error, ["pion"]).axes
+    assert [(list(bars[0].get_xdata().round()), hollow(bars)) for bars in axes.containers] == [
+        ([0, 1, 3, 5, 6], False),
+        ([2, 4], True),
+    ]
+    (axes,) = meson_figures.effective_mass_figure(mass, 0 * mass * np.nan, ["pion"]).axes
+    assert [hollow(bars) for bars in axes.containers] == [True]
+    above, below = figures.correlator_figure(np.ones((3, 6)), np.full((3, 6), np.nan)).axes
+    assert all(map(hollow, [*above.containers, *below.containers]))
+
+
+def test_negative_correlators_are_triangles():
+    values = np.array([[1.0, 0.1, -0.01, 0.1]])
+    figure = meson_figures.meson_figure(values, 0.1 * abs(values), ["pion"])
+    marks = {bars[0].get_marker(): bars[0].get_ydata() for bars in figure.axes[0].containers}
+    assert np.array_equal(marks["v"], [0.01]) and np.array_equal(marks["o"], [1.0, 0.1, 0.1])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["pion"]
+
+
+def test_no_marker_of_a_legend_stands_among_points():
+    one = np.ones((1, 3))
+    for figure in (
+        figures.plaquette_figure(one, ["a"]),
+        figures.correlator_figure(np.ones((3, 6)), np.ones((3, 6))),
+        figures.loops_figure(np.ones((3, 4, 6)), np.ones((3, 4, 6)), 0),
+        meson_figures.meson_figure(one, one, ["pion"]),
+        meson_figures.levels_figure(np.ones((1, 6)), np.ones((1, 6)), ["level 0"], 0),
+    ):
+        figure.draw_without_rendering()
+        (legend,) = figure.legends
+        below = max(axes.get_window_extent().y1 for axes in figure.axes)
+        assert legend.get_window_extent().y0 >= below and not any(axes.get_legend() for axes in figure.axes)
+
+
 def test_effective_mass_figure_goes_to_the_middle():
     mass = RNG.uniform(0.3, 1, size=(2, 12))
     (axes,) = meson_figures.effective_mass_figure(mass, 0.1 * mass, ["pion", "rho"]).axes

@@ -113,6 +113,12 @@ def test_the_report_shows_the_spectrum(deflated: Path) -> None:
     low = open_result(deflated.parent / "store", "spectrum").eigenvalue.values[:, 0]
     for config, value in enumerate(low):
         assert re.search(rf"config=heatbath-{config} +{value:.4g} ", text)
+    assert re.search(r"tolerance +largest residual / largest eigenvalue", text)
+    store = Store(deflated.parent / "store")
+    for key in store.keys("deflation_space"):
+        record = store.record("deflation_space", key)
+        relative = record["statistics"]["residual_before_rounding"] / record["statistics"]["window"][1]
+        assert relative <= record["parameters"]["tolerance"] and f"{relative:.1e}" in text
 
 
 def test_pieces_are_a_slice_of_sixteen_vectors(deflated: Path) -> None:

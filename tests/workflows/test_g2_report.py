@@ -1,11 +1,55 @@
-"""The report of g2_disconnected on what earlier versions recorded."""
+"""Sections of reports: what earlier versions recorded, errors in captions, times without kernels."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pytest
+
+from pipeline.reading.account import NodeAccount, time_section
+from pipeline.store.record import Record
+from workflows import errors_in, solves_in, solves_row
 from workflows.g2_disconnected.report import _choices
+
+KNOWN, ONE_KNOWN = np.array([0.1, 0.2]), np.array([0.1, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("errors", "values", "text"),
+    [
+        (KNOWN, None, "jackknife errors"),
+        (KNOWN, KNOWN, "jackknife errors"),
+        (ONE_KNOWN, KNOWN, "jackknife errors; hollow points have none"),
+        (ONE_KNOWN, ONE_KNOWN, "jackknife errors"),
+        (np.nan * KNOWN, None, "no errors, which take two bins"),
+        (np.nan * KNOWN, KNOWN, "no errors, which take two bins (hollow points)"),
+    ],
+)
+def test_captions_say_which_errors_there_are(
+    errors: np.ndarray, values: np.ndarray | None, text: str
+) -> None:
+    assert errors_in(errors, values) == text
+
+
+def test_times_of_solves_leave_out_what_waited_for_kernels() -> None:
+    kernels = {"compiled": [18, 29.0, 1e6], "read": [13, 8.5, 1e6]}
+    parts = [
+        {"node": "operator", "seconds": 9.0, "kernels": {"read": [1, 9.0, 1]}},
+        {"node": "propagator", "seconds": 38.0, "kernels": kernels},
+    ]
+    statistics = {"iterations": [14], "rhs": 10, "residual_max": 1e-7, "full_residual_max": 1e-7}
+    cold, warm = {**statistics, "solve_seconds": 32.0}, {**statistics, "solve_seconds": 0.3}
+    first = Record(node="mesons", parts=parts, seconds=48.0, worker={"kernels": {"read": [1, 0.5, 1]}})
+    later = Record(node="mesons", parts=[{"node": "propagator", "seconds": 0.4, "kernels": {}}], seconds=0.5)
+    solved = [solves_in(first, "propagator", cold), solves_in(later, "propagator", warm)]
+    assert [each["solve_seconds"] for each in solved] == [0.5, 0.3]
+    assert solves_in(Record(), "propagator", cold) == cold  # of a version that did not record parts
+    assert solves_row("cgnr", solved, 1e-6)[-1] == "40.0"
+    text = time_section([NodeAccount("mesons", "meson_two_point", ("a", "b"), (first, later))]).text
+    assert "Of these, 47 s went into compiling and reading kernels" in text
+    assert "kernels" not in time_section([NodeAccount("mesons", "meson_two_point", ("b",), (later,))]).text
 
 
 def test_launch_shapes_that_earlier_versions_chose_are_shown() -> None:

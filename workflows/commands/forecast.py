@@ -14,7 +14,7 @@ from pipeline.planning.plan import pilot
 from pipeline.reading.forecast.forecast import Forecast, RunCost, Setting, forecast, run_overheads
 from pipeline.reading.forecast.kept import keep
 from pipeline.reading.forecast.model import Model
-from pipeline.reading.forecast.page import sections, totals
+from pipeline.reading.forecast.page import learned_from, sections, totals
 from pipeline.reading.forecast.samples import Machine, samples
 from pipeline.reading.report import table_text, write_report
 from pipeline.running.clusters import Cluster, Demand
@@ -111,12 +111,12 @@ def _with_workers(cluster: Cluster, workers: int) -> Cluster:
 
 
 def _known(planned: Plan, model: Model, setting: Setting) -> set[str]:
-    """Names of stages that there are records of on the machine that they would run on."""
+    """Names of stages that there are records of on such a machine as they would run on."""
     machines = setting.machines
     return {
         stage.name
         for stage in {chunk.node.stage.name: chunk.node.stage for chunk in planned.missing}.values()
-        if (stage.name, machines[stage.backend(planned.backend)]) in model.parts
+        if model.knows(stage.name, machines[stage.backend(planned.backend)])
     }
 
 
@@ -132,7 +132,7 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) 
     keep(main, store)
     known = _known(planned, model, setting)
     unknown = list(dict.fromkeys(c.node.name for c in planned.missing if c.node.stage.name not in known))
-    shown = sections(main, team, others)
+    shown = sections(main, team, others, unknown)
     with writing_into(project.report / "forecast") as folder:
         head = f"{planned.workflow}: {len(planned.missing)} chunks to compute"
         page = write_report(folder, f"Forecast: {project.title}", head, shown)
@@ -145,9 +145,8 @@ def show(planned: Plan, project: Project, store: Store, wish: Wish, json: bool) 
     say("\n".join(f"{name:<{width}}  {value}" for name, value in totals(main.total)))
     say("")
     say(table_text(shown[1].parts[0]))  # type: ignore[arg-type]
-    if unknown:
-        remedy = "; --pilot makes some" if pilot(planned, known, setting.workers).missing else ""
-        say(f"no records there of {', '.join(unknown)}: their times are expectations{remedy}")
+    makes_some = bool(unknown and pilot(planned, known, setting.workers).missing)
+    say(learned_from(main, unknown, "; --pilot makes some" * makes_some))
     say(f"page: {page}")
 
 

@@ -92,7 +92,7 @@ def correlator_section(store: Store, parameters: G2Parameters) -> Section:
     left_out = Table(["factor", "what it is"], list(NOT_INCLUDED.items()), "Not included")
     text = (
         "C(t) = (1/3) sum over i = x, y, z of (1/T) sum over t0 of J_i(t0 + t) J_i(t0), from loops of "
-        f"different noise vectors, averaged over {_configurations(store, parameters)} with "
+        f"different noise vectors, averaged over {_configurations(store, parameters)}"
         f"{errors_and_freedom(store, parameters.workflow, average.correlator_error.values)}. "
         "Lattice units, MILC's sign and normalisation of the loops."
     )

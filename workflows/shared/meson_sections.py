@@ -46,8 +46,8 @@ def correlator_section(
     sizes = open_result(store, "mesons", workflow=workflow).sizes
     errors = errors_and_freedom(store, workflow, average.channel_error.values)
     text = (
-        f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
-        f"with {errors}; t counts from the source. {members} at all "
+        f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')}"
+        f"{errors}; t counts from the source. {members} at all "
         f"momenta are in mesons.txt. {of}Lattice units, without renormalisation; "
         "flavour-non-singlet mesons have no quark-line disconnected part."
     )

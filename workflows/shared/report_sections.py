@@ -112,9 +112,11 @@ def errors_in(errors: NDArray[np.float64], values: NDArray[np.float64] | None = 
 
 
 def errors_and_freedom(store: Store, workflow: str, errors: NDArray[np.float64]) -> str:
-    """Kind of errors, for sentences, with their degrees of freedom where these are few."""
-    freedom = degrees_of_freedom(store, workflow) if np.isfinite(errors).any() else ""
-    return f"{errors_in(errors)}{f' ({freedom})' if freedom else ''}"
+    """End of a sentence: the kind of errors, with their degrees of freedom where these are few."""
+    freedom = degrees_of_freedom(store, workflow)
+    if not np.isfinite(errors).any():
+        return f"; {freedom or errors_in(errors)}"
+    return f" with {errors_in(errors)}{f' ({freedom})' if freedom else ''}"
 
 
 def degrees_of_freedom(store: Store, workflow: str) -> str:

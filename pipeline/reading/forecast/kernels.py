@@ -40,12 +40,13 @@ class KernelModel:
         for sample in self.samples:
             parts = [(part.stage, part.kernels) for part in sample.parts]
             for stage, kernels in [*parts, (OUTSIDE, sample.kernels)]:
-                processes = tables.setdefault((stage, sample.machine), {})
+                processes = tables.setdefault((stage, sample.machine.of_kernels), {})
                 add(kernels, processes.setdefault(sample.process, {}))
         return tables
 
     def needed(self, stage: str, machine: Machine, same_lattice: bool) -> Kernels:
         """Kernels that a process gets for a stage. same_lattice: as that of some record there."""
+        machine = machine.of_kernels
         if here := self._processes.get((stage, machine)):
             own, anew = _total(here.values()), READ if same_lattice else COMPILED
             general = self._each(own, machine, READ, _number(here, ""))

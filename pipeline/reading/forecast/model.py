@@ -156,8 +156,14 @@ class Model:
 
     def _nearest(self, stage: str, machine: Machine) -> Machine | None:
         """The machine itself, or another of its backend, that has records of a stage."""
-        alike = [machine, *(each for each in self.machines() if each.backend == machine.backend)]
+        alike = [each for each in self.machines() if each.backend == machine.backend]
+        alike = [machine, *sorted(alike, key=lambda each: each.kind != machine.kind)]
         return next((each for each in alike if (stage, each) in self.parts), None)
+
+    def knows(self, stage: str, machine: Machine) -> bool:
+        """Whether there are records of a stage on a machine, with any number of its GPUs or threads."""
+        nearest = self._nearest(stage, machine)
+        return nearest is not None and nearest.kind == machine.kind
 
     @cached_property
     def _fits(self) -> Mapping[tuple[str, Machine], StageFit]:
@@ -169,7 +175,7 @@ class Model:
             return Estimate(1.0)
         both = [stage for stage, machine in self.parts if machine == one and (stage, other) in self.parts]
         if not both:
-            return Estimate(one.speed / other.speed, UNSEEN)
+            return Estimate(one.speed / other.speed, UNSEEN / 2 if one.kind == other.kind else UNSEEN)
         ratios = [self._fits[stage, other].common / self._fits[stage, one].common for stage in both]
         return Estimate(median(ratios), UNSEEN / 2)
 
@@ -213,14 +219,15 @@ class Model:
         known = [
             sample.opening + max(0.0, sample.rest - self._rest(sample.stage))
             for sample in self.samples
-            if sample.machine == machine and sample.opening is not None
+            if sample.machine.of_kernels == machine.of_kernels and sample.opening is not None
         ]
         return median(known or [OPENING[machine.backend]])
 
     def kernels_of(self, stage: str, machine: Machine, passes: Sequence[Pass]) -> Kernels:
         """Kernels that a process gets for a stage: a lattice is known by the bytes of passes."""
-        known, sizes = self.parts.get((stage, machine), ()), [each.nbytes for each in passes]
-        same = any([each.nbytes for each in part.expected] == sizes for part in known)
+        parts, sizes = self.parts.items(), [each.nbytes for each in passes]
+        known = [k for (of, on), k in parts if of == stage and on.of_kernels == machine.of_kernels]
+        same = any([each.nbytes for each in part.expected] == sizes for part in chain(*known))
         return self._kernels.needed(stage, machine, same)
 
     @cached_property

@@ -62,12 +62,21 @@ def totals(cost: RunCost) -> list[tuple[str, str]]:
     ]
 
 
-def sections(forecast: Forecast, workers: Sequence[RunCost], others: Sequence[RunCost]) -> list[Section]:
+def learned_from(forecast: Forecast, unknown: Sequence[str], remedy: str = "") -> str:
+    """What a forecast is learned from, on its page and for a terminal; unknown: nodes without records."""
+    learned = f"Learned from {counted(forecast.records, 'record')}"
+    nothing = f"; no records there of {', '.join(unknown)}: their times are expectations{remedy}"
+    return f"{learned}{nothing if unknown else ''}."
+
+
+def sections(
+    forecast: Forecast, workers: Sequence[RunCost], others: Sequence[RunCost], unknown: Sequence[str] = ()
+) -> list[Section]:
     """The page: totals, nodes, numbers of workers, alternatives.
 
-    workers: the same with other numbers of workers. others: alternatives.
+    workers: the same with other numbers of workers. others: alternatives. unknown: nodes without records.
     """
-    known = f"Learned from {counted(forecast.records, 'record')}." if forecast.records else LITTLE
+    known = learned_from(forecast, unknown) if forecast.records else LITTLE
     total = Table(["of the whole run", "forecast"], [list(row) for row in totals(forecast.total)])
     team = _table([(str(each.workers), each) for each in workers])
     alternatives = _table([(each.label, each) for each in (forecast.total, *others)])

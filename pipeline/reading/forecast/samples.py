@@ -50,6 +50,11 @@ class Machine(NamedTuple):
         return self.number if self.backend == "cuda" else 1
 
     @property
+    def of_kernels(self) -> Machine:
+        """The machine that compiled kernels are of: those of a processor serve any number of threads."""
+        return self._replace(number=1) if self.backend == "cpu" else self
+
+    @property
     def speed(self) -> float:
         """Against one GPU, or one thread."""
         return speed(self.number) if self.backend == "cuda" else self.number
