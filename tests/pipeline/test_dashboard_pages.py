@@ -58,8 +58,9 @@ def test_the_overview_shows_states_by_node_and_configuration(finished: Store) ->
     text, figures = shown("quarkline", read_whole(finished))
     assert "<b>5</b>of 8 chunks are stored" in text and "<b>1</b>failed" in text
     assert "<b>not measured</b>energy" in text
-    legend = re.findall(r'<i class="swatch"[^>]*></i>([^<]*)<', text)
+    legend = re.findall(r"<span><i [^>]*></i>([^<]*)</span>", text)
     assert len(legend) == 5 and legend[0] == "all is stored" and "the paler, the less" in legend[1]
+    assert f"config: {html.escape(EVIL)} … a</p>" in text  # one to a column, which needs no word
     cells = next(data for data in figures if "alpha" in data)
     states = {
         (node, named): text

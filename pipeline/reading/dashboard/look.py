@@ -55,7 +55,9 @@ td.long { white-space: pre-wrap; overflow-wrap: anywhere; min-width: 14em; }
 .unknown { color: #8a8f98; }
 caption { width: 0; text-align: left; font-weight: 600; }
 caption span { display: block; width: max-content; max-width: calc(100vw - 32px); }
-.swatch { display: inline-block; width: 1em; height: 1em; margin: 0 4px 0 12px; vertical-align: -2px; }
+.legend span { display: inline-block; margin-right: 14px; }
+.legend i { display: inline-block; box-sizing: border-box; width: 1em; height: 1em;
+            margin-right: 4px; vertical-align: -2px; }
 .tiles { display: flex; flex-wrap: wrap; gap: 8px; font: 13px system-ui, sans-serif; }
 .tile { border: 1px solid #8884; border-radius: 6px; padding: 6px 12px; }
 .tile b { display: block; font-size: 20px; font-variant-numeric: tabular-nums; }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, FactorRange, HoverTool, OpenURL, TapTool
 
+from pipeline.declare.text import literal
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.grid import Row
 from pipeline.reading.dashboard.look import DONE, FAILED, RUNNING, WAITING, html, plot
@@ -22,7 +25,7 @@ STATES = (
     (f"background:{FAILED}", "something failed in the last run"),
     (f"border:2px solid {RUNNING}", "something is in work"),
 )
-LEGEND = " ".join(f'<span><i class="swatch" style="{style}"></i>{words}</span>' for style, words in STATES)
+LEGEND = " ".join(f'<span><i style="{style}"></i>{words}</span>' for style, words in STATES)
 
 TIP = '<div style="max-width:240px;font:13px system-ui,sans-serif"><b>@node</b> @named<br>@text</div>'
 
@@ -60,7 +63,7 @@ def _cell(row: Row, column: int) -> tuple[object, ...]:
 
 def _draw() -> Drawing[Facts]:
     source = ColumnDataSource({name: [] for name in CELLS})
-    root = plot("chunks by node and configuration", "", "", 340, y_range=FactorRange(), x_range=(0, 1))
+    root = plot("", "", "", 340, y_range=FactorRange(), x_range=(0, 1))
     head = html()
     root.rect(
         x="middle", y="row", width="width", height=0.86, fill_color="fill", fill_alpha="alpha",
@@ -74,12 +77,11 @@ def _draw() -> Drawing[Facts]:
     def show(facts: Facts) -> None:
         cells, names, axes = facts
         rows = names[::-1]
-        head.text = f'<p class="legend">{LEGEND}</p>' if names else ""
+        said = escape(literal(axes)) or "no workflow was run into this store"
+        head.text = f'<h2>Chunks by node and configuration</h2><p>{said}</p><p class="legend">{LEGEND}</p>'
         if list(root.y_range.factors) != rows:
             root.y_range.factors = rows
             root.height = 90 + max(20, min(34, 500 // max(1, len(rows)))) * len(rows)
-        if root.title.text != (title := axes or "no workflow was run into this store"):
-            root.title.text = title
         source.data = cells
 
     return column(head, root, sizing_mode="stretch_width"), show
