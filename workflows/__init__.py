@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from workflows.shared.report_sections import (
         available,
         degrees_of_freedom,
-        errors_and_freedom,
         errors_in,
         gauge_section,
         loaded,
@@ -52,10 +51,8 @@ if TYPE_CHECKING:
     )
     from workflows.shared.solver_sections import (
         SOLVES,
-        WITHOUT_KERNELS,
         choice_sections,
         setup_sections,
-        solves_in,
         solves_of,
         solves_row,
         solves_section,

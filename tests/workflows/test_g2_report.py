@@ -10,8 +10,9 @@ import pytest
 
 from pipeline.reading.account import NodeAccount, time_section
 from pipeline.store.record import Record
-from workflows import errors_in, solves_in, solves_row
+from workflows import errors_in, solves_row
 from workflows.g2_disconnected.report import _choices
+from workflows.shared.solver_sections import solves_in
 
 KNOWN, ONE_KNOWN = np.array([0.1, 0.2]), np.array([0.1, np.nan])
 

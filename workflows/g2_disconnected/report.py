@@ -27,22 +27,21 @@ from stages.lqcd.estimators.truncated import Piece, truncated_pieces
 from workflows import (
     SOLVES,
     SPACE,
-    WITHOUT_KERNELS,
     available,
     choice_sections,
     degrees_of_freedom,
-    errors_and_freedom,
     errors_in,
     gauge_section,
     loaded,
     node_of,
-    solves_in,
     solves_row,
     spectrum_section,
     with_errors,
 )
 from workflows.g2_disconnected.schema import G2Parameters, alternatives
 from workflows.g2_disconnected.target_report import target_section
+from workflows.shared.report_sections import errors_and_freedom
+from workflows.shared.solver_sections import WITHOUT_KERNELS, solves_in
 
 SPATIAL = slice(0, 3)
 MAIN = "as configured"

@@ -22,10 +22,10 @@ from workflows import (
     mass_text,
     momentum_text,
     setup_sections,
-    solves_in,
     solves_section,
 )
 from workflows.laph_mesons.schema import LaphParameters
+from workflows.shared.solver_sections import solves_in
 
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""

@@ -161,7 +161,7 @@ class Model:
         return next((each for each in alike if (stage, each) in self.parts), None)
 
     def knows(self, stage: str, machine: Machine) -> bool:
-        """Whether there are records of a stage on a machine, with any number of its GPUs or threads."""
+        """True if there are records of a stage on a machine, with any number of its GPUs or threads."""
         nearest = self._nearest(stage, machine)
         return nearest is not None and nearest.kind == machine.kind
 

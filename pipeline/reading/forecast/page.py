@@ -63,7 +63,7 @@ def totals(cost: RunCost) -> list[tuple[str, str]]:
 
 
 def learned_from(forecast: Forecast, unknown: Sequence[str], remedy: str = "") -> str:
-    """What a forecast is learned from, on its page and for a terminal; unknown: nodes without records."""
+    """Sentence on the records behind a forecast, for page and terminal; unknown: nodes without any."""
     learned = f"Learned from {counted(forecast.records, 'record')}"
     nothing = f"; no records there of {', '.join(unknown)}: their times are expectations{remedy}"
     return f"{learned}{nothing if unknown else ''}."
