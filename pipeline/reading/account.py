@@ -13,7 +13,7 @@ from pipeline.declare.text import counted, energy_text, figure_text
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.report import Details, Figure, Section, Table
 from pipeline.store.provenance import code_text
-from pipeline.store.record import Facts, Record
+from pipeline.store.record import Record, waited
 from pipeline.store.store import Store
 from stages.base.errors import InputError
 
@@ -126,11 +126,6 @@ def time_section(nodes: Sequence[NodeAccount]) -> Section:
     return Section(
         "Where the time went", text, [Figure(_time_plot(nodes), "Seconds of work per node."), table]
     )
-
-
-def waited(part: Facts) -> float:
-    """Seconds that a part of a chunk waited for kernels that were compiled or read."""
-    return sum(seconds for _, seconds, _ in part.get("kernels", {}).values())
 
 
 def _time_plot(nodes: Sequence[NodeAccount]) -> Plot:

@@ -87,12 +87,28 @@ class Record:
         """Statistics of its stage, and of the transient results that it was made of."""
         return [self.statistics, *(each["statistics"] for each in self.transient)]
 
+    def without_kernels(self, seconds: str, node: str = "") -> dict[str, Any]:
+        """Statistics of the chunk or of a transient node in it, with the entry `seconds` less kernels.
+
+        What a node's part waited for kernels is not all within those seconds: where it did, they are at most
+        the rest of the part.
+        """
+        known = {each["node"]: each["statistics"] for each in self.transient}
+        statistics, own = known.get(node, self.statistics), node or self.node
+        spent = [max(0.0, part["seconds"] - waited(part)) for part in self.parts if part["node"] == own]
+        return {**statistics, seconds: min([statistics[seconds], *spent])}
+
     def as_dict(self) -> dict[str, Any]:
         """The record in JSON's types, without what the store adds."""
         given = ("more", *(name for name in ("uncertified", "arrays", "digest") if not getattr(self, name)))
         content = {name: value for name, value in vars(self).items() if name not in given}
         at = {dim: list(values) for dim, values in self.coordinates.items()}
         return {**content, "coordinates": at, **self.more}
+
+
+def waited(part: Facts) -> float:
+    """Seconds that a part of a chunk waited for kernels that were compiled or read."""
+    return sum(seconds for _, seconds, _ in part.get("kernels", {}).values())
 
 
 _TYPES = field_types(Record, "more")

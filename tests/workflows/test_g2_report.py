@@ -12,7 +12,6 @@ from pipeline.reading.account import NodeAccount, time_section
 from pipeline.store.record import Record
 from workflows import errors_in, solves_row
 from workflows.g2_disconnected.report import _choices
-from workflows.shared.solver_sections import solves_in
 
 KNOWN, ONE_KNOWN = np.array([0.1, 0.2]), np.array([0.1, np.nan])
 
@@ -41,12 +40,16 @@ def test_times_of_solves_leave_out_what_waited_for_kernels() -> None:
         {"node": "propagator", "seconds": 38.0, "kernels": kernels},
     ]
     statistics = {"iterations": [14], "rhs": 10, "residual_max": 1e-7, "full_residual_max": 1e-7}
-    cold, warm = {**statistics, "solve_seconds": 32.0}, {**statistics, "solve_seconds": 0.3}
-    first = Record(node="mesons", parts=parts, seconds=48.0, worker={"kernels": {"read": [1, 0.5, 1]}})
-    later = Record(node="mesons", parts=[{"node": "propagator", "seconds": 0.4, "kernels": {}}], seconds=0.5)
-    solved = [solves_in(first, "propagator", cold), solves_in(later, "propagator", warm)]
+    cold, warm = (
+        [{"node": "propagator", "statistics": {**statistics, "solve_seconds": s}}] for s in (32.0, 0.3)
+    )
+    worker = {"kernels": {"read": [1, 0.5, 1]}}
+    first = Record(node="mesons", transient=cold, parts=parts, seconds=48.0, worker=worker)
+    later = Record(node="mesons", transient=warm, parts=[{**parts[1], "seconds": 0.4, "kernels": {}}])
+    solved = [each.without_kernels("solve_seconds", "propagator") for each in (first, later)]
     assert [each["solve_seconds"] for each in solved] == [0.5, 0.3]
-    assert solves_in(Record(), "propagator", cold) == cold  # of a version that did not record parts
+    before = Record(node="loops", statistics={"solve_seconds": 3.0})  # of a version that did not record parts
+    assert before.without_kernels("solve_seconds") == before.statistics
     assert solves_row("cgnr", solved, 1e-6)[-1] == "40.0"
     text = time_section([NodeAccount("mesons", "meson_two_point", ("a", "b"), (first, later))]).text
     assert "Of these, 47 s went into compiling and reading kernels" in text

@@ -40,8 +40,6 @@ from workflows import (
 )
 from workflows.g2_disconnected.schema import G2Parameters, alternatives
 from workflows.g2_disconnected.target_report import target_section
-from workflows.shared.report_sections import errors_and_freedom
-from workflows.shared.solver_sections import WITHOUT_KERNELS, solves_in
 
 SPATIAL = slice(0, 3)
 MAIN = "as configured"
@@ -87,12 +85,13 @@ def correlator_section(store: Store, parameters: G2Parameters) -> Section:
             f"{name}, bootstrap": _with_errors(bootstrap, "correlator", k) for k, name in enumerate(FLAVOURS)
         }
     times = range(average.sizes["time"])
+    freedom = degrees_of_freedom(store, parameters.workflow)
     table = Table(["t/a", *columns], list(zip(times, *columns.values(), strict=True)))
     left_out = Table(["factor", "what it is"], list(NOT_INCLUDED.items()), "Not included")
     text = (
         "C(t) = (1/3) sum over i = x, y, z of (1/T) sum over t0 of J_i(t0 + t) J_i(t0), from loops of "
-        f"different noise vectors, averaged over {_configurations(store, parameters)}"
-        f"{errors_and_freedom(store, parameters.workflow, average.correlator_error.values)}. "
+        f"different noise vectors, averaged over {_configurations(store, parameters)} with "
+        f"{errors_in(average.correlator_error.values, freedom=freedom)}. "
         "Lattice units, MILC's sign and normalisation of the loops."
     )
     caption = f"C(t), {errors_in(average.correlator_error.values, average.correlator.values)}."
@@ -324,7 +323,7 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
     """Iterations, residuals and cost of the linear systems."""
     rows = []
     for node in nodes:
-        statistics = [solves_in(record, node.name, record.statistics) for record in node.records]
+        statistics = [record.without_kernels("solve_seconds") for record in node.records]
         rows.append(solves_row(node.name, statistics, node.records[0].parameters["tolerance"]))
     columns = ["solves", *SOLVES, "of the full system", "ms per rhs"]
     if all(node.joules is not None for node in nodes):
@@ -335,8 +334,8 @@ def solves_section(nodes: Sequence[NodeAccount]) -> Section:
     solves = {node.name: node.records[0].statistics for node in nodes}
     figure = Figure(convergence_figure(solves), "The first block of right-hand sides of each kind of solve.")
     text = (
-        "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides."
-        + WITHOUT_KERNELS
+        "Residuals are |b - A x| / |b|, recomputed in double precision, the largest of all right-hand sides. "
+        "Times leave out the compiling and reading of kernels."
     )
     return Section("Solves", text, [figure, table, *_choices(nodes)])
 

@@ -25,7 +25,6 @@ from workflows import (
     solves_section,
 )
 from workflows.laph_mesons.schema import LaphParameters
-from workflows.shared.solver_sections import solves_in
 
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""
@@ -38,7 +37,7 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     of = f"Quark fields are those of the {vectors} lowest Laplace eigenvectors of each time slice"
     of += f", estimated with {noise.vectors} noise vectors. " if noise else ". "
     solves = [node for node in accounts(store, parameters.workflow) if node.stage in SOLVED]
-    statistics = [solves_in(each, node.name, each.statistics) for node in solves for each in node.records]
+    statistics = [each.without_kernels("solve_seconds") for node in solves for each in node.records]
     return available(
         lambda: correlator_section(result("average"), store, workflow, of),
         lambda: mass_section(result("average")),

@@ -12,7 +12,7 @@ from pipeline import Figure, Section, Store, Table, counted, open_result, value_
 from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
-from workflows.shared.report_sections import degrees_of_freedom, errors_and_freedom, errors_in, with_errors
+from workflows.shared.report_sections import degrees_of_freedom, errors_in, with_errors
 
 MEMBERS = (
     "Each channel is the mean over the Dirac matrices that belong to it, at p != 0 over those that are "
@@ -44,10 +44,10 @@ def correlator_section(
         tables.append(Table(["t/a", *names], rows, f"C(t) at p = {momentum_text(momentum)}"))
     first = average.isel(momentum=0, channel=_existing(average, 0))
     sizes = open_result(store, "mesons", workflow=workflow).sizes
-    errors = errors_and_freedom(store, workflow, average.channel_error.values)
+    errors = errors_in(average.channel_error.values, freedom=degrees_of_freedom(store, workflow))
     text = (
-        f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')}"
-        f"{errors}; t counts from the source. {members} at all "
+        f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
+        f"with {errors}; t counts from the source. {members} at all "
         f"momenta are in mesons.txt. {of}Lattice units, without renormalisation; "
         "flavour-non-singlet mesons have no quark-line disconnected part."
     )

@@ -103,20 +103,18 @@ def equal_fields(observed: xarray.Dataset) -> str:
     )
 
 
-def errors_in(errors: NDArray[np.float64], values: NDArray[np.float64] | None = None) -> str:
-    """Kind of errors, for captions; values: of a figure's points, which are hollow without an error."""
+def errors_in(
+    errors: NDArray[np.float64], values: NDArray[np.float64] | None = None, freedom: str = ""
+) -> str:
+    """Kind of errors, for captions; values: of a figure's points, which are hollow without an error.
+
+    freedom: `degrees_of_freedom`, for sentences.
+    """
     known, points = np.isfinite(errors), np.isfinite(errors if values is None else values)
-    if not known.any():
-        return f"no errors, which take two bins{'' if values is None else ' (hollow points)'}"
-    return f"jackknife errors{'; hollow points have none' * bool((points & ~known).any())}"
-
-
-def errors_and_freedom(store: Store, workflow: str, errors: NDArray[np.float64]) -> str:
-    """End of a sentence: the kind of errors, with their degrees of freedom where these are few."""
-    freedom = degrees_of_freedom(store, workflow)
-    if not np.isfinite(errors).any():
-        return f"; {freedom or errors_in(errors)}"
-    return f" with {errors_in(errors)}{f' ({freedom})' if freedom else ''}"
+    more = f" ({freedom})" if freedom else ""
+    if known.any():
+        return f"jackknife errors{more}{'; hollow points have none' * bool((points & ~known).any())}"
+    return f"no errors{more or ', which take two bins'}{'' if values is None else ' (hollow points)'}"
 
 
 def degrees_of_freedom(store: Store, workflow: str) -> str:

@@ -11,22 +11,18 @@ from numpy.typing import NDArray
 
 from pipeline import Figure, Section, Store, Table, accounts
 from pipeline.declare.coordinates import describe
-from pipeline.reading.account import waited
-from pipeline.store.record import Record
 from stages.loops.loop_figures import convergence_figure, spectrum_figure
 from stages.lqcd.solvers.trial import CONVERGED, Candidate, reason_of
 from stages.shared.solver_trials import SolverTrials, cheapest
 from workflows.shared.choice import SPACE, TRIALS, costs_of
 from workflows.shared.report_sections import loaded, node_of
 
-WITHOUT_KERNELS = " Times leave out the compiling and reading of kernels."
-
 SOLVES = ("rhs", "iterations (min / median / max)", "tolerance", "largest residual")
 """Columns of `solves_row` after the name; the residual of the full system and the time follow."""
 
 
 def solves_row(name: str, statistics: Sequence[Mapping[str, Any]], tolerance: float) -> list[Any]:
-    """Iterations, residuals and milliseconds per right-hand side of some solves; statistics: `solves_in`."""
+    """Iterations, residuals and milliseconds per right-hand side of some solves, as each chunk recorded."""
     iterations = [number for each in statistics for number in each["iterations"]]
     rhs = sum(each["rhs"] for each in statistics)
     seconds = sum(each["solve_seconds"] for each in statistics)
@@ -37,7 +33,7 @@ def solves_row(name: str, statistics: Sequence[Mapping[str, Any]], tolerance: fl
 
 
 def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) -> Iterator[Section]:
-    """Iterations, residuals and cost of propagators, if there are any; statistics: `solves_in` each chunk."""
+    """Iterations, residuals and cost of propagators, if there are any; statistics: as each chunk recorded."""
     if not statistics:
         return
     first = statistics[0]
@@ -46,8 +42,8 @@ def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) ->
     figure = Figure(convergence_figure({first["solver"]: first}), "The first block of right-hand sides.")
     text = (
         "Residuals are |b - A x| / |b| of the even-odd system, and |b - M x| / |b| of the full operator, "
-        "recomputed in double precision, the largest of all columns. Those of every column are in the store."
-        + WITHOUT_KERNELS
+        "recomputed in double precision, the largest of all columns. Those of every column are in the store. "
+        "Times leave out the compiling and reading of kernels."
     )
     yield Section("Solves", text, [figure, table])
 
@@ -60,16 +56,7 @@ def solves_of(store: Store, workflow: str, stage: str) -> Iterator[dict[str, Any
             for each in record.transient:
                 if each["stage"] == stage and each["key"] not in seen:
                     seen.add(each["key"])
-                    yield solves_in(record, each["node"], each["statistics"])
-
-
-def solves_in(record: Record, node: str, statistics: Mapping[str, Any]) -> dict[str, Any]:
-    """Statistics of a node's solves in a chunk, without the seconds that its part waited for kernels.
-
-    Those are not all within the solves: where there are any, the rest of the part is an upper bound.
-    """
-    spent = [part["seconds"] - waited(part) for part in record.parts if part["node"] == node]
-    return {**statistics, "solve_seconds": max(0.0, min([statistics["solve_seconds"], *spent]))}
+                    yield record.without_kernels("solve_seconds", each["node"])
 
 
 def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
