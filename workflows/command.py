@@ -28,7 +28,18 @@ from workflows.signatures import without_engine
 from workflows.terminal import EXIT_CODES, FailedError, LostStreamError, put
 
 PANELS = {
-    "Workflows": ("init", "run", "submit", "plan", "status", "dashboard", "report", "export", "schema"),
+    "Workflows": (
+        "init",
+        "run",
+        "submit",
+        "plan",
+        "status",
+        "dashboard",
+        "report",
+        "export",
+        "compare",
+        "schema",
+    ),
     "Files, stores": ("check", "convert", "verify", "gc"),
     "Moving": ("merge", "pull", "push"),
     "Machines": ("certify", "bench"),

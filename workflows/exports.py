@@ -54,7 +54,7 @@ def write_csv(data: xarray.Dataset, path: Path) -> None:
         table = csv.writer(file)
         table.writerow(["array", *dims, "value", "imaginary"])
         for name, array in data.data_vars.items():
-            own = [_labels(data, dim) if dim in array.dims else [""] for dim in dims]
+            own = [labels_along(data, dim) if dim in array.dims else [""] for dim in dims]
             numbers = array.transpose(*(dim for dim in dims if dim in array.dims)).values.ravel()
             for place, number in zip(product(*own), numbers, strict=True):
                 imaginary = repr(float(number.imag)) if np.iscomplexobj(number) else ""
@@ -133,12 +133,12 @@ def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
     if np.isnan(samples).all():
         raise InputError(f"{data.attrs['node']} has no errors: they need two bins of configurations")
     times = mean.shape[-1]
-    labels = product(*(_labels(data, str(dim)) for dim in mean.dims[:-1]))
+    labels = product(*(labels_along(data, str(dim)) for dim in mean.dims[:-1]))
     keys = [" ".join(each) for each in labels]
     return keys, mean.values.reshape(-1, times), samples.reshape(len(samples), -1, times)
 
 
-def _labels(data: xarray.Dataset, dim: str) -> list[str]:
+def labels_along(data: xarray.Dataset, dim: str) -> list[str]:
     """Labels along a dimension; a momentum's are its components."""
     if dim not in data.coords:
         return [str(number) for number in range(data.sizes[dim])]

@@ -208,8 +208,13 @@ def of_file(store: Store, file: str) -> list[Manifest]:
     found = found or [each for each in alike if each.path.endswith(f"/{name.removeprefix('./')}")]
     if len({each.file for each in found}) != 1:
         names = "\n  ".join(["", *dict.fromkeys(each.file for each in found or known)])
-        which = f"several files {file}, say which by its path:" if found else f"no file {file}, but of:"
-        raise InputError(f"store {store.path} has results of {which}{names or ' none'}")
+        if found:
+            raise InputError(
+                f"store {store.path} has results of several files {file}: say which by its path:{names}"
+            )
+        raise InputError(
+            f"store {store.path} has no results of {file}; it has those of:{names or ' no file'}"
+        )
     return found
 
 

@@ -178,7 +178,13 @@ def test_values_of_a_command_are_files_of_their_own(
     )
     again = [open_result(store, "average", workflow=file) for file in (project, label)]
     assert again[0].equals(ours) and again[1].equals(theirs)
-    with pytest.raises(InputError, match=r"of no file g2.yaml --set noise.seed=57, but of:\n  /.*\n  /"):
+    for options, code in (((), 0), (("--result", "loops_light"), 0), (("--rounding", "1e-15"), 1)):
+        answer = quarkline("compare", project, label, *options)
+        assert answer.code == code and ("they differ" in answer.out) == bool(code), answer
+    assert quarkline("compare", store, label, "--rounding", "0", "--json").code == 0
+    with pytest.raises(
+        InputError, match=r"no results of g2.yaml --set noise.seed=57; it has those of:\n  /.*\n  /"
+    ):
         open_result(store, "average", workflow="g2.yaml --set noise.seed=57")
     assert f"of {label} as run on" in quarkline("gc", project, "--dry-run").out
     assert "no chunk" in quarkline("gc", project, f"{project} --set noise.seed=56").out

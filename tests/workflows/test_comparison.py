@@ -1,0 +1,110 @@
+"""Comparisons of results whose statistics are known, and what cannot be compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import xarray
+
+from stages.base.errors import InputError
+from stages.lqcd.analysis.jackknife import jackknife_samples
+from workflows.comparison import compared
+
+
+def average(
+    seed: int,
+    configurations: int = 40,
+    times: int = 6,
+    shift: float = 0.0,
+    noise: float = 1.0,
+    gauge: int = 5,
+) -> xarray.Dataset:
+    """An average over configurations whose fluctuations are of the gauge field and of noise."""
+    field = np.random.default_rng(gauge).normal(size=(configurations, 2, times)).cumsum(axis=2)
+    data = field + noise * np.random.default_rng(seed).normal(size=field.shape) + shift
+    return xarray.Dataset(
+        {
+            "correlator": (("flavour", "time"), data.mean(axis=0)),
+            "correlator_samples": (("sample", "flavour", "time"), jackknife_samples(data)),
+        },
+        {"flavour": ["light", "strange"], "time": np.arange(times)},
+        {"node": "average", "stage": "a", "configurations": [f"{gauge}-{k}" for k in range(configurations)]},
+    )
+
+
+@pytest.mark.parametrize(("times", "correlated"), [(6, True), (30, False)])
+@pytest.mark.parametrize("gauge", [5, 8])
+def test_chi_squared_is_one_per_degree_of_freedom(times: int, correlated: bool, gauge: int) -> None:
+    """Of equal expectation values, on the same configurations or others; a shift of 5 sigma is found."""
+    found = [
+        compared(average(k, times=times), average(k + 100, times=times, gauge=gauge), None)[0]
+        for k in range(60)
+    ]
+    assert {each.correlated for each in found} == {correlated}
+    assert {each.degrees_of_freedom for each in found} == {2 * times}
+    if gauge == 5:  # the gauge field's part cancels
+        assert 0.8 < np.mean([each.chi_squared for each in found]) < (2.2 if correlated else 1.2)
+        assert max(each.largest_deviation for each in found) < 6
+    assert all(each.agrees for each in found)
+    apart = compared(average(3), average(4, shift=1.5), None)[0]
+    assert not apart.agrees and apart.largest_deviation > 4 and apart.where.startswith("flavour=")
+
+
+def test_a_result_is_equal_to_itself() -> None:
+    data = average(7)
+    (found,) = compared(data, data.copy(deep=True), None)
+    assert found.agrees and found.degrees_of_freedom == 0 and found.largest_difference == 0
+    near = data.assign(correlator=data.correlator * (1 + 1e-15))
+    for rounding, agrees in ((1e-14, True), (0.0, False)):
+        found, samples = compared(data, near, rounding)
+        assert (found.agrees, samples.agrees) == (agrees, True) and 0 < found.largest_difference < 1e-14
+    lost = data.assign(correlator=data.correlator.where(data.time > 0))
+    assert [each.agrees for each in compared(data, lost, None)] == [False]
+    assert [each.agrees for each in compared(lost, lost, 0.0)] == [True, True]
+
+
+def test_what_is_of_each_configuration_is_averaged() -> None:
+    def loops(seed: int) -> xarray.Dataset:
+        numbers = np.random.default_rng(seed).normal(size=(2, 9, 3, 5))
+        data = {"current": (("noise", "config", "flavour", "time"), numbers[0] + 1j * numbers[1])}
+        shape = {"noise": 9, "config": 3}
+        return xarray.Dataset(
+            {"current": (("config", "noise", "time"), data["current"][1].reshape(9, 3, 5))},
+            {"config": [f"c{k}" for k in range(9)]},
+            {"node": "loops", "stage": "loops", "shape": shape},
+        )
+
+    (found,) = compared(loops(3), loops(4), None)
+    assert found.agrees and found.numbers == found.degrees_of_freedom == 10 and found.chi_squared < 4
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data.isel(time=slice(4)), "time has 6 values in the first and 4 in the second"),
+        (
+            lambda data: data.assign_coords(flavour=["light", "charm"]),
+            "flavour has the label 'strange' in the first",
+        ),
+        (
+            lambda data: data.rename(correlator="loops"),
+            "only the first result has correlator; only the second",
+        ),
+        (
+            lambda data: data.transpose(),
+            "correlator is ['flavour', 'time'] in the first and ['time', 'flavour']",
+        ),
+        (lambda data: data.drop_vars("correlator_samples"), "only the first result has correlator_samples"),
+    ],
+)
+def test_others_are_refused(change: object, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        compared(average(1), change(average(1)), None)  # type: ignore[operator]
+    assert str(error.value).startswith("average: ") and said in str(error.value)
+
+
+def test_results_without_errors_are_compared_exactly() -> None:
+    one = average(1, configurations=1)
+    with pytest.raises(InputError, match="no errors to compare by: give --rounding X"):
+        compared(one, one, None)
+    assert all(each.agrees for each in compared(one, one, 0.0))
