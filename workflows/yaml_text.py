@@ -134,6 +134,7 @@ _YAML_REMEDIES = {
     "unexpected end of stream": "close the quotes",
     "',' or '": "close the brackets",
     "'<stream end>'": "close the brackets",
+    "'<document start>'": "put text that begins with a bracket into quotes",
     "found another document": "the line --- begins a second one: remove it and all that follows",
     "undefined alias": "define it above by &, or put text that begins with * into quotes",
     "unknown escape": "put the text into single quotes",

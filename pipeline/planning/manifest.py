@@ -218,6 +218,11 @@ def of_file(store: Store, file: str) -> list[Manifest]:
     return found
 
 
+def keep_former(store: Store, manifest: Manifest, text: str) -> None:
+    """Keep the text of a manifest that another file's replaces. Raises OSError."""
+    write_atomically(_former(store, manifest.workflow, manifest.file), text)
+
+
 def drop_former(store: Store, manifest: Manifest) -> None:
     """Forget one of `former_manifests`. Raises OSError."""
     _former(store, manifest.workflow, manifest.file).unlink(missing_ok=True)
@@ -289,10 +294,10 @@ def _put_aside(store: Store, workflow: str, file: str) -> None:
     before = Manifest.read(store, workflow)
     if before and before.file and before.file != file:
         with store.writing("the plan of its workflow"):
-            last = store.inside(".workflows") / f"{workflow}.json"
-            write_atomically(_former(store, workflow, before.file), last.read_text())
-    if file:
-        _former(store, workflow, file).unlink(missing_ok=True)
+            keep_former(store, before, (store.inside(".workflows") / f"{workflow}.json").read_text())
+    if file and (former := _former(store, workflow, file)).exists():
+        with store.writing("the plan of its workflow"):
+            former.unlink(missing_ok=True)
 
 
 def _keep(store: Store, path: Path, text: str) -> None:

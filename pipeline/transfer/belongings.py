@@ -15,7 +15,7 @@ from typing import Any
 from pipeline.declare.coordinates import natural_order
 from pipeline.declare.text import counted
 from pipeline.planning.history import bring_past_plans
-from pipeline.planning.manifest import PART, Manifest, NodeRecord
+from pipeline.planning.manifest import PART, Manifest, NodeRecord, keep_former
 from pipeline.running.event_log import LOG, TALLY, runs
 from pipeline.store.durable import flush, write_atomically
 from pipeline.store.errors import StoreError
@@ -74,6 +74,8 @@ def _bring_plans(source: Store, target: Store) -> Iterator[str]:
         if ours is None:
             write_atomically(place, path.read_text())
         elif (text := united(place.read_bytes(), path.read_bytes())) is None:
+            if theirs.file and theirs.file != ours.file:
+                keep_former(target, theirs, path.read_text())
             yield f"{name}: plans differ in more than coordinates; that of the target names results"
         elif text != place.read_text():
             write_atomically(place, text)

@@ -51,7 +51,7 @@ def filled(
         dims = {out.name: tuple(out.dims) for out in outputs}
         record = {
             "coordinates": {dim: list(values) for dim, values in chunk.coordinates.items()},
-            "parameters": {},
+            "parameters": dict(chunk.node.parameters),
             "version": "1",
             "backend": "cpu",
             "device": device,

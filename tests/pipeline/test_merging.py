@@ -15,6 +15,7 @@ from stores import demo, digests, filled, tree
 
 from pipeline import InputError, Store, collect_garbage, open_result, plan, status, verify
 from pipeline.planning.manifest import Manifest
+from pipeline.planning.workflow import Source
 from pipeline.running.event_log import runs
 from pipeline.store import arrival
 from pipeline.store.errors import StoreFullError
@@ -306,3 +307,37 @@ def test_two_transfers_into_one_store_do_not_meet(pair: Pair, target: Store) -> 
     target.create()
     with arrival.arrivals(target), pytest.raises(InputError, match="wait until that has ended"):
         receive(pair, target)
+
+
+def test_results_of_each_file_of_a_workflow_are_there_before_and_after(tmp_path: Path) -> None:
+    """Also of one file with several values; a file is named by its path, its end, and what was set in it."""
+    store = Store(tmp_path / "one")
+    masses = {"/a/x.yaml": 0.1, "/b/x.yaml": 0.2, "/a/y.yaml": 0.3, "/a/y.yaml --set mass=4": 0.4}
+
+    def run(label: str) -> None:
+        path, _, change = label.partition(" --set ")
+        workflow = demo("ab", mass=masses[label])
+        workflow.source = Source("text", path, "/", (change,) if change else ())
+        filled(store.path, workflow, run="20261101-000000-aaaa")
+
+    for label in (*masses, "/a/x.yaml"):
+        run(label)
+    merged = Store(tmp_path / "two")
+    merged.create()
+    receive([store], merged)
+    other = filled(tmp_path / "three", demo("ab", mass=0.9), run="20261102-000000-bbbb")
+    receive([store], other)
+    for label, mass in {**masses, "/there/demo.yaml": 0.9}.items():
+        assert open_result(other, "loops", workflow=label).attrs["parameters"] == {"mass": mass}
+    for each in (store, merged):
+        assert set(status(each).files["demo"]) == set(masses)
+        for label, mass in masses.items():
+            assert open_result(each, "loops", workflow=label).attrs["parameters"] == {"mass": mass}
+        assert open_result(each, "loops").attrs["parameters"] == {"mass": 0.1}
+        assert open_result(each, "loops", workflow=Path("y.yaml")).attrs["parameters"] == {"mass": 0.3}
+        for name, said in {
+            "x.yaml": "of several files x.yaml: say which",
+            "z.yaml": "no results of z.yaml",
+        }.items():
+            with pytest.raises(InputError, match=said):
+                open_result(each, "loops", workflow=name)
