@@ -19,6 +19,7 @@ from workflows.catalogue import dashboard_additions
 from workflows.display import RunDisplay
 from workflows.partial import Part, complete_part
 from workflows.publishing import publish, unchanged_page
+from workflows.rehearsal import rehearsed
 from workflows.rounds import Rounds
 from workflows.shared.definition import Project
 from workflows.stores import remarks
@@ -60,7 +61,8 @@ class Computing:
         self.tell(_headline(explain(plan)))
         left = None if self.end is None else max(1.0, self.end - monotonic())
         share = Share(waits=self.project.in_rounds) if self.share else None
-        with RunDisplay(quiet=self.quiet) as display:
+        ahead = rehearsed(self.project, self.workflow, plan, self.cluster)
+        with ahead, RunDisplay(quiet=self.quiet) as display:
             outcome = run(
                 plan,
                 self.results,
