@@ -65,7 +65,7 @@ def rehearsed(project: Project, workflow: Path, plan: Plan, cluster: Cluster) ->
 
 
 def tiny(project: Project) -> Project:
-    """The same on one configuration of a tiny lattice, which is not thermalised."""
+    """A project on one configuration of a tiny lattice, which is not thermalised."""
     parameters, heatbath = project.parameters, project.parameters.ensemble.heatbath
     assert heatbath is not None
     extents = (TINY, TINY, TINY, heatbath.extents[3])

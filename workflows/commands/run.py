@@ -93,7 +93,7 @@ def run(
 
     Interrupt it, kill it, or edit the file: the same command goes on with exactly what is missing. A failed
     piece does not stop the others: averages and the report are then of the configurations that are complete,
-    and say so on every page.
+    and say so on every page. A report of which nothing has changed is left as it is.
 
     A file with a `target` runs in rounds, each with more noise vectors, until the error is small enough.
 
