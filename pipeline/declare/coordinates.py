@@ -112,7 +112,8 @@ def natural_order(coordinate: Coordinate) -> tuple[Any, ...]:
     if isinstance(coordinate, int):
         return (0, coordinate)
     parts = re.split(r"(\d+)", coordinate)
-    return (1, *((part, 0) if k % 2 == 0 else ("", int(part)) for k, part in enumerate(parts)), coordinate)
+    numbered = ((part, 0) if k % 2 == 0 else ("", int(part[:4000])) for k, part in enumerate(parts))
+    return (1, *numbered, coordinate)  # Python reads no number of more digits than 4300
 
 
 def sorted_unique(dim: str, values: Iterable[Coordinate]) -> tuple[Coordinate, ...]:

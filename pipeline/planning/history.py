@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
+from typing import TypedDict
 
 from pipeline.planning.manifest import (
     FORMER,
@@ -25,9 +26,19 @@ from pipeline.planning.plan import Plan
 from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import json_object, plain, text_of
 from pipeline.store.store import Store
+from pipeline.store.typed import expect
 
 DIGITS = 16
 """Of each key: enough to tell chunks of one store apart."""
+
+
+class PastPlanFacts(TypedDict):
+    """A past plan as it is written."""
+
+    workflow: str
+    path: str
+    day: str
+    keys: str
 
 
 @dataclass(frozen=True)
@@ -124,9 +135,9 @@ def _add(store: Store, name: str, plan: PastPlan) -> None:
 def _read(path: Path) -> PastPlan | None:
     """The plan in a file; None where there is none, or it is damaged."""
     try:
-        content = json_object(plain(path).read_bytes()) or {}
+        content = expect(json_object(plain(path).read_bytes()), PastPlanFacts, "a past plan")
         joined = content.pop("keys")
         keys = frozenset(joined[k : k + DIGITS] for k in range(0, len(joined), DIGITS))
         return PastPlan(**content, keys=keys)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError):
         return None

@@ -6,16 +6,17 @@ whether a chunk exists is asked of the store alone.
 
 from __future__ import annotations
 
-import json
 import os
+import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from graphlib import TopologicalSorter
 from hashlib import sha256
 from itertools import groupby, product
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from pipeline.declare.coordinates import Coordinate
 from pipeline.declare.node import FromParameter, Node
@@ -24,9 +25,10 @@ from pipeline.planning.chunk import Block, Chunk, Position, without_collection
 from pipeline.planning.key import canonical_parameters
 from pipeline.planning.workflow import Source, file_and_changes, options_text
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import plain, text_of
+from pipeline.store.plain_files import json_object, plain, text_of
 from pipeline.store.record import Facts, canonical_json
 from pipeline.store.store import ChunkId, Store
+from pipeline.store.typed import expect
 from stages.base.errors import InputError, suggestion
 
 DIGITS = 64
@@ -48,8 +50,11 @@ class KeyTable(Mapping[Position, str]):
         self._over = tuple(over)
         self._blocks = [[tuple(block) for block in along] for along in blocks]
         self._keys = keys
-        if len(self._blocks) != len(self._over) or len(keys) != DIGITS * len(self):
-            raise ValueError(f"{len(keys)} digits of keys for {len(self)} chunks")
+        chunks = prod(map(len, self._blocks))
+        if len(self._blocks) != len(self._over) or len(keys) != DIGITS * chunks:
+            raise ValueError(f"{len(keys)} digits of keys for {chunks} chunks")
+        if not all(all(along) for along in self._blocks) or len(set(self._over)) < len(self._over):
+            raise ValueError("empty blocks of coordinates, or a dimension that is there twice")
 
     def __len__(self) -> int:
         return prod(map(len, self._blocks))
@@ -82,6 +87,53 @@ class KeyTable(Mapping[Position, str]):
         return (self._keys[first : first + DIGITS] for first in range(0, len(self._keys), DIGITS))
 
 
+class Rows(TypedDict):
+    """Labels that are rows of numbers along a dimension, and their components along another one."""
+
+    rows: Sequence[Sequence[float]]
+    axis: str
+    components: Sequence[Coordinate]
+
+
+class NodeFacts(TypedDict):
+    """A node in a manifest."""
+
+    stage: str
+    version: str
+    parameters: Facts
+    over: Sequence[str]
+    chunk: Mapping[str, int]
+    backend: str | None
+    transient: bool
+    outputs: Mapping[str, Sequence[str]]
+    labels: NotRequired[Mapping[str, Sequence[Coordinate | float] | Rows]]
+    long_names: NotRequired[Mapping[str, str]]
+    inputs: Sequence[str]
+    blocks: Sequence[Sequence[Sequence[Coordinate]]]
+    """Per dimension."""
+    keys: str
+    """Of all chunks, in the order of their coordinates."""
+    files: Mapping[str, Sequence[str]]
+    """Digests by parameter, one for each block of the first dimension."""
+
+
+class SourceFacts(TypedDict, total=False):
+    """The file of a workflow: its path, the folder where its paths begin, and what `--set` changed in it."""
+
+    path: str
+    folder: str
+    set: Sequence[str]
+
+
+class ManifestFacts(TypedDict):
+    """A manifest as it is written."""
+
+    workflow: NotRequired[str]
+    nodes: Mapping[str, Facts]
+    about: NotRequired[Facts]
+    source: NotRequired[SourceFacts]
+
+
 @dataclass(frozen=True)
 class NodeRecord:
     """A node as it was when its workflow was last run."""
@@ -92,8 +144,14 @@ class NodeRecord:
     @classmethod
     def of(cls, content: Facts) -> NodeRecord:
         """The node that a manifest describes; KeyError, TypeError or ValueError where it is damaged."""
-        content = content if "keys" in content else _from_list(content)
-        return cls(content, KeyTable(content["over"], content["blocks"], content["keys"]))
+        content = expect(content if "keys" in content else _from_list(content), NodeFacts, "a node")
+        stage, blocks, keys = content["stage"], content["blocks"], content["keys"]
+        if "/" in stage or stage[:1] in ("", ".") or keys.strip(string.hexdigits):
+            raise ValueError(f"no chunks of stage {stage!r:.80}")
+        firsts = len(blocks[0]) if blocks else 1
+        if any(len(digests) != firsts for digests in content["files"].values()):
+            raise ValueError(f"digests of files do not fit {firsts} blocks")
+        return cls(content, KeyTable(content["over"], blocks, keys))
 
     @property
     def stage(self) -> str:
@@ -168,16 +226,27 @@ class Manifest:
     def _in(cls, path: Path) -> Manifest | None:
         try:
             with without_collection():
-                content = json.loads(plain(path).read_bytes())
-                nodes = {name: NodeRecord.of(node) for name, node in content["nodes"].items()}
-                name = path.stem if path.name[0] != "." else str(content["workflow"])
-                manifest = cls(name, nodes, content.get("about", {}), content.get("source", {}))
-                _ = manifest.file  # of a damaged one is no text
-                return manifest
+                return cls.of(path.stem if path.name[0] != "." else "", plain(path).read_bytes())
         except PermissionError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
-        except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        except (OSError, ValueError):
             return None
+
+    @classmethod
+    def of(cls, workflow: str, text: bytes) -> Manifest:
+        """The manifest that a file holds; workflow: its name, '' for the one in the file.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        content = expect(json_object(text), ManifestFacts, "a manifest")
+        try:
+            nodes = {name: NodeRecord.of(node) for name, node in content["nodes"].items()}
+        except (KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:
+            raise ValueError(f"a list of chunks is damaged: {error}") from error
+        TopologicalSorter({name: node.content["inputs"] for name, node in nodes.items()}).prepare()
+        name = workflow or content.get("workflow", "")
+        return cls(name, nodes, content.get("about", {}), content.get("source", {}))
 
 
 def manifests(store: Store) -> list[Manifest]:

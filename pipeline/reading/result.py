@@ -86,14 +86,21 @@ def _opened(store: Store, manifest: Manifest, label: str, partial: bool = False)
         for output, dims in node.content["outputs"].items()
     }
     for output, text in node.content.get("long_names", {}).items():
-        arrays[output].attrs["long_name"] = text
+        if output in arrays:
+            arrays[output].attrs["long_name"] = text
     provenance = {name: record[name] for name in _KEPT if name in record}
     attributes = {"node": label, **manifest.about, **provenance, "chunks": len(chunks)}
     values = {dim: [value for block in blocks for value in block] for dim, blocks in grid.items()}
     coordinates = {**_labels(node.content.get("labels", {})), **values}
     import xarray
 
-    return _numbered(xarray.Dataset(arrays, coordinates, attributes))
+    try:
+        return _numbered(xarray.Dataset(arrays, coordinates, attributes))
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"result {label!r} of store {store.path} does not fit the plan of its workflow "
+            f"{manifest.workflow!r} ({error}): run that workflow again, which writes the plan anew"
+        ) from error
 
 
 def result_to_export(store: Store, name: str | Node, workflow: str | None = None) -> xarray.Dataset:
@@ -145,6 +152,8 @@ def _joined(
     first = next(iter(chunks.values()))
     with store.reading(stage, first):
         example = store.open(stage, first)[output]
+        if example.ndim != len(dims):
+            raise ValueError(f"{output} has shape {example.shape}, and dimensions {', '.join(dims)}")
     lead = tuple(dim for dim in grid if dim not in dims)
 
     def block(at: dict[str, Block]) -> dask.array.Array:
@@ -185,4 +194,8 @@ class _Block:
 
     def __getitem__(self, part: tuple[Any, ...]) -> np.ndarray:
         lead = self.ndim - self.stored.ndim
+        if (self.stored.shape, self.stored.dtype) != (self.shape[lead:], self.dtype):
+            with self.stored.reading():
+                what = f"{self.stored.dtype} {self.stored.shape}", f"{self.dtype} {self.shape[lead:]}"
+                raise ValueError(f"{self.stored.name} is {what[0]}, where {what[1]} belongs")
         return self.stored[part[lead:]][(None,) * lead][(*part[:lead], ...)]

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
 
-from pipeline.declare.coordinates import Coordinate
+from pipeline.declare.coordinates import Coordinate, Coordinates
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted
 from pipeline.running.failures import Failure, Failures
+from pipeline.store.typed import field_types, fits, known_and_other
 from pipeline.worker.events import ENDED, ChunkState, Event, EventKind
 
 FAILURES_KEPT = 1000
@@ -88,9 +89,12 @@ class RunState:
         Raises:
             ValueError, TypeError, AttributeError: it is damaged.
         """
+        own, other = known_and_other(content, _TYPES)
+        if not other.keys() <= _OBJECTS:
+            raise ValueError(f"no state of a run: {sorted(other)!s:.200}")
         return cls(
             **{
-                **content,
+                **own,
                 "first": _event(content.get("first")),
                 "last": _event(content.get("last")),
                 "running": {key: Event.of(each) for key, each in content.get("running", {}).items()},
@@ -195,6 +199,10 @@ class RunState:
         return sum(chunks * known.get(node, typical) for node, chunks in left.items()) / self.at_once
 
 
+_OBJECTS = {"first", "last", "running", "failed"}
+_TYPES = field_types(RunState, *_OBJECTS, "failures")
+
+
 def time_left(seconds: float | None) -> str:
     """`about 2m 5s left`; nothing where it is not known, or none is left."""
     return "" if not seconds else f"about {duration_text(seconds)} left"
@@ -216,4 +224,6 @@ def _event(content: Mapping[str, Any] | None) -> Event:
 
 
 def _failure(node: str, coordinates: Mapping[str, Sequence[Coordinate]], error: str) -> Failure:
+    if not (fits(str)(node) and fits(str)(error) and fits(Coordinates)(coordinates)):
+        raise ValueError(f"no failure: {node!r:.80}")
     return Failure(node, {dim: tuple(values) for dim, values in coordinates.items()}, error)

@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store.durable import delete, flocked
-from pipeline.store.group import RECORD, array_digest, open_group, open_packed, recorded_sums, unpacked
-from pipeline.store.record import record_in
+from pipeline.store.group import (
+    FILE_BYTES,
+    RECORD,
+    array_digest,
+    open_group,
+    open_packed,
+    recorded_sums,
+    unpacked,
+)
+from pipeline.store.plain_files import content_of
+from pipeline.store.record import RECORD_BYTES, record_in
 from pipeline.store.shelves import links_in, refuse_links
 from pipeline.store.store import Store
 from stages.base.errors import InputError
@@ -60,10 +69,10 @@ def whole_record(path: Path, stage: str, key: str) -> dict[str, Any]:
     """
     refuse_links(path)
     if path.is_dir():
-        record = record_in((path / RECORD).read_bytes(), stage, key)
+        record = record_in(content_of(path / RECORD, RECORD_BYTES), stage, key)
         group = open_group(path, recorded_sums(record))
     else:
-        files = unpacked(path.read_bytes())
+        files = unpacked(content_of(path, FILE_BYTES))
         record = record_in(files[RECORD], stage, key)
         group = open_packed(files, recorded_sums(record))
     for name, about in record["arrays"].items():

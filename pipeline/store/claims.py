@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -32,6 +33,8 @@ KNOWN = 5.0
 
 NOBODY = "-"
 """What a claim says that its driver gave back."""
+
+_RUN = re.compile(r"[\w-][\w.-]{0,199}")
 
 _NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -102,7 +105,7 @@ class Claims:
             run = plain(inside(self._folder, path.name)).read_text(errors="replace")
         except ValueError:  # no file: nobody's
             return False
-        if run == NOBODY:
+        if run == NOBODY or (run and not _RUN.fullmatch(run)):  # a path would lead to another file
             return False
         if run:
             return self._lives(run)

@@ -89,7 +89,7 @@ def _read(cache: Path) -> dict[str, str]:
     known: dict[str, str] = {}
     with suppress(OSError, ValueError):
         for entry in json_lines(cache):
-            known.update(entry)
+            known.update({name: digest for name, digest in entry.items() if isinstance(digest, str)})
     return known
 
 

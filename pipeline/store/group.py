@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from io import BytesIO
 from math import prod
 from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
 import zarr
-from zarr.abc.store import ByteRequest, Store
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store
 from zarr.codecs import Crc32cCodec
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
-from pipeline.store.plain_files import plain
-from pipeline.store.record import RECORD, Facts, sealed
+from pipeline.store.errors import StoreError
+from pipeline.store.plain_files import json_object, plain
+from pipeline.store.record import RECORD, RECORD_BYTES, Facts, sealed
+from pipeline.store.typed import expect
 
 PIECE_BYTES = 16 << 20
 """Larger arrays are cut into pieces of at most this size, which are written and read side by side."""
+
+SUM_BYTES = 4
+"""Of the CRC32C at the end of each piece."""
+
+CODECS = ["bytes", "crc32c"]
+"""All that arrays were ever written with: a piece takes as many bytes in its file as in memory, and a sum."""
+
+FILE_BYTES = 128 << 20
+"""Of the file of a packed chunk, at most, as it is read: far more than is packed into one."""
 
 FLAT = {"name": "default", "separator": "."}
 """Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
@@ -54,15 +68,68 @@ def _sum_of(key: str, content: Buffer) -> int | str:
     return sha256(content.to_bytes()).hexdigest()
 
 
+class ArrayMetadata(TypedDict):
+    """Metadata of an array as this package writes them, and what of them decides how much is read."""
+
+    shape: Sequence[int]
+    data_type: str
+    chunk_grid: Facts
+    codecs: Sequence[Facts]
+
+
+@dataclass(frozen=True)
+class _ArrayForm:
+    """The size of an array that is to be read: pieces, and bytes of each with its sum."""
+
+    pieces: int
+    piece_bytes: int
+
+    @classmethod
+    def of(cls, key: str, content: bytes) -> _ArrayForm:
+        """The form by an array's metadata; key: their file.
+
+        Raises:
+            ValueError: nothing that this package wrote: other codecs may unpack to any size.
+        """
+        facts: Any = expect(json_object(content), ArrayMetadata, key)
+        shape, piece = facts["shape"], facts["chunk_grid"].get("configuration", {}).get("chunk_shape", ())
+        word, codecs = facts["data_type"], [codec.get("name") for codec in facts["codecs"]]
+        known = word == "bool" or re.fullmatch("(u?int|float|complex)[0-9]{1,3}", word)
+        if not known or codecs != CODECS or facts.get("storage_transformers"):
+            raise ValueError(f"{key} says that its numbers are {word:.40} by {codecs!s:.80}")
+        if len(shape) != len(piece) or min(shape, default=0) < 0 or min(piece, default=1) < 1:
+            raise ValueError(f"{key} has shape {shape!s:.80} in pieces of {piece!s:.80}")
+        pieces = prod(-(-n // length) for n, length in zip(shape, piece, strict=True))
+        return cls(pieces, np.dtype(word).itemsize * prod(piece) + SUM_BYTES)
+
+
 class CheckedStore(WrapperStore[Store]):
-    """Files of a group, which are compared with its record (`sums`) when they are read."""
+    """Files of a group, which are compared with its record (`sums`) when they are read.
+
+    No more is read, or made room for, than an array's metadata say and its files hold.
+    """
 
     def __init__(self, store: Store, sums: Sums | None) -> None:
         super().__init__(store)
         self._sums = sums
+        self._forms: dict[str, _ArrayForm] = {}
+        """By array."""
 
     def _with_store(self, store: Store) -> CheckedStore:
         return CheckedStore(store, self._sums)
+
+    async def _form(self, key: str, content: bytes) -> _ArrayForm:
+        """The form by an array's metadata, all pieces of which there are."""
+        form, folder = _ArrayForm.of(key, content), key.removesuffix(RECORD)
+        if self._sums is None:
+            files = {name async for name in self._store.list_prefix(folder)}
+        else:
+            files = {name for name in self._sums if name.startswith(folder)}
+        if form.pieces != (held := len(files - {key})):
+            raise ValueError(f"{key} says that there are {form.pieces} pieces, and there are {held}")
+        if form.piece_bytes > PIECE_BYTES + SUM_BYTES and self._sums is not None:
+            raise ValueError(f"{key} has pieces of {form.piece_bytes} bytes")
+        return form
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
@@ -71,14 +138,22 @@ class CheckedStore(WrapperStore[Store]):
         if isinstance(self._store, LocalStore):
             with suppress(FileNotFoundError):
                 plain(self._store.root / key)
-        value = await super().get(key, prototype, byte_range)
-        if value is None and _is_piece(key):
+        array, _, file = key.partition("/")
+        form = self._forms.get(array) if file != RECORD else None
+        most = form.piece_bytes if form else RECORD_BYTES
+        value = await super().get(key, prototype, byte_range or RangeByteRequest(0, most + 1))
+        if value is None and form:
             raise ValueError(f"piece {key} is gone")  # by itself it would read as zeros
-        named = _is_piece(key) or (key.endswith(RECORD) and key != RECORD)
-        if value is None or self._sums is None or byte_range is not None or not named:
+        if value is None or byte_range is not None:
             return value
-        if _sum_of(key, value) != self._sums.get(key):
+        if len(value) > most or (form and len(value) < most):
+            raise ValueError(f"{key} has {'more' if len(value) > most else 'less'} than {most} bytes")
+        if not file:
+            return value
+        if self._sums is not None and _sum_of(key, value) != self._sums.get(key):
             raise ValueError(f"{key} is not the one that its record names")
+        if file == RECORD:
+            self._forms[array] = await self._form(key, value.to_bytes())
         return value
 
 
@@ -129,21 +204,51 @@ def unpacked(content: bytes) -> dict[str, bytes]:
     """The files of a packed group; ValueError where it is not one, or its own checksums differ."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
+            _refuse_bomb(archive.infolist(), len(content))
+            return {entry.filename: _entry(archive, entry) for entry in archive.infolist()}
+    except MemoryError:
+        raise
     except Exception as error:  # of whatever kind: the content is in memory, only it can be the cause
-        raise ValueError(f"its file is not whole: {error}") from error
+        raise ValueError(f"its file is not whole: {error or type(error).__name__}") from error
+
+
+def _refuse_bomb(entries: Sequence[zipfile.ZipInfo], nbytes: int) -> None:
+    """Raise ValueError where the entries of a file of so many bytes take more than they may."""
+    stored = [entry.file_size for entry in entries if entry.compress_type == zipfile.ZIP_STORED]
+    packed = [entry.file_size for entry in entries if entry.compress_type == zipfile.ZIP_DEFLATED]
+    if len(stored) + len(packed) < len(entries):
+        raise ValueError("it is packed in a way in which none is written")
+    if sum(stored) > nbytes or sum(packed) > RECORD_BYTES:
+        raise ValueError(f"its entries say that they take {sum(stored) + sum(packed)} bytes")
+
+
+def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """What an entry holds, of which no more is unpacked than it says; ValueError where there is more."""
+    with archive.open(entry) as file:
+        part = file.read(entry.file_size)
+        if len(part) < entry.file_size or file.read(1):
+            raise ValueError(f"{entry.filename} does not take the bytes that it says")
+    return part
+
+
+def read_group(store: Store, sums: Sums | None) -> zarr.Group:
+    """A group, read-only, compared with the sums of its record.
+
+    Metadata of arrays are those beside them, which are checked: copies of them in the group's count nothing.
+    """
+    return zarr.open_group(CheckedStore(store, sums), mode="r", zarr_format=3, use_consolidated=False)
 
 
 def open_group(folder: Path, sums: Sums | None = None) -> zarr.Group:
-    """The group in a folder, read-only, compared with the sums of its record."""
-    return zarr.open_group(CheckedStore(LocalStore(folder, read_only=True), sums), mode="r")
+    """The group in a folder."""
+    return read_group(LocalStore(folder, read_only=True), sums)
 
 
 def open_packed(content: Mapping[str, bytes], sums: Sums | None) -> zarr.Group:
     """The group in a file that was read and unpacked."""
     buffer = zarr.core.buffer.default_buffer_prototype().buffer
     held = {name: buffer.from_bytes(part) for name, part in content.items()}
-    return zarr.open_group(CheckedStore(MemoryStore(held, read_only=True), sums), mode="r")
+    return read_group(MemoryStore(held, read_only=True), sums)
 
 
 def create_group(store: Path | Store, attributes: Facts) -> zarr.Group:
@@ -191,7 +296,10 @@ def _write_sealed(files: Store, content: GroupContent) -> None:
         dims = content.dims[name]
         write_array(group, name, array, dims, content.pieces.get(name))
         about[name] = {"digest": array_digest(array), "dims": list(dims), **store.of_array(name)}
-    group.update_attributes(sealed({**content.record, "arrays": about}))
+    record = sealed({**content.record, "arrays": about})
+    if (nbytes := len(json.dumps(record))) > RECORD_BYTES // 2:  # it is written with spaces
+        raise StoreError(f"the record of a chunk takes {nbytes} bytes: keep large statistics in an array")
+    group.update_attributes(record)
 
 
 def write_array(

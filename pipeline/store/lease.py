@@ -17,15 +17,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pipeline.batch import KINDS, State, batch_system, own_job
 from pipeline.store.durable import is_at
-from pipeline.store.plain_files import json_object, plain
+from pipeline.store.plain_files import content_of, json_object
+from pipeline.store.typed import field_types, known_and_other
 
 BEAT = 5.0
 """Seconds between two signs of life of a lease's holder."""
+
+LEASE_BYTES = 1 << 20
 
 STALE = 60.0
 """Seconds without one after which the lease of a holder that is in no job counts for nothing."""
@@ -76,6 +79,8 @@ class Driver:
         return False
 
 
+_TYPES = field_types(Driver)
+
 Witness = Callable[[Driver], bool | None]
 """Tells whether the job of a driver has ended, by the word of its batch system; None: it does not answer."""
 
@@ -106,8 +111,9 @@ def other_code(before: Mapping[str, str], now: Mapping[str, str]) -> str:
 def read_driver(path: Path) -> Driver | None:
     """The driver that a file names; None where it is none, or is being written."""
     try:
-        written = json_object(plain(path).read_bytes()) or {}
-        return Driver(**{each.name: written[each.name] for each in fields(Driver) if each.name in written})
+        known, _ = known_and_other(json_object(content_of(path, LEASE_BYTES)) or {}, _TYPES)
+        driver = Driver(**known)
+        return driver if 0 < driver.pid < 1 << 31 else None
     except (OSError, ValueError, TypeError):
         return None
 

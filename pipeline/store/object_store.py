@@ -141,7 +141,7 @@ class ObjectStore(Store):
         with super().reading(stage, key):
             try:
                 yield
-            except (InputError, OSError, ValueError, KeyError, TypeError):
+            except (InputError, OSError, ValueError, LookupError, ArithmeticError, TypeError, RecursionError):
                 raise
             except Exception as error:  # of the libraries for each kind of storage
                 name = f"chunk {stage}/{key[:12]} of store {self.path}"
@@ -161,10 +161,9 @@ class ObjectStore(Store):
 
     def open(self, stage: str, key: str) -> zarr.Group:
         """The chunk's Zarr group, compared with its record where it is read."""
-        import zarr
         from zarr.storage import FsspecStore
 
-        from pipeline.store.group import CheckedStore, open_packed, recorded_sums
+        from pipeline.store.group import open_packed, read_group, recorded_sums
 
         with self.reading(stage, key):
             record, files = self._content(stage, key)
@@ -173,4 +172,4 @@ class ObjectStore(Store):
                 return open_packed(files, sums)
             place = self._places[stage][key]
             objects = FsspecStore.from_url(self.path.fs.unstrip_protocol(place), read_only=True)  # type: ignore[attr-defined]
-            return zarr.open_group(CheckedStore(objects, sums), mode="r")
+            return read_group(objects, sums)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
+
+LINE_BYTES = 16 << 20
+"""Of a line, at most: no event and no entry of a ledger comes near."""
+
+_DECODER = json.JSONDecoder()
 
 
 def plain(path: Path) -> Path:
@@ -19,6 +25,19 @@ def plain(path: Path) -> Path:
     if not S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path} is no file")
     return path
+
+
+def content_of(path: Path, most: int) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError, ValueError: as `plain` does; it has more bytes than `most`, of which no more are read.
+    """
+    with plain(path).open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{path} has more than {most} bytes")
+    return content
 
 
 def text_of(path: Path) -> str:
@@ -36,7 +55,7 @@ def json_lines(path: Path, first: int = 0) -> Iterator[dict[str, Any]]:
     """
     with plain(path).open("rb") as lines:
         lines.seek(first)
-        for line in lines:
+        for line in iter(partial(lines.readline, LINE_BYTES), b""):
             if (content := json_object(line)) is not None:
                 yield content
 
@@ -44,7 +63,7 @@ def json_lines(path: Path, first: int = 0) -> Iterator[dict[str, Any]]:
 def json_object(text: bytes) -> dict[str, Any] | None:
     """The object that a JSON text is; None for any other text."""
     try:
-        content = json.loads(text)
+        content = _DECODER.decode(str(text, "utf-8"))
     except (ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None

@@ -6,16 +6,53 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, NotRequired, Required, TypedDict
 
 from pipeline.declare.coordinates import Coordinates
-from pipeline.store.typed import field_types, known_and_other
+from pipeline.store.plain_files import json_object
+from pipeline.store.typed import expect, field_types, known_and_other
 
 Facts = Mapping[str, Any]
 """By name."""
 
 RECORD = "zarr.json"
 """Metadata of a chunk's group, with the record as its attributes."""
+
+
+RECORD_BYTES = 32 << 20
+"""Of the file of a record, at most, as it is written and read."""
+
+
+class ArrayFacts(TypedDict):
+    """An array in a record; one of format 1 has no sums of its files."""
+
+    digest: str
+    dims: Sequence[str]
+    metadata: NotRequired[str]
+    """SHA-256 of its metadata."""
+    pieces: NotRequired[Mapping[str, int]]
+    """CRC32C of each file of numbers, by name."""
+
+
+class GpuFacts(TypedDict, total=False):
+    """What a GPU gave for a chunk; None, or lacking, is what nothing measured."""
+
+    gpu: Required[str]
+    """Its place on the PCI bus."""
+    device_bytes: int | None
+    joules: float | None
+    busy: float | None
+    nvlink_sent: float | None
+    nvlink_received: float | None
+
+
+class TransientFacts(TypedDict):
+    """A transient result of which a chunk was made."""
+
+    node: str
+    stage: NotRequired[str]
+    key: NotRequired[str]
+    statistics: Facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +87,7 @@ class Record:
     run: str = ""
     code: Mapping[str, str] = field(default_factory=dict)
     """Versions of quarkline, Python and NumPy, commit, digest of the sources."""
-    gpus: Sequence[Facts] = ()
+    gpus: Sequence[GpuFacts] = ()
     """Bytes, joules, use and traffic of each GPU."""
     joules: float | None = None
     device_bytes: int | None = None
@@ -66,7 +103,7 @@ class Record:
     """Bytes that its plan expected."""
     worker: Facts = field(default_factory=dict)
     """Name of its process, seconds in which that opened its device, kernels beside those of parts."""
-    transient: Sequence[Facts] = ()
+    transient: Sequence[TransientFacts] = ()
     """Transient results that it was made of, with their statistics."""
     checks: Facts = field(default_factory=dict)
     """Whether a part was repeated; bytes summed and seconds taken by checks."""
@@ -127,17 +164,22 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "digest": _digest(content)}
 
 
-def record_in(text: str | bytes, stage: str, key: str) -> dict[str, Any]:
+def record_in(text: bytes, stage: str, key: str) -> dict[str, Any]:
     """The record in a group's metadata, checked: that it is whole and belongs to this stage and key.
 
     A record of format 1 has neither key nor digest of its own: only its stage can be compared. Raises
     ValueError where it is no record, was changed, or is that of another chunk.
     """
-    content = json.loads(text)
-    record: Any = content.get("attributes") if isinstance(content, dict) else None
+    content = json_object(text)
+    record: Any = content.get("attributes") if content else None
     arrays = record.get("arrays") if isinstance(record, dict) else None
     if not isinstance(arrays, dict) or any("digest" not in (array or ()) for array in arrays.values()):
         raise ValueError("its record does not give its arrays and their digests")
+    for name, array in arrays.items():
+        if "/" in name or name.startswith("."):
+            raise ValueError(f"its record names an array {name!r:.64}")
+        if ("pieces" in expect(array, ArrayFacts, f"array {name} of its record")) != ("metadata" in array):
+            raise ValueError(f"array {name} of its record lacks a part of its sums")
     if is_sealed(record) and record["digest"] != _digest({n: v for n, v in record.items() if n != "digest"}):
         raise ValueError("its record was changed: its digest differs")
     for name, expected in (("stage", stage), ("key", key)):

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.store.errors import StoreError
-from pipeline.store.plain_files import plain
-from pipeline.store.record import Facts
+from pipeline.store.plain_files import content_of, plain
+from pipeline.store.record import RECORD_BYTES, Facts
 from stages.base.errors import InputError
 
 PACKED = ".zarr.zip"
@@ -175,16 +175,21 @@ def has_pieces(folder: Path, array: Facts) -> bool:
     with os.scandir(folder) as entries:
         own = (entry for entry in entries if entry.is_file(follow_symlinks=False))
         files = {entry.name for entry in own if entry.stat().st_size > 0}
-    return _pieces(folder, array) <= files and not folder.is_symlink()
+    return _pieces(folder, array, len(files)) <= files and not folder.is_symlink()
 
 
-def _pieces(folder: Path, array: Facts) -> set[str]:
-    """Names of the files of an array, by its record, or by its metadata where the record is of format 1."""
+def _pieces(folder: Path, array: Facts, most: int) -> set[str]:
+    """Names of the files of an array, by its record, or by its metadata where the record is of format 1.
+
+    Raises ValueError for more than `most`.
+    """
     if "pieces" in array:
         return {"zarr.json", *array["pieces"]}
-    metadata = json.loads(plain(folder / "zarr.json").read_bytes())
+    metadata = json.loads(content_of(folder / "zarr.json", RECORD_BYTES))
     shape, piece = metadata["shape"], metadata["chunk_grid"]["configuration"]["chunk_shape"]
     counts = [-(-n // length) for n, length in zip(shape, piece, strict=True)]
-    if not prod(counts):
+    if not 0 < prod(counts) <= most:
+        if prod(counts):
+            raise ValueError(f"{folder} lacks pieces")
         return {"zarr.json"}
     return {"zarr.json", *(".".join(["c", *map(str, at)]) for at in np.ndindex(*counts))}

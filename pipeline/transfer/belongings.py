@@ -133,9 +133,7 @@ def united(ours: bytes, theirs: bytes) -> str | None:
     say differently of all results, such as the number of configurations.
     """
     contents = json.loads(ours), json.loads(theirs)
-    mine, yours = (
-        {name: NodeRecord.of(node) for name, node in content["nodes"].items()} for content in contents
-    )
+    mine, yours = (Manifest.of("", text).nodes for text in (ours, theirs))
     shared = [name for name in mine if name in yours]
     if any(_described(mine[name]) != _described(yours[name]) for name in shared):
         return None

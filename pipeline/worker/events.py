@@ -138,8 +138,6 @@ class Event:
         if not needed <= known.keys() or not _COUNTED_ON.isdisjoint(more):
             raise ValueError(f"no event: {content!r:.200}")
         if at := known.get("coordinates"):
-            if not {list, tuple}.issuperset(map(type, at.values())):
-                raise ValueError(f"no coordinates: {at!r:.200}")
             known["coordinates"] = {dim: tuple(values) for dim, values in at.items()}
         if "damaged" in known:
             known["damaged"] = tuple(known["damaged"])

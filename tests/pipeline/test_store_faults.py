@@ -99,15 +99,15 @@ def test_no_changed_byte_changes_what_is_read(made: Store, step: int) -> None:
 def test_what_cannot_be_read_now_is_no_damage(
     made: Store, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    real = Path.read_bytes
+    real = Path.open
 
-    def failing(path: Path) -> bytes:
+    def failing(path: Path, *mode: Any, **how: Any) -> Any:
         if KEYS[0] in str(path):
             raise OSError(code, os.strerror(code))
-        return real(path)
+        return real(path, *mode, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_bytes", failing)
+        patch.setattr(Path, "open", failing)
         with pytest.raises(UnreadableChunkError, match="nothing is said about its content"):
             made.load("loops", KEYS[0])
         found = verify(made, remove=True)

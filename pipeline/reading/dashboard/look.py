@@ -150,7 +150,10 @@ def size(value: float | None) -> str | None:
 
 def moment(seconds: float | None) -> str:
     """Date and time of day, of this machine."""
-    return NOT_MEASURED if seconds is None else f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+    try:
+        return NOT_MEASURED if seconds is None else f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):  # of a damaged line
+        return f"{seconds:.4g} s"
 
 
 def plot(title: str, x: str, y: str, height: int = 300, **options: object) -> figure:

@@ -12,8 +12,8 @@ import numpy as np
 
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.dashboard.facts.own import OwnFacts
-from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.store import Store
+from stages.base.errors import InputError
 from stages.loops.noise_allocation import quantity_text
 
 SAMPLES = "noise"
@@ -64,7 +64,11 @@ class _Node:
 
         At powers of two, and at all samples; None before there are two.
         """
-        parts = ([self.read[key] for _, key in chunks if key in self.read] for chunks in self.chunks.values())
+        held = {key: values for key, values in self.read.items() if len(values)}
+        widths = {values.shape[1] for values in held.values()}
+        if len(widths) > 1:
+            return None
+        parts = ([held[key] for _, key in chunks if key in held] for chunks in self.chunks.values())
         samples = [np.concatenate(part) for part in parts if part]
         most = max(map(len, samples), default=0)
         if most < 2:
@@ -105,29 +109,34 @@ class Samples(OwnFacts):
             if len(node.read) > before and (curve := node.curve()):
                 self.curves[node.name] = curve
         self.targets = {
-            key: self.targets.get(key) or _target(store, *where, key)
+            key: target
             for key, where in _target_chunks(manifests).items()
-            if key in stored
+            if key in stored and (target := self.targets.get(key) or _target(store, *where, key))
         }
 
 
 def _samples(store: Store, node: _Node, key: str) -> np.ndarray:
     try:
         array = store.load(node.stage, key)[node.output]
-    except (DamagedChunkError, UnreadableChunkError):
+    except (InputError, KeyError):
+        return np.empty((0, 1))
+    if array.ndim != len(node.dims):
         return np.empty((0, 1))
     dims = list(node.dims)
     if PROBES in dims:
         array = array.mean(axis=dims.index(PROBES))
         dims.remove(PROBES)
     values = np.moveaxis(array, dims.index(SAMPLES), 0).reshape(array.shape[dims.index(SAMPLES)], -1)
-    return values[:, :: -(-values.shape[1] // MOST_VALUES)]
+    return values[:, :: max(1, -(-values.shape[1] // MOST_VALUES))]
 
 
-def _target(store: Store, quantity: str, stage: str, key: str) -> tuple[ErrorCurve, float]:
-    found = store.load(stage, key)
-    counts = found["vectors"].reshape(len(found["error"]), -1)[:, 0]
-    return ErrorCurve(quantity, counts.tolist(), found["error"].tolist()), float(found["asked"])
+def _target(store: Store, quantity: str, stage: str, key: str) -> tuple[ErrorCurve, float] | None:
+    try:
+        found = store.load(stage, key)
+        counts = found["vectors"].reshape(len(found["error"]), -1)[:, 0]
+        return ErrorCurve(quantity, counts.tolist(), found["error"].tolist()), float(found["asked"])
+    except (InputError, KeyError, ValueError, TypeError):  # it is damaged, or of another stage
+        return None
 
 
 def _any(chunks: Sequence[tuple[Any, str]], stored: Container[str]) -> bool:

@@ -12,7 +12,6 @@ from datetime import datetime
 import numpy as np
 
 from pipeline.reading.dashboard.facts.own import OwnFacts
-from pipeline.store.errors import DamagedChunkError, UnreadableChunkError
 from pipeline.store.record import Record
 from pipeline.store.store import Store
 
@@ -93,7 +92,7 @@ class Records:
             stage, key = self._unread.popleft()
             try:
                 self._add(stage, key, Record.of(self._store.record(stage, key)))
-            except (DamagedChunkError, UnreadableChunkError, KeyError, ValueError, TypeError):
+            except Exception:  # a foreign record may hold anything, and workflows' own facts are of it, too
                 self.unreadable += 1
 
     def _add(self, stage: str, key: str, record: Record) -> None:

@@ -101,7 +101,8 @@ class RunLog:
                 if first and len(self.details) < TRACEBACKS and event.details:
                     self.details[event.error] = event.details
         for facts in self.own:
-            facts.add_event(self.name, event)
+            with suppress(Exception):  # what a stage reports may be anything
+                facts.add_event(self.name, event)
 
     def _hear(self, news: WorkerNews, event: Event) -> None:
         news.last = event.time
@@ -113,7 +114,9 @@ class RunLog:
 
 def label_of(chunk: Event | Record) -> str:
     """Node and first coordinates of a chunk: `loops conf.0010 4`."""
-    return " ".join([chunk.node, *(str(values[0]) for values in chunk.coordinates.values())])
+    return " ".join(
+        [chunk.node, *(str(value) for values in chunk.coordinates.values() for value in values[:1])]
+    )
 
 
 class Runs:
