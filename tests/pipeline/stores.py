@@ -47,7 +47,9 @@ def filled(
         stage = chunk.node.stage.name
         seed = int(sha256(chunk.key.encode()).hexdigest()[:8], 16)
         outputs = chunk.node.stage.outputs
-        arrays = {out.name: np.random.default_rng(seed).normal(size=(4,) * len(out.dims)) for out in outputs}
+        at = chunk.coordinates
+        shapes = {out.name: tuple(len(at[dim]) if dim in at else 4 for dim in out.dims) for out in outputs}
+        arrays = {name: np.random.default_rng(seed).normal(size=shape) for name, shape in shapes.items()}
         dims = {out.name: tuple(out.dims) for out in outputs}
         record = {
             "coordinates": {dim: list(values) for dim, values in chunk.coordinates.items()},
