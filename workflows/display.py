@@ -92,7 +92,7 @@ class RunDisplay:
         elif kind == EventKind.CLUSTER_READY:
             self._began = self._said = time.monotonic()
             if event.dashboard:
-                self._say(f"dashboard: {event.dashboard}")
+                self._say(f"dashboard: {self._address(event)}")
         elif kind in WARNINGS:
             self._say(f"warning: {event.message}", style="yellow")
         elif kind == EventKind.STOPPING:
@@ -105,6 +105,16 @@ class RunDisplay:
             self._end(event)
         if self._state.first.missing:
             self._tell_of_all(event)
+
+    def _address(self, event: Event) -> str:
+        """The address of the pages on a terminal; it holds a secret, and others may read a job's output."""
+        if self._console.is_terminal:
+            return event.dashboard
+        if event.message:
+            return f"its address holds a secret, and is in {event.message}, which you alone can read"
+        return (
+            "its address holds a secret, and is printed on a terminal only; see `quarkline dashboard STORE`"
+        )
 
     def _begin(self, missing: Mapping[str, int]) -> None:
         for node, chunks in {**missing, ALL: sum(missing.values())}.items():

@@ -7,13 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, energy_text, format_bytes, text_table
 from pipeline.planning.manifest import PART, former_manifests, manifests
 from pipeline.running.clusters.jobs import job_lists
-from pipeline.running.event_log import log_of, runs, state_of
+from pipeline.running.event_log import ADDRESS, log_of, runs, state_of
 from pipeline.running.failures import Failures
 from pipeline.running.run_state import CheckCounts, RunState, compiling, time_left
 from pipeline.store.checkpoint import checkpoints
@@ -207,7 +208,8 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     return [
         f"run {run.run} is {duration_text(age)} old: {now}",
         *details,
-        "dashboard: its address, which holds a secret, is in what the run prints",
+        f"dashboard: its address, which holds a secret, is in {Path(run.log).with_name(ADDRESS)}, which the "
+        "user of the run alone can read",
     ]
 
 

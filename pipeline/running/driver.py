@@ -7,7 +7,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -191,12 +191,25 @@ class _Run:
             stop.note_start(time.time() - began)
             if workforce.present:
                 _check_resources(workforce.devices, tasks)
-            ends = self._carry_out(tasks, client, workforce)
+            with self._dashboard(client):
+                ends = self._carry_out(tasks, client, workforce)
             states, failures = ends.by_key, ends.failures
         outcome = self._outcome(states, failures, time.time() - began)
         with self.log.guarded("the log"):
             _note_end(outcome, self.log)
         return outcome
+
+    @contextmanager
+    def _dashboard(self, client: Client) -> Iterator[None]:
+        """Tell the address of the pages to the listener, and where it is kept for others of this user."""
+        from pipeline.running.watching import kept_address
+
+        with ExitStack() as stack:
+            with self.log.guarded("the dashboard"):
+                link, folder = client.dashboard_link, self.store.inside(".runs", self.name)
+                place = stack.enter_context(kept_address(folder, link))
+                self.log(Event(EventKind.CLUSTER_READY, dashboard=link, message=str(place or "")))
+            yield
 
     def _carry_out(self, tasks: Sequence[TaskPlan], client: Client, workforce: Workforce) -> ChunkStates:
         """Run all tasks on the workers, and once more what was damaged or is in doubt."""
@@ -211,8 +224,6 @@ class _Run:
             checks=self.checks,
             gpus_per_worker=self.cluster.gpus_per_worker,
         )
-        with self.log.guarded("the dashboard"):
-            self.log(Event(EventKind.CLUSTER_READY, dashboard=client.dashboard_link))
         about = (context, self.log, self.stop, workforce, self.plan.expected_seconds)
 
         def session_of(tasks: Sequence[TaskPlan]) -> Session:

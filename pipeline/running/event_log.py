@@ -22,6 +22,9 @@ Listener = Callable[[dict[str, Any]], None]
 
 LOG, TALLY = "events.jsonl", "tally.json"
 
+ADDRESS = ".dashboard"
+"""File beside them with the address of the pages while a run goes on: its user alone can read it."""
+
 RUNS_KEPT = 50
 """Logs of runs that a store keeps, the newest."""
 

@@ -28,8 +28,10 @@ from pipeline.running.retrying import Retrying, described
 from pipeline.running.sharing import Elsewhere, Sharing
 from pipeline.running.stopping import StopRequest
 from pipeline.running.workforce import Workforce
+from pipeline.store.record import Record
 from pipeline.worker.events import ENDED, OTHER_CODE, ChunkState, Event, EventKind
 from pipeline.worker.work import RunContext
+from stages.base.errors import InputError
 
 DIED = "its worker died every time, perhaps out of memory"
 
@@ -322,6 +324,9 @@ class Session:
         if kind == EventKind.NOT_KEPT:
             self._warn(event)
             return
+        if kind == ChunkState.PRESENT and key not in self.ends:
+            event = self._by_whom(event)
+            kind = event.kind
         if self.ends.hear(event, known=key in self._chunks):
             self._workforce.note_work()
         if kind == EventKind.DISAGREED:
@@ -336,6 +341,15 @@ class Session:
             if event.fatal:
                 self._stop.ask(event.fatal, grace=0.0)
         self._log(event)
+
+    def _by_whom(self, event: Event) -> Event:
+        """The end of a chunk that was there: done, if a worker of this run that was lost had committed it."""
+        with suppress(InputError):
+            record = Record.of(self._context.store.record(event.stage, event.key))
+            if record.run == self._context.run:
+                repeated = bool(record.checks.get("repeated"))
+                return replace(event, kind=ChunkState.DONE, joules=record.joules, repeated=repeated)
+        return event
 
     def refuse(self, error: str) -> None:
         """End the run for a worker of other code; several of them are one refusal."""

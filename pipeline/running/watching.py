@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 import dask
 from distributed import Scheduler, SchedulerPlugin
 
+from pipeline.running.event_log import ADDRESS
 from pipeline.running.limits import HOST
 from pipeline.store.store import Store
 
@@ -30,6 +33,28 @@ class Pages(Protocol):
 
     def close(self) -> None:
         """Give the port back, if no scheduler did."""
+
+
+@contextmanager
+def kept_address(folder: Path, link: str) -> Iterator[Path | None]:
+    """A file of mode 600 with an address that holds a secret, which goes with the block.
+
+    None where there is no address, or the file system lets others read the file.
+    """
+    path = folder / ADDRESS
+    kept = None
+    if link:
+        path.unlink(missing_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w") as file:
+            if not os.fstat(handle).st_mode & 0o077:
+                kept = path
+                file.write(f"{link}\n")
+    try:
+        yield kept
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 Watcher = Callable[[Store], Pages]

@@ -15,7 +15,7 @@ from pipeline.declare.node import Stage
 from pipeline.declare.signature import Input
 from pipeline.store.checkpoint import FolderCheckpoint
 from pipeline.store.provenance import as_json
-from pipeline.store.record import Facts
+from pipeline.store.record import Facts, TransientFacts
 from pipeline.worker.checks import Array, Effort, Sums, forget_sums, kept_sums
 from pipeline.worker.events import EventKind, Send, rate_limited
 from pipeline.worker.joining import Result, arguments_of, joined
@@ -38,7 +38,7 @@ class Evaluation:
         self._context = context
         self._uses = _uses(works)
         self._shared: dict[str, Evaluated] = {}
-        self._statistics: dict[str, Facts] = {}
+        self._statistics: dict[str, TransientFacts] = {}
         self.stopwatch = Stopwatch()
         self.loading = 0.0
         """Seconds in which stored results were read since the last commit."""
@@ -119,7 +119,7 @@ class Evaluation:
         if work.node.stage.resident:
             self._cache("cpu").get(f"{work.key}-cpu", lambda: (result, {}))
 
-    def transient_statistics(self, work: Work) -> list[Facts]:
+    def transient_statistics(self, work: Work) -> list[TransientFacts]:
         """Statistics of the transient results that went into a chunk."""
         keys = dict.fromkeys(source.key for source in work.transient())
         return [self._statistics[key] for key in keys if key in self._statistics]
@@ -133,7 +133,7 @@ class Evaluation:
         else:
             result, statistics = self._share(work)
         if statistics:
-            self._statistics[work.key] = {**work.identity, "statistics": as_json(statistics)}
+            self._statistics[work.key] = {**work.identity, "statistics": as_json(statistics)}  # type: ignore
         return result
 
     def _hold(self, work: Work) -> Evaluated:

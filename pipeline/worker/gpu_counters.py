@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from pipeline.store.provenance import buses
-from pipeline.store.record import Facts
+from pipeline.store.record import GpuFacts
 from pipeline.worker.energy import device_meter, nvml_device
 
 Traffic = tuple[int, int]
@@ -34,7 +34,7 @@ class GpuWatch:
         """Traffic of GPUs that share what they compute; asking takes some milliseconds."""
         return [traffic(bus) if len(self.buses) > 1 else None for bus in self.buses]
 
-    def facts(self, most_bytes: Sequence[int]) -> list[Facts]:
+    def facts(self, most_bytes: Sequence[int]) -> list[GpuFacts]:
         """Facts for a record about each GPU; None where nothing measures one.
 
         most_bytes: that were taken of each.
@@ -92,10 +92,10 @@ def busy(bus: str, since: float) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def joules_of(facts: Sequence[Facts]) -> float | None:
+def joules_of(facts: Sequence[GpuFacts]) -> float | None:
     """Joules of all GPUs together; None without any, or where nothing measures one."""
-    each = [gpu["joules"] for gpu in facts]
-    return None if not each or None in each else sum(each)
+    measured = [joules for gpu in facts if (joules := gpu["joules"]) is not None]
+    return sum(measured) if measured and len(measured) == len(facts) else None
 
 
 def watch(backend: str) -> GpuWatch | None:

@@ -82,8 +82,8 @@ class Watch(threading.Thread):
             with suppress(psutil.Error):
                 rss = psutil.Process(self._driver.pid).memory_info().rss / 2**20
                 self.megabytes.append((round(time.monotonic() - self.began, 1), round(rss, 1)))
-            if link is None and (found := re.search(r"dashboard: (\S+)", self._run.text())):
-                link = found[1]
+            if link is None and (found := re.search(r"dashboard: .* is in (\S+),", self._run.text())):
+                link = Path(found[1]).read_text().strip()
             if link:
                 with suppress(OSError):
                     asked = time.monotonic()

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import logging
 import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 import toy_stages as toys
 from distributed import Client
 from distributed.core import rpc
+from psutil import Process
+from tornado.web import Application
 
 from pipeline import InputError, Place, Store, Workflow, plan, run
+from pipeline.reading.dashboard.door import Door
 from pipeline.reading.dashboard.watcher import Dashboard
 from pipeline.running.clusters import Demand
-from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.jobqueue import JobQueue
 from pipeline.running.clusters.local import Local
 from pipeline.running.clusters.section import ClusterSection
@@ -178,12 +186,37 @@ def test_a_port_that_is_taken_is_named_before_workers_start(store: Store) -> Non
             run(plan(w, store), store, cluster=Local(workers=1), watcher=Dashboard(port))
 
 
-def test_the_secret_of_the_dashboard_is_not_in_the_store(store: Store, cluster: Address) -> None:
-    w, heard = Workflow("w"), []
+def test_the_secret_of_the_dashboard_is_in_no_file_that_others_read(
+    store: Store, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither while the run goes on, nor what its processes were called with, nor what a failed page logs."""
+    w, kept, seen = Workflow("w"), list[Path](), list[str]()
     w.add(toys.field, place=Place(over={"config": ["a"]}))
-    run(plan(w, store), store, cluster=cluster, listener=heard.append)
-    assert any("dashboard" in event for event in heard)
-    assert not any(b"dashboard" in file.read_bytes() for file in (store.path / ".runs").rglob("*.json*"))
+
+    def listen(heard: dict[str, Any]) -> None:
+        if heard["event"] != "cluster-ready":
+            return
+        secret = heard["dashboard"].split("/")[3]
+        with pytest.raises(HTTPError):
+            urlopen(heard["dashboard"].replace("quarkline", "logs/none"), timeout=20)
+        files = [file for file in store.path.rglob("*") if file.is_file()]
+        kept.extend(file for file in files if secret.encode() in file.read_bytes())
+        calls = (Path(f"/proc/{child.pid}/cmdline").read_text() for child in Process().children(True))
+        seen.extend([secret, str(kept[0].stat().st_mode & 0o777), *calls])
+
+    run(plan(w, store), store, cluster=Local(workers=1), listener=listen)
+    (file,), (secret, mode, *calls) = kept, seen
+    assert file.name == ".dashboard" and mode == str(0o600) and not file.exists()
+    assert not any(secret in text for text in (*calls, *capfd.readouterr()))
+    assert not any(secret.encode() in each.read_bytes() for each in store.path.rglob("*") if each.is_file())
+
+
+def test_what_a_web_server_logs_has_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger, logged = logging.getLogger("tornado.access"), list[str]()
+    monkeypatch.setattr(logger, "callHandlers", lambda record: logged.append(record.getMessage()))
+    with closing(Door(0, lambda token: Application())) as door:
+        logger.critical("%d GET /%s/x", 404, door.token)
+    assert logged == ["404 GET /.../x"]
 
 
 def test_jobs_of_slurm_get_certificates() -> None:

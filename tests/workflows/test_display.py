@@ -14,7 +14,7 @@ from workflows.display import RunDisplay
 PLACE = {"stage": "current_loops", "coordinates": {}, "time": 0.0}
 EVENTS: list[dict[str, Any]] = [
     {**PLACE, "event": "run-started", "missing": {"gauge": 1, "loops_light": 2}},
-    {"event": "cluster-ready", "dashboard": "http://127.0.0.1:8787/status", **PLACE},
+    {"event": "cluster-ready", "dashboard": "http://secret", "message": "/store/.dashboard", **PLACE},
     {"event": "started", "node": "gauge", "key": "g", **PLACE},
     {"event": "done", "node": "gauge", "key": "g", **PLACE},
     {"event": "started", "node": "loops_light", "key": "a", **PLACE},
@@ -56,7 +56,7 @@ def shown(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys).splitlines() == [
-        "dashboard: http://127.0.0.1:8787/status",
+        "dashboard: its address holds a secret, and is in /store/.dashboard, which you alone can read",
         "gauge: 1 chunk",
         "failed: loops_light: conf.1: [Errno 5] Input/output error",
         "loops_light: 2 chunks",
@@ -69,6 +69,7 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     text = shown(capsys)
+    assert "dashboard: http://secret" in text
     assert re.search(r"gauge +━+ 1/1", text)
     assert re.search(r"all +[━╸╺]+ 1/3 .*compiling kernels: 12", text)
     assert re.search(r"loops_light +[━╸╺]+ 0/2 .*compiling kernels ", text)
@@ -98,7 +99,8 @@ def test_a_line_a_minute_where_there_is_no_terminal(
         ):
             display({**PLACE, **event, "time": clock[0]})
     assert capsys.readouterr().err.splitlines() == [
-        "dashboard: x",
+        "dashboard: its address holds a secret, and is printed on a terminal only; see `quarkline dashboard "
+        "STORE`",
         "2 of 5 chunks after 1m 2s, about 1m 44s left, a",  # 2 x (10 + 14) / 2 + 80
         "2 of 5 chunks after 2m 10s, about 32 s left, b iterations 7",  # (2 x 12 + 80 / 2) / 2
     ]

@@ -45,8 +45,8 @@ def looked(tmp_path_factory: pytest.TempPathFactory, window: Browser) -> tuple[P
         [*COMMAND, "run", "g2.yaml"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
     ) as run:
         assert run.stderr
-        links = (re.match(r"dashboard: (\S+)", line) for line in run.stderr)
-        link = next(filter(None, links))[1]
+        files = (re.match(r"dashboard: .* is in (\S+),", line) for line in run.stderr)
+        link = Path(next(filter(None, files))[1]).read_text().strip()
         time.sleep(HALF_DONE)
         seen = {width: window.look(link, width, lambda text: "chunks are stored" in text) for width in WIDTHS}
         run.stderr.read()

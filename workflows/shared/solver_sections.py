@@ -48,7 +48,7 @@ def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) ->
     yield Section("Solves", text, [figure, table])
 
 
-def solves_of(store: Store, workflow: str, stage: str) -> Iterator[dict[str, Any]]:
+def solves_of(store: Store, workflow: str, stage: str) -> Iterator[Mapping[str, Any]]:
     """Statistics of a transient stage that solves, each chunk once: kept with what was made of it."""
     seen = set()
     for node in accounts(store, workflow):

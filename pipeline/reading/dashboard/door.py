@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 from collections.abc import Callable
@@ -20,6 +21,15 @@ from pipeline.running.limits import HOST
 from pipeline.running.watching import ROUTES
 from stages.base.errors import InputError
 
+LOGGERS = ("tornado.access", "tornado.application", "tornado.general")
+"""Of a web server: they name the path of a request that fails, and others may read what a job prints."""
+
+
+def _without(secret: str, record: logging.LogRecord) -> bool:
+    """Filter of a logger that takes a secret out of what is logged."""
+    record.msg, record.args = record.getMessage().replace(secret, "..."), ()
+    return True
+
 
 class Door:
     """A port of this machine alone, taken at once, and the secret that whoever asks there must show.
@@ -37,6 +47,8 @@ class Door:
         self._routes = dask.config.get(ROUTES, [])
         self.port: int = self._socket.getsockname()[1]
         self.token = secrets.token_hex(16)
+        for name in LOGGERS:
+            logging.getLogger(name).addFilter(partial(_without, self.token))
 
     @property
     def link(self) -> str:

@@ -106,7 +106,7 @@ class Records:
                 {
                     **gpu,
                     "seconds": record.seconds,
-                    "busy_seconds": record.seconds * gpu["busy"] if gpu.get("busy") is not None else None,
+                    "busy_seconds": None if (busy := gpu.get("busy")) is None else record.seconds * busy,
                     "sending_seconds": record.seconds if gpu.get("nvlink_sent") is not None else None,
                 }
             )
