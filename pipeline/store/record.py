@@ -35,7 +35,7 @@ class ArrayFacts(TypedDict):
 
 
 class GpuFacts(TypedDict, total=False):
-    """What a GPU gave for a chunk; None, or lacking, is what nothing measured."""
+    """Figures of a GPU in a record; None, or lacking, is what nothing measured."""
 
     gpu: Required[str]
     """Its place on the PCI bus."""

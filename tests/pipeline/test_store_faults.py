@@ -9,8 +9,10 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from pipeline.reading.gc import Garbage
 from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
 from pipeline.store import group, lease
 from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
+from pipeline.store.group import unpacked
 from pipeline.store.lock import current_driver, driver_lock
+from pipeline.store.record import RECORD_BYTES, sealed
 from pipeline.transfer.transfer import receive
 
 KEYS = ("3c" * 32, "b7" * 32)
@@ -93,6 +97,92 @@ def test_no_changed_byte_changes_what_is_read(made: Store, step: int) -> None:
                 continue
         path.write_bytes(content)
     assert made.load("loops", KEYS[0]) and accepted >= 0
+
+
+Forgery = Callable[[dict[str, Any]], None]
+"""Changes the metadata of an array."""
+
+
+def forged(store: Store, key: str, forge: Forgery, extra: bytes = b"") -> None:
+    """Replace a chunk by one with other metadata of its array, all sums and the seal right."""
+    place = store.location("loops", key)
+    files = unpacked(place.read_bytes()) if place.is_file() else {}
+    if not files:
+        files = {
+            str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()
+        }
+    metadata, whole = json.loads(files["total/zarr.json"]), json.loads(files["zarr.json"])
+    forge(metadata)
+    files["total/zarr.json"] = json.dumps(metadata).encode()
+    about = whole["attributes"]["arrays"]["total"]
+    about["metadata"] = sha256(files["total/zarr.json"]).hexdigest()
+    whole["attributes"] = sealed(whole["attributes"])
+    files["zarr.json"] = json.dumps(whole).encode()
+    if not place.is_file():
+        for each, content in files.items():
+            (place / each).write_bytes(content)
+        return
+    with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each, content in files.items():
+            archive.writestr(each, content)
+        if extra:
+            archive.writestr("x/c.0", extra)
+
+
+def grid(shape: list[int], piece: list[int]) -> Forgery:
+    """Metadata of another shape."""
+
+    def forge(metadata: dict[str, Any]) -> None:
+        metadata["shape"] = shape
+        metadata["chunk_grid"]["configuration"]["chunk_shape"] = piece
+
+    return forge
+
+
+def said(**facts: Any) -> Forgery:
+    """Metadata that say other things."""
+    return lambda metadata: metadata.update(facts)
+
+
+FORGERIES: dict[str, tuple[Forgery, str]] = {
+    "shape": (grid([10**13], [1]), "says that there are 10000000000000 pieces"),
+    "pieces": (grid([10**13], [10**13]), "has pieces of 80000000000004 bytes"),
+    "longest": (grid([10**400], [10**400]), "has pieces of 8"),
+    "negative": (grid([-1], [1]), r"has shape \[-1\]"),
+    "nothing": (grid([2], [0]), r"in pieces of \[0\]"),
+    "zstd": (said(codecs=[{"name": "bytes"}, {"name": "zstd"}]), r"by \['bytes', 'zstd'\]"),
+    "sharded": (said(codecs=[{"name": "sharding_indexed"}]), "by .*sharding"),
+    "text": (said(data_type={"name": "fixed_length_utf32"}), "has data_type = "),
+    "objects": (said(data_type="variable_length_bytes"), "says that its numbers are variable_length_bytes"),
+    "type": (said(data_type="int32"), "has more than 12 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_what_cannot_be_unpacked_is_damage_of_its_chunk_alone(made: Store, name: str) -> None:
+    """What it says is compared with what it holds, before room is made for it."""
+    forge, words = FORGERIES[name]
+    forged(made, KEYS[0], forge)
+    with pytest.raises(DamagedChunkError, match=words):
+        made.load("loops", KEYS[0])
+    found = verify(made)
+    assert found.checked == len(KEYS) and [each.key for each in found.damaged] == [KEYS[0]]
+
+
+def test_a_file_that_unpacks_to_much_more_is_damage(store: Store) -> None:
+    store.create()
+    for key in KEYS:
+        store.commit("loops", key, {"total": np.arange(4.0)}, {"total": ("site",)}, {})
+    forged(store, KEYS[0], said(), extra=bytes(RECORD_BYTES))
+    with pytest.raises(DamagedChunkError, match="its entries say that they take"):
+        store.record("loops", KEYS[0])
+    place = store.location("loops", KEYS[1])
+    place.unlink()
+    with place.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(DamagedChunkError, match="has more than 134217728 bytes"):
+        store.record("loops", KEYS[1])
+    assert len(verify(store).damaged) == 2
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE])
