@@ -15,6 +15,7 @@ from pipeline.running.run_state import RunState
 from pipeline.store.durable import delete
 from pipeline.store.plain_files import json_lines, json_object, plain
 from pipeline.store.store import Store
+from pipeline.store.typed import fits
 from pipeline.worker.events import ChunkState, Event, EventKind
 from stages.base.atomic import replacing
 
@@ -149,7 +150,7 @@ def state_of(store: Store, run: str) -> RunState:
     try:
         content = json_object(plain(_folder(store, run) / TALLY).read_bytes()) or {}
         read, state = content.pop("read"), RunState.of(content)
-        if read < 0:
+        if not fits(int)(read) or read < 0:
             raise ValueError(f"the tally of run {run} is damaged")
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         read, state = 0, RunState()

@@ -62,7 +62,7 @@ class FolderCheckpoint:
             try:
                 group = open_group(state)
                 state_arrays = {name: np.asarray(group[name][...]) for name in group.attrs["names"]}  # type: ignore
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except Exception as error:  # of whatever kind: a computation goes on without
                 self._tell(f"the checkpoint {state} is damaged ({error}): it is left out")
                 continue
             return state_arrays

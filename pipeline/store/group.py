@@ -126,7 +126,9 @@ class CheckedStore(WrapperStore[Store]):
         else:
             files = {name for name in self._sums if name.startswith(folder)}
         if form.pieces != (held := len(files - {key})):
-            raise ValueError(f"{key} says that there are {form.pieces} pieces, and there are {held}")
+            raise ValueError(
+                f"{key} says that there are {form.pieces} pieces, and {form.pieces - held} are gone"
+            )
         if form.piece_bytes > PIECE_BYTES + SUM_BYTES and self._sums is not None:
             raise ValueError(f"{key} has pieces of {form.piece_bytes} bytes")
         return form
