@@ -25,7 +25,7 @@ from zarr.storage import LocalStore, MemoryStore, WrapperStore
 from pipeline.store.errors import StoreError
 from pipeline.store.plain_files import json_object, plain
 from pipeline.store.record import RECORD, RECORD_BYTES, Facts, sealed
-from pipeline.store.typed import expect
+from pipeline.store.typed import expect, fits
 
 PIECE_BYTES = 16 << 20
 """Larger arrays are cut into pieces of at most this size, which are written and read side by side."""
@@ -97,7 +97,12 @@ class _ArrayForm:
         known = word == "bool" or re.fullmatch("(u?int|float|complex)[0-9]{1,3}", word)
         if not known or codecs != CODECS or facts.get("storage_transformers"):
             raise ValueError(f"{key} says that its numbers are {word:.40} by {codecs!s:.80}")
-        if len(shape) != len(piece) or min(shape, default=0) < 0 or min(piece, default=1) < 1:
+        if (
+            not fits(Sequence[int])(piece)
+            or len(shape) != len(piece)
+            or min(shape, default=0) < 0
+            or min(piece, default=1) < 1
+        ):
             raise ValueError(f"{key} has shape {shape!s:.80} in pieces of {piece!s:.80}")
         pieces = prod(-(-n // length) for n, length in zip(shape, piece, strict=True))
         return cls(pieces, np.dtype(word).itemsize * prod(piece) + SUM_BYTES)

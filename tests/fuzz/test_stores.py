@@ -136,8 +136,11 @@ def manifest_of(store: Store) -> None:
 
 
 def records_of(store: Store) -> None:
+    records = Records(store)
+    records.wait_for("field", store.each_key("field"))
+    records.refresh(60.0)
     for key in store.each_key("field"):
-        Records(store)._add("field", key, Record.of(store.record("field", key)))
+        assert Record.of(store.record("field", key)).all_statistics()
 
 
 def past_plans_of(store: Store) -> None:
