@@ -582,7 +582,7 @@ def test_jobs_that_die_at_their_start_end_a_chain_with_a_word(
     """By a package that cannot be imported and by a file that is gone; each is followed by one more."""
     campaign = submitted(campaign)
 
-    def broken(path: Path) -> None:
+    def broken(path: Path, changes: tuple[str, ...]) -> None:
         raise ModuleNotFoundError("No module named 'polyakov'")
 
     monkeypatch.setattr("workflows.campaign.work.load_project", broken)

@@ -136,7 +136,7 @@ def test_other_ends_are_documents(
     kind: str,
     code: int,
 ) -> None:
-    def ends(path: Path) -> None:
+    def ends(path: Path, changes: list[str]) -> None:
         raise error
 
     monkeypatch.setattr("workflows.stores.load_project", ends)
