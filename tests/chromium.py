@@ -152,5 +152,5 @@ class _Page:
         if heard["method"] == "Runtime.exceptionThrown":
             self.errors.append(heard["params"]["exceptionDetails"]["text"])
         entry = heard["params"].get("entry", {})
-        if entry.get("level") == "error" and not entry.get("url", "").endswith("favicon.ico"):
+        if entry.get("level") == "error":
             self.errors.append(entry["text"])

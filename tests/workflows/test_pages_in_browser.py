@@ -5,6 +5,7 @@ With ``QUARKLINE_PICTURES=docs/pages`` the pictures that the documentation shows
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -67,6 +68,42 @@ def test_the_report(looked: tuple[Path, dict[int, Seen]], window: Browser, width
     seen = window.look(page.as_uri(), width, lambda text: "configurations" in text)
     keep(seen, "report", width)
     fits(seen, width)
+
+
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+FIGURE = "getComputedStyle(document.querySelector('figure svg')).filter"
+
+
+def test_reports_and_documentation_are_dark_where_the_browser_is(
+    looked: tuple[Path, dict[int, Seen]], site: Path, window: Browser
+) -> None:
+    pages = {
+        looked[0] / "report" / "index.html": (FIGURE, "invert(0.917) hue-rotate(180deg)", "none"),
+        site / "g2.html": ("document.body.dataset.mdColorScheme", "slate", "default"),
+    }
+    for page, (expression, *expected) in pages.items():
+        after = f"JSON.stringify([{expression}, {BACKGROUND}])"
+        answers = [
+            json.loads(window.look(page.as_uri(), 1280, bool, dark=dark, after=after).answer)
+            for dark in (True, False)
+        ]
+        assert [answer[0] for answer in answers] == expected
+        brightness = [sum(map(int, re.findall(r"\d+", answer[1])[:3])) for answer in answers]
+        assert brightness[0] < 150 < 600 < brightness[1]
+
+
+def test_tables_of_a_forecast_fit_a_desk(looked: tuple[Path, dict[int, Seen]], window: Browser) -> None:
+    folder = looked[0]
+    (folder / "more.yaml").write_text(
+        (folder / "g2.yaml").read_text().replace("configurations: 4", "configurations: 9")
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([*COMMAND, "plan", "more.yaml", "--forecast"], cwd=folder, env=environment, check=True)
+    page = folder / "report" / "forecast" / "index.html"
+    wide = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
+    assert window.look(page.as_uri(), 1280, bool, after=wide).answer == 0
+    lines = "Math.max(...[...document.querySelectorAll('td')].map(e => e.clientHeight / 20))"
+    assert window.look(page.as_uri(), 390, bool, after=lines).answer < 5
 
 
 @pytest.mark.parametrize("name", ["index", "tutorial", "keys_g2_disconnected"])

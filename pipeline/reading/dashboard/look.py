@@ -53,7 +53,7 @@ th { white-space: normal; vertical-align: bottom; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.long { white-space: pre-wrap; overflow-wrap: anywhere; min-width: 14em; }
 .unknown { color: #8a8f98; }
-caption { width: 0; text-align: left; font-weight: 600; }
+caption { width: 0; text-align: left; color: #8a8f98; }
 caption span { display: block; width: max-content; max-width: calc(100vw - 32px); }
 .legend span { display: inline-block; margin-right: 14px; }
 .legend i { display: inline-block; box-sizing: border-box; width: 1em; height: 1em;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from typing import Any
 
 from bokeh.models import ColumnDataSource, HoverTool
@@ -102,7 +101,11 @@ def draw(title: str, axis: str, residual: str) -> Drawing[Lines]:
         "x", "y", line_color="colour", line_alpha="alpha", line_width=2, legend_field="node", source=source
     )
     root.add_tools(HoverTool(tooltips=[("chunk", "@label"), ("residual", "$y{0.0e}")]))
-    return root, partial(setattr, source, "data")
+
+    def show(facts: Lines) -> None:
+        root.visible, source.data = bool(facts["x"]), facts
+
+    return root, show
 
 
 def setups(campaign: Campaign) -> Section:
