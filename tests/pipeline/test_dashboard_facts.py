@@ -251,6 +251,21 @@ def test_runs_that_ended_long_ago_are_summed_up_and_not_followed(store: Store) -
     assert [(last.time, last.stopped) for last in lasts] == 3 * [(61.0, "SIGTERM")]
 
 
+def test_failures_are_not_those_of_the_average_of_what_is_complete(store: Store) -> None:
+    """It is a run of its own, after the one that left something out; the log of that one may be old."""
+    store.create()
+    for name, workflow in (("run-1", "w"), ("run-2", "w"), ("run-3", "w.partial")):
+        with EventLog(store, name) as log:
+            log(Event("run-started", 1.0, workflow=workflow))
+            log(event("failed", "p", error="E") if name == "run-2" else event("done", "p"))
+            log(Event("run-ended", 61.0))
+        os.utime(store.path / ".runs" / name / "events.jsonl", (0, 0))
+    runs = Runs(store)
+    runs.refresh()
+    assert list(runs.followed) == ["run-3", "run-2"]
+    assert runs.newest and runs.newest.name == "run-2" and runs.newest.failed == {"p"}
+
+
 def test_errors_of_samples_are_those_of_the_arrays(store: Store, compute: Compute) -> None:
     compute(workflow_of(8))
     campaign = read_whole(store)

@@ -62,7 +62,7 @@ caption span { display: block; width: max-content; max-width: calc(100vw - 32px)
 .tile { border: 1px solid #8884; border-radius: 6px; padding: 6px 12px; }
 .tile b { display: block; font-size: 20px; font-variant-numeric: tabular-nums; }
 h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px; }
-p { font: 13px/1.45 system-ui, sans-serif; margin: 2px 0 6px; }
+p { font: 13px/1.45 system-ui, sans-serif; margin: 2px 0 6px; overflow-wrap: anywhere; }
 pre { font-size: 12px; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; }
 a { color: #3b82c4; }
 summary { font: 13px system-ui, sans-serif; cursor: pointer; color: #d1495b; overflow-wrap: anywhere;

@@ -28,6 +28,8 @@ def seconds_left(campaign: Campaign) -> tuple[float | None, str]:
     if not left:
         return None, "complete"
     logs = [log for log in campaign.runs.followed.values() if not log.state.is_over]
+    if not logs:
+        return None, "no run is at work"
     now = time.time()
     since = now - WINDOW
     recent = Counter(

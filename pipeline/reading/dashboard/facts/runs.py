@@ -8,6 +8,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from pipeline.planning.manifest import PART
 from pipeline.reading.dashboard.facts.own import OwnFacts
 from pipeline.running.event_log import log_of, runs, state_of
 from pipeline.running.run_state import RunState
@@ -141,11 +142,18 @@ class Runs:
                     self._others[name] = (stat.st_size, state_of(self._store, name))
         for log in self.followed.values():
             log.advance()
+        for name in reversed(self._names):  # past those that only averaged what another left complete
+            if self.newest:
+                break
+            if name not in self.followed:
+                self.followed[name] = RunLog(self._store, name, self._own)
+                self.followed[name].advance()
 
     @property
     def newest(self) -> RunLog | None:
-        """The run that began last."""
-        return self.followed.get(self._names[-1]) if self._names else None
+        """The run that began last, or the one before where that only averaged what it left complete."""
+        known = (self.followed[name] for name in reversed(self._names) if name in self.followed)
+        return next((log for log in known if not log.state.first.workflow.endswith(PART)), None)
 
     def history(self) -> dict[str, RunState]:
         """States of all runs, newest first."""

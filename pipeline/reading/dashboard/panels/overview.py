@@ -78,7 +78,7 @@ def _draw() -> Drawing[Facts]:
         cells, names, axes = facts
         rows = names[::-1]
         said = escape(literal(axes)) or "no workflow was run into this store"
-        head.text = f'<h2>Chunks by node and configuration</h2><p>{said}</p><p class="legend">{LEGEND}</p>'
+        head.text = f'<h2>Chunks by node</h2><p>{said}</p><p class="legend">{LEGEND}</p>'
         if list(root.y_range.factors) != rows:
             root.y_range.factors = rows
             root.height = 90 + max(20, min(34, 500 // max(1, len(rows)))) * len(rows)
