@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pipeline.running.clusters.choose import named
 from pipeline.running.clusters.section import GONE, ClusterSection
+from pipeline.store.plain_files import text_of
 from stages.base.errors import InputError, nearest
 from workflows.parameter_file import Location, ParameterFile, changed, read_parameter_file, validated
 
@@ -68,13 +69,18 @@ def _named(cluster: str) -> ParameterFile:
     path = Path(cluster)
     if cluster.endswith(SUFFIXES) and "://" not in cluster:
         if not path.is_file():
-            close = nearest(path.name, (each.name for each in path.parent.glob("*.y*ml")))
-            hint = f": did you mean {path.parent / close}?" if close else ""
-            raise InputError(f"there is no cluster file {cluster!r}{hint}")
+            beside = [each.name for each in path.parent.glob("*.y*ml") if not _of_a_workflow(each)]
+            close = nearest(path.name, beside)
+            hint = f"did you mean {path.parent / close}?" if close else "quarkline init slurm_gpu writes one"
+            raise InputError(f"there is no cluster file {cluster!r}: {hint}")
         return _cluster_file(path)
     values = {"kind": cluster} if cluster in GONE else named(cluster, "; one of your own: a YAML file")
     options: dict[Location, str] = dict.fromkeys(((), (SECTION,)), f"--cluster {cluster}")
     return ParameterFile(Path("--cluster"), {SECTION: values}, {(): 1}, options)
+
+
+def _of_a_workflow(path: Path) -> bool:
+    return any(line.startswith("workflow:") for line in text_of(path).splitlines())
 
 
 def _cluster_file(path: Path) -> ParameterFile:

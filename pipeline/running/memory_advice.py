@@ -163,7 +163,7 @@ def _of_the_host(plan: Plan, limit: int) -> Shortage:
     known, _ = _remedies(plan, needed, limit)
     return Shortage(
         f"a task of node {largest.name!r} needs {format_bytes(largest.cost.memory)} of memory (projected), "
-        f"but this machine has {format_bytes(limit)}: {_fitting(known)}, or use a cluster with more memory",
+        f"but this machine has {format_bytes(limit)}: {_fitting(known)}{'; ' if known == [] else ', or '}use a cluster with more memory",
         tuple(known or ()),
     )
 

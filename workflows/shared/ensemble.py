@@ -147,6 +147,8 @@ def _not_expanded(pattern: str) -> str:
     """A remedy where a pattern has what shells expand, and nothing here does."""
     if "$" in pattern:
         return "; variables are not expanded: write the folder out"
+    if quotes := set(pattern) & set("\u201c\u201d\u2018\u2019\u201e\u201a\u00ab\u00bb"):
+        return f"; {min(quotes)} is a letter of the name here: write plain quotes, ' or \""
     if "{" in pattern:
         return "; braces are not expanded: give a list of patterns"
     return ""

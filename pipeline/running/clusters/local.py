@@ -153,10 +153,18 @@ def _client_of(cluster: Any) -> Client:
     return client
 
 
+REMEDY_OF_ADDRESS = (
+    f"driver and workers talk over the address {HOST} of this machine: see that its loopback interface is up (`ip "
+    "link set lo up`), and that no firewall or limit of open files (ulimit -n) forbids it"
+)
+
+
 def _failed_start(error: Exception) -> InputError:
     """The mistake, or lack of time on a busy machine, by which workers did not start."""
     cause = error.__cause__ or error
     why = str(cause) or type(cause).__name__
+    if isinstance(cause, OSError) and not isinstance(cause, TimeoutError):
+        return InputError(f"no worker could be started ({why}): {REMEDY_OF_ADDRESS}")
     return InputError(f"no worker could be started ({why}): {remedy_of_failed_start()}")
 
 

@@ -42,7 +42,8 @@ def to_su3(links: Array, out: Array | None = None) -> SpecialUnitary:
     if not deviation <= LARGEST_DEVIATION:
         raise InputError(
             f"links are {deviation:.2g} away from SU(3), more than the {LARGEST_DEVIATION:g} that rounding "
-            "explains: give the thin links of a gauge configuration, undamaged"
+            "explains: give the thin links of a gauge configuration, undamaged; one with an open boundary "
+            "has zero links in the last time slice, which Wilson quarks take with boundary: dirichlet"
         )
     return SpecialUnitary(result.reshape(links.shape), deviation)
 

@@ -79,9 +79,13 @@ def wilson_links(
         raise InputError(f"links on {lattice} must have shape {shape}, got {links.shape}")
     anisotropy = anisotropy or Anisotropy()
     there = Origin(links, backend).fetched()
-    su3, deviation = to_su3(there, out=there)
     words = ("periodic",) * 3 + (boundary,) if isinstance(boundary, str) else tuple(boundary)
     dirichlet = len(words) == 4 and words[T] == "dirichlet"
+    last = there[T, :, -lattice.sites_per_slice :]
+    if dirichlet and not last.any():  # of a field with an open boundary, as files have it
+        for row in range(3):
+            last[..., row, row] = 1
+    su3, deviation = to_su3(there, out=there)
     signs = parse_boundary((*words[:T], "periodic") if dirichlet else words)
     signed = with_boundary(su3, lattice, signs, out=su3)
     if dirichlet:

@@ -14,6 +14,9 @@ from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
+from stages.lqcd.gauge.heatbath import thermalised
+from stages.lqcd.gauge.hisq import hisq_links
+from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.lattice.formats import (
     check_gauge,
     read_extents,
@@ -22,6 +25,7 @@ from stages.lqcd.lattice.formats import (
     write_ildg,
     write_nersc,
 )
+from stages.lqcd.lattice.formats.gauge_file import UNVERIFIED
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 
@@ -202,9 +206,42 @@ def test_wrong_value_in_a_nersc_header(
     refused(path, path.read_bytes(), message)
 
 
+@pytest.mark.parametrize(("key", "number"), [("PLAQUETTE", 0), ("LINK_TRACE", 1), ("CHECKSUM", 2)])
+def test_optional_keys_of_a_nersc_header(tmp_path: Path, healthy: Healthy, key: str, number: int) -> None:
+    """Some codes leave them out: what they would have verified is said in a note."""
+    (path := tmp_path / "a").write_bytes(healthy("nersc").replace(key.encode(), b"SOMETHING_ELSE"))
+    report = check_gauge(path)
+    told = ["states nothing as plaquette", "states nothing as link trace", UNVERIFIED]
+    assert report.ok and report.notes == (told[number],)
+
+
 @pytest.mark.parametrize(
-    "key", ["PLAQUETTE", "LINK_TRACE", "CHECKSUM", "DATATYPE", "DIMENSION_4", "FLOATING_POINT"]
+    ("plaquette_is", "trace_is", "said"),
+    [
+        ((3, 0), (0, 1), "the header has three times this number"),
+        ((1 / 3, 0), (0, 1), "the header has a third of this number"),
+        ((0, 1), (1, 0), "plaquette and link trace are exchanged in the header"),
+    ],
 )
+def test_numbers_of_a_header_that_are_meant_otherwise(
+    tmp_path: Path,
+    lattice: Lattice,
+    plaquette_is: tuple[float, float],
+    trace_is: tuple[float, float],
+    said: str,
+) -> None:
+    links = thermalised(lattice, 6.0, 3, "a", 1, 0)
+    numbers = np.array([plaquette(links, lattice).total, link_statistics(links).trace])
+    lexicographic = gauge_to_lexicographic(links, lattice)
+    rows = {"PLAQUETTE": plaquette_is, "LINK_TRACE": trace_is}
+    header = {key: f"{numbers @ row:.9f}" for key, row in rows.items()}
+    foreign.write_nersc(tmp_path / "a", lexicographic, "IEEE64BIG", ">", 8, 3, "4D_SU3_GAUGE_3x3", **header)
+    content = (tmp_path / "a").read_bytes()
+    refused(tmp_path / "a", content, f"{said}; the checksum is right")
+    refused(tmp_path / "a", content.replace(b"CHECKSUM", b"SOMETHING"), f"{said}; correct it there")
+
+
+@pytest.mark.parametrize("key", ["DATATYPE", "DIMENSION_4", "FLOATING_POINT"])
 def test_missing_key_in_a_nersc_header(tmp_path: Path, healthy: Healthy, key: str) -> None:
     refused(tmp_path / "a", healthy("nersc").replace(key.encode(), b"SOMETHING_ELSE"), f"has no {key}; ")
 
@@ -292,6 +329,51 @@ def test_boundary_sign_or_phases_in_the_links(tmp_path: Path, links: NDArray, la
         content,
         r"largest \|det U - 1\| should be at most 0.001, found 2; use thin links without",
     )
+
+
+def test_damaged_links_and_smeared_ones(tmp_path: Path, links: NDArray, lattice: Lattice) -> None:
+    """Of either the remedy is another one: to fetch the file again, or to take another file."""
+    damage, fat = links.copy(), 1.1 * links
+    damage[2, 1, 7, 0] *= 1e9
+    for field, remedy in ((damage, "the file is damaged"), (fat, "use thin links without phases")):
+        write_ildg(tmp_path / "a", field, lattice, 64)
+        refused(tmp_path / "a", (tmp_path / "a").read_bytes(), rf"\|U\^dag U - 1\| should be .*; {remedy}")
+
+
+def test_an_open_boundary(tmp_path: Path, links: NDArray, lattice: Lattice) -> None:
+    """Wilson quarks that end at the last slice read it, and nothing else does."""
+    field = links.copy()
+    field[3, :, -lattice.sites_per_slice :] = 0
+    write_ildg(tmp_path / "a", field, lattice, 64)
+    with pytest.warns(UserWarning, match="has an open boundary: its links that leave the last"):
+        read = read_gauge(tmp_path / "a")
+    assert read.ok and read.statistics.trace == pytest.approx(link_statistics(field).trace)
+    expected = wilson_links(links, lattice, boundary="dirichlet").links
+    np.testing.assert_array_equal(wilson_links(read.links, lattice, boundary="dirichlet").links, expected)
+    for refusing in (wilson_links, hisq_links):
+        options = {"naik_epsilon": 0.0} if refusing is hisq_links else {}
+        with pytest.raises(InputError, match=r"open boundary .* take with boundary: dirichlet"):
+            refusing(read.links, lattice, boundary="antiperiodic", **options)
+    field[3, 0, -1, 0, 0] = 1  # one of them is not
+    write_ildg(tmp_path / "a", field, lattice, 64)
+    refused(tmp_path / "a", (tmp_path / "a").read_bytes(), "the file is damaged")
+
+
+BIG_ENDIAN = struct.pack(">4id", 2, 2, 2, 2, 1.5) + bytes(16 * 4 * 144)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\x1f\x8b\x08" + bytes(50), "is compressed; unpack it first: gunzip a"),
+        (b"BZh9" + bytes(50), "is compressed; unpack it first: bunzip2 a"),
+        (struct.pack("<i", 59354) + bytes(90), "is a file of MILC versions 1 to 4; convert it by MILC"),
+        (struct.pack(">i", 53546) + bytes(90), "is a file of MILC of 1996; convert it by MILC"),
+        (BIG_ENDIAN, "big-endian byte order, and little-endian is read; reverse the bytes of the four"),
+    ],
+)
+def test_formats_that_are_known_and_not_read(tmp_path: Path, content: bytes, told: str) -> None:
+    refused(tmp_path / "a", content, told)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def read_gauge(path: str | Path, *, wrong_header: bool = False) -> GaugeField:
     """
     field = _load(Path(path))
     for check in field.checks:
-        if not check.ok and not (wrong_header and check.remedy == HEADER_ONLY):
+        if not check.ok and not (wrong_header and check.remedy.endswith(HEADER_ONLY)):
             raise fault(field.path, f"{field.format}, {field.lattice}: {check}", check.remedy)
     warn(field.path, field.notes)
     return field
@@ -99,11 +99,36 @@ def sources(path: Path) -> tuple[GaugeSource, ...]:
         return (milc.open_milc(path, order),)
     if files := open_plaquette_file(path, head):
         return files
+    if told := _stranger(path, head):
+        raise fault(path, *told)
     (magic,) = struct.unpack("<I", head[:4].ljust(4, b"\0"))
     known = "ILDG, SciDAC, NERSC, MILC v5, openQCD and DDalphaAMG files can be read"
     raise fault(
         path, f"is no gauge-field file of a known format (it begins with {head[:8]!r}, {magic:#010x})", known
     )
+
+
+PACKED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
+OLD_MILC = {59354: "MILC versions 1 to 4", 53546: "MILC of 1996", 0x71626434: "FNAL"}
+"""Formats that MILC itself reads and nothing here, by their magic numbers."""
+
+
+def _stranger(path: Path, head: bytes) -> tuple[str, str] | None:
+    """What a file is that cannot be read, and how to convert it; None of an unknown one."""
+    if program := next((program for start, program in PACKED.items() if head.startswith(start)), ""):
+        return "is compressed", f"unpack it first: {program} {path.name}"
+    magic = {int.from_bytes(head[:4], order) for order in ("little", "big")}
+    if old := next((name for number, name in OLD_MILC.items() if number in magic), ""):
+        return f"is a file of {old}", "convert it by MILC: reload_serial it and save_serial_scidac"
+    if open_plaquette_file(path, _swapped(head)):
+        remedy = "reverse the bytes of the four 4-byte extents and of each 8-byte number after them"
+        return "is an openQCD or DDalphaAMG file in big-endian byte order, and little-endian is read", remedy
+    return None
+
+
+def _swapped(head: bytes) -> bytes:
+    """A header of openQCD in the other byte order."""
+    return HEADER.pack(*struct.unpack(">4id", head)) if len(head) == HEADER.size else b""
 
 
 def _load(path: Path) -> GaugeField:

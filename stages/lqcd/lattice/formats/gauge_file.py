@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -101,6 +102,16 @@ HEADER_ONLY = (
 )
 """The remedy for a wrong plaquette or link trace beside a right checksum."""
 
+THIN = "use thin links without phases or boundary signs"
+OPEN = (
+    "has an open boundary: its links that leave the last time slice are zero; Wilson quarks take it with "
+    "boundary: dirichlet"
+)
+SAMPLED = 9 * 4096
+"""Numbers of a field by which smeared links are told from damaged ones."""
+FACTORS = {3.0: "the header has three times this number", 1 / 3: "the header has a third of this number"}
+"""What other codes call the plaquette is 3 times ours, and the other way round."""
+
 PLAQUETTE = "plaquette"
 LINK_TRACE = "link trace"
 
@@ -178,18 +189,36 @@ class GaugeField:
     def plaquette(self) -> Plaquette:
         return plaquette(self.links, self.lattice)
 
+    @property
+    def open_boundary(self) -> bool:
+        """True if the links that leave the last time slice are all zero, as of a field that ends there."""
+        return not self.links[3, :, -self.lattice.sites_per_slice :].any()
+
     @cached_property
     def statistics(self) -> LinkStatistics:
-        return link_statistics(self.links)
+        """Of all links but zero ones at an open boundary, which count in the trace only."""
+        if not self.open_boundary:
+            return link_statistics(self.links)
+        inner = self.links[3, :, : -self.lattice.sites_per_slice]
+        space, time = link_statistics(self.links[:3]), link_statistics(inner)
+        trace = (3 * space.trace + time.trace * inner.size / self.links[3].size) / 4
+        deviations = (np.maximum(a, b) for a, b in zip(space[1:], time[1:], strict=True))
+        return LinkStatistics(trace, *map(float, deviations))
 
     @cached_property
     def checks(self) -> tuple[Check, ...]:
         """Every checksum and header value of the file against its links, and whether they are in SU(3)."""
         measured = {PLAQUETTE: lambda: self.plaquette.total, LINK_TRACE: lambda: self.statistics.trace}
-        claims = tuple(claim.check(measured[claim.name]()) for claim in self.claims if claim.telling)
-        if self.checksums and all(check.ok for check in self.checksums):
-            claims = tuple(replace(claim, remedy=HEADER_ONLY) for claim in claims)
-        return self.checksums + claims + _group_checks(self.statistics)
+        telling = [claim for claim in self.claims if claim.telling]
+        sums_right = self.checksums and all(check.ok for check in self.checksums)
+        found = [claim.check(measured[claim.name]()) for claim in telling]
+        claims = tuple(
+            replace(check, remedy="; ".join(filter(None, (remark, HEADER_ONLY))))
+            if sums_right
+            else replace(check, remedy=f"{remark}; correct it there" if remark else DAMAGED)
+            for remark, check in zip(_meant(telling, found), found, strict=True)
+        )
+        return self.checksums + claims + _group_checks(self)
 
     @property
     def ok(self) -> bool:
@@ -198,9 +227,10 @@ class GaugeField:
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on the file for its reader, none of which is a fault."""
-        unverified = self.format in ("ILDG", "SciDAC") and not self.checksums
+        unverified = self.format in ("ILDG", "SciDAC", "NERSC") and not self.checksums
         silent = (claim.note for claim in self.claims if not claim.telling)
-        return (*((UNVERIFIED,) if unverified else ()), *silent, *self.remarks)
+        opens = (OPEN,) if self.open_boundary else ()
+        return (*((UNVERIFIED,) if unverified else ()), *silent, *opens, *self.remarks)
 
     def report(self) -> CheckReport:
         """The report of `check_gauge`: everything but the links."""
@@ -219,22 +249,44 @@ class GaugeField:
         )
 
 
-def _group_checks(statistics: LinkStatistics) -> tuple[Check, ...]:
+def _meant(claims: Sequence[Claim], found: Sequence[Check]) -> list[str]:
+    """Remarks on stated numbers that are right but for their factor or their place; '' on any others."""
+    actual = [float(check.found) for check in found]
+    if len(claims) > 1 and all(map(_is, claims, reversed(actual))):
+        return ["plaquette and link trace are exchanged in the header"] * len(claims)
+    return [
+        next((text for factor, text in FACTORS.items() if _is(claim, factor * value)), "")
+        for claim, value in zip(claims, actual, strict=True)
+    ]
+
+
+def _is(claim: Claim, value: float) -> bool:
+    return abs(claim.value - value) <= 1e-5 * abs(value) + 10.0 ** -(claim.decimals or DOUBLE_DIGITS)
+
+
+def _group_checks(field: GaugeField) -> tuple[Check, ...]:
     """Checks that the links are in SU(3) to `GROUP_TOLERANCE`."""
-    limit = f"at most {GROUP_TOLERANCE:g}"
+    limit, statistics = f"at most {GROUP_TOLERANCE:g}", field.statistics
+    largest = max(statistics.unitarity_deviation, statistics.determinant_deviation)
+    remedy = THIN if largest <= GROUP_TOLERANCE or _is_made(field) else DAMAGED
     return tuple(
-        Check(
-            name,
-            limit,
-            deviation,
-            deviation <= GROUP_TOLERANCE,
-            "use thin links without phases or boundary signs",
-        )
+        Check(name, limit, deviation, deviation <= GROUP_TOLERANCE, remedy)
         for name, deviation in (
             ("largest |U^dag U - 1|", statistics.unitarity_deviation),
             ("largest |det U - 1|", statistics.determinant_deviation),
         )
     )
+
+
+def _is_made(field: GaugeField) -> bool:
+    """True for links that somebody made of SU(3): with signs or phases, or most of them smeared."""
+    statistics = field.statistics
+    if statistics.unitarity_deviation <= GROUP_TOLERANCE:
+        return True
+    some = field.links.reshape(-1, 3, 3)[:: max(1, field.links.size // SAMPLED)]
+    with np.errstate(all="ignore"):
+        products = np.abs(some.conj().swapaxes(-1, -2) @ some - np.eye(3)).max(axis=(1, 2))
+    return bool(np.median(products) > GROUP_TOLERANCE)
 
 
 @dataclass(frozen=True)

@@ -71,15 +71,14 @@ class NerscFile:
     @property
     def claims(self) -> tuple[Claim, ...]:
         stated = ((PLAQUETTE, "PLAQUETTE"), (LINK_TRACE, "LINK_TRACE"))
-        return tuple(
-            printed_claim(name, value(self.path, self.metadata, key), self.precision) for name, key in stated
-        )
+        return tuple(printed_claim(name, self.metadata.get(key, ""), self.precision) for name, key in stated)
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
         links, computed = read_links(self.path, self.offset, self.lattice, self.word, NERSC, self.rows)
         if self.rows == 2:
             complete_third_rows(links)
-        return links, checksum_checks(NERSC, (self._stated_checksum(),), computed)
+        stated = "CHECKSUM" in self.metadata
+        return links, checksum_checks(NERSC, (self._stated_checksum(),), computed) if stated else ()
 
     def _stated_checksum(self) -> int:
         text = value(self.path, self.metadata, "CHECKSUM")
