@@ -69,9 +69,9 @@ def _named(cluster: str) -> ParameterFile:
     path = Path(cluster)
     if cluster.endswith(SUFFIXES) and "://" not in cluster:
         if not path.is_file():
-            beside = [each.name for each in path.parent.glob("*.y*ml") if not _of_a_workflow(each)]
-            close = nearest(path.name, beside)
-            hint = f"did you mean {path.parent / close}?" if close else "quarkline init slurm_gpu writes one"
+            beside = {each.stem: each for each in path.parent.glob("*.y*ml") if not _of_a_workflow(each)}
+            close = beside.get(nearest(path.stem, beside) or "")
+            hint = f"did you mean {close}?" if close else "quarkline init slurm_gpu writes one"
             raise InputError(f"there is no cluster file {cluster!r}: {hint}")
         return _cluster_file(path)
     values = {"kind": cluster} if cluster in GONE else named(cluster, "; one of your own: a YAML file")

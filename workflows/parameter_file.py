@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -272,7 +272,7 @@ def _problem(file: ParameterFile, model: type, detail: ErrorDetails) -> str:
         of_a_comma = type(detail["input"]) is int and section  # {light: 0,1} has the keys light and 1
         return f"{fault}, and a number has a decimal point: 0.1" if of_a_comma else fault
     if kind == "missing":
-        return f"missing key `{location[-1]}` {where} ({file.place(location)})"
+        return f"missing key `{location[-1]}` {where} ({file.place(location)}){_choice(model, location)}"
     if kind == "value_error":
         return f"{file.name(*location)}: {detail['ctx']['error']}"
     return (
@@ -335,6 +335,19 @@ def _keys(model: type, location: Location) -> list[str]:
         )
         annotation = next(_named_values(annotation), None) or next(inside, annotation)
     return list(dict.fromkeys(key for each in _sections(annotation) for key in each.model_fields))
+
+
+def _choice(model: type, location: Location) -> str:
+    """What to write for a missing section that is a choice of words, such as `current: {links: thin}`."""
+    owners = _sections(model) if len(location) == 1 else ()
+    missing = (each.model_fields[str(location[-1])].annotation for each in owners)
+    for section in _sections(next(missing, None)):
+        fields = {name: field for name, field in section.model_fields.items() if field.is_required()}
+        words = {name: get_args(field.annotation) for name, field in fields.items()}
+        if words and all(get_origin(field.annotation) is Literal for field in fields.values()):
+            shown = ", ".join(f"{name}: {' or '.join(choices)}" for name, choices in words.items())
+            return f": write `{location[-1]}: {{{shown}}}`"
+    return ""
 
 
 def _named_values(annotation: Any) -> Iterator[Any]:

@@ -161,9 +161,11 @@ def _of_the_host(plan: Plan, limit: int) -> Shortage:
         return max((cost.memory for name, cost in costs.items() if name in missing), default=0)
 
     known, _ = _remedies(plan, needed, limit)
+    joint = "; " if known == [] else ", or "
     return Shortage(
         f"a task of node {largest.name!r} needs {format_bytes(largest.cost.memory)} of memory (projected), "
-        f"but this machine has {format_bytes(limit)}: {_fitting(known)}{'; ' if known == [] else ', or '}use a cluster with more memory",
+        f"but this machine has {format_bytes(limit)}: {_fitting(known)}{joint}"
+        "use a cluster with more memory",
         tuple(known or ()),
     )
 

@@ -22,7 +22,7 @@ from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.clusters.hosts import command
 from pipeline.running.clusters.jobqueue import JobQueue
-from pipeline.running.clusters.local import Local, worker_environment
+from pipeline.running.clusters.local import Local, failed_start, worker_environment
 from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.worker.memory import REUSING
 
@@ -177,3 +177,13 @@ def test_environment_of_this_process_is_its_own_also_after_a_worker_was_replaced
         client.restart_workers(list(client.scheduler_info(n_workers=-1)["workers"]))
         assert client.submit(settings).result().items() > REUSING.items()
     assert settings() == before
+
+
+def test_a_machine_without_loopback_is_told_of() -> None:
+    """The script that starts workers has no part in it."""
+    error = RuntimeError("Cluster failed to start")
+    error.__cause__ = OSError(99, "Cannot assign requested address")
+    told = str(failed_start(error))
+    assert (
+        "Cannot assign requested address" in told and "`ip link set lo up`" in told and "__main__" not in told
+    )

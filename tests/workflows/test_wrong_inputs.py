@@ -107,6 +107,9 @@ FILES = {
     + "'$HOME/c/*.ildg', looking from HERE; variables are not expanded: write the folder out",
     "'{good,bad}.ildg'": NOT_FOUND
     + "'{good,bad}.ildg', looking from HERE; braces are not expanded: give a list of patterns",
+    "\u201cgood.ildg\u201d": NOT_FOUND
+    + "'\u201cgood.ildg\u201d', looking from HERE; \u201c is a letter of the name here: write plain quotes, "
+    "' or \"",
     "{a: b}": PATTERN + "{'a': 'b'}",
     "[good.ildg, 5]": PATTERN + "['good.ildg', 5]",
     "": "`ensemble` (line 2): give either `heatbath` or `files`, and not both",
@@ -224,6 +227,10 @@ COMMANDS = {
     "run g2.yaml --cluster good.ildg": "error: cluster 'good.ildg' is no scheduler file: give the one that "
     "`dask scheduler --scheduler-file` writes, or tcp://host:port",
     "run g2.yaml --cluster sit.yaml": "error: there is no cluster file 'sit.yaml': did you mean site.yaml?",
+    "run g2.yaml --cluster g3.yaml": "error: there is no cluster file 'g3.yaml': quarkline init slurm_gpu "
+    "writes one",
+    "verify good.ildg": "error: good.ildg is a file: give a store's folder or a workflow file, *.yaml, and "
+    "gauge configurations to `quarkline check`",
     "plan g2.yaml --cluster site.yaml": "error: site.yaml: `cluster.gpus` (line 2) is 'two', expected a "
     "whole number",
     "run g2.yaml --set walltime=2h": "error: g2.yaml: unknown key `walltime` at the top level (--set "

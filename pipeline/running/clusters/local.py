@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.text import counted
 from pipeline.running.clusters import SAFE_PATH, Cluster, Demand, StartInterruptedError
-from pipeline.running.clusters.guard import remedy_of_failed_start
 from pipeline.running.limits import HOST
 from pipeline.running.stopping import start_tracker
 from pipeline.worker.memory import REUSING
@@ -134,7 +133,7 @@ def started(
                 try:
                     cluster = unless_stopped(partial(kind, **common, **options), demand.stopped)
                 except (RuntimeError, OSError) as error:
-                    raise _failed_start(error) from None
+                    raise failed_start(error) from None
             with cluster, _client_of(cluster) as client:
                 yield client
 
@@ -149,17 +148,17 @@ def _client_of(cluster: Any) -> Client:
         client = Client(cluster, set_as_default=False)
         client.register_plugin(Watchdog())
     except (RuntimeError, OSError) as error:
-        raise _failed_start(error) from None
+        raise failed_start(error) from None
     return client
 
 
 REMEDY_OF_ADDRESS = (
-    f"driver and workers talk over the address {HOST} of this machine: see that its loopback interface is up (`ip "
-    "link set lo up`), and that no firewall or limit of open files (ulimit -n) forbids it"
+    f"driver and workers talk over the address {HOST} of this machine: see that its loopback interface is up "
+    "(`ip link set lo up`), and that no firewall or limit of open files (ulimit -n) forbids it"
 )
 
 
-def _failed_start(error: Exception) -> InputError:
+def failed_start(error: Exception) -> InputError:
     """The mistake, or lack of time on a busy machine, by which workers did not start."""
     cause = error.__cause__ or error
     why = str(cause) or type(cause).__name__

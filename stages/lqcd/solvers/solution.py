@@ -41,8 +41,8 @@ class SolveStatus(Enum):
     DIVERGED = (
         "the residual grew without limit: the operator has eigenvalues with negative real part, as Wilson "
         "quarks beyond their critical kappa, or the method or its inner precision does not suit it: use a "
-        "larger mass (a smaller kappa), precision 'double', or, where it is not they that diverge, the normal "
-        "equations (NormalEquations, `cgnr` in a file), which need a regular operator"
+        "larger mass (a smaller kappa), precision 'double', or, unless they diverged, the normal equations "
+        "(NormalEquations, `cgnr` in a file), which need a regular operator and nothing else"
     )
     INDEFINITE = (
         "a search direction has p^H A p <= 0, so the operator is not positive definite: conjugate gradients "
