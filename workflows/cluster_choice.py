@@ -7,9 +7,15 @@ from pathlib import Path
 
 from pipeline.running.clusters.choose import named
 from pipeline.running.clusters.section import GONE, ClusterSection
-from pipeline.store.plain_files import text_of
 from stages.base.errors import InputError, nearest
-from workflows.parameter_file import Location, ParameterFile, changed, read_parameter_file, validated
+from workflows.parameter_file import (
+    Location,
+    ParameterFile,
+    changed,
+    names_workflow,
+    read_parameter_file,
+    validated,
+)
 
 SECTION = "cluster"
 SUFFIXES = (".yaml", ".yml")
@@ -69,7 +75,7 @@ def _named(cluster: str) -> ParameterFile:
     path = Path(cluster)
     if cluster.endswith(SUFFIXES) and "://" not in cluster:
         if not path.is_file():
-            beside = {each.stem: each for each in path.parent.glob("*.y*ml") if not _of_a_workflow(each)}
+            beside = {each.stem: each for each in path.parent.glob("*.y*ml") if not names_workflow(each)}
             close = beside.get(nearest(path.stem, beside) or "")
             hint = f"did you mean {close}?" if close else "quarkline init slurm_gpu writes one"
             raise InputError(f"there is no cluster file {cluster!r}: {hint}")
@@ -77,10 +83,6 @@ def _named(cluster: str) -> ParameterFile:
     values = {"kind": cluster} if cluster in GONE else named(cluster, "; one of your own: a YAML file")
     options: dict[Location, str] = dict.fromkeys(((), (SECTION,)), f"--cluster {cluster}")
     return ParameterFile(Path("--cluster"), {SECTION: values}, {(): 1}, options)
-
-
-def _of_a_workflow(path: Path) -> bool:
-    return any(line.startswith("workflow:") for line in text_of(path).splitlines())
 
 
 def _cluster_file(path: Path) -> ParameterFile:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
+from pipeline.store.plain_files import text_of
 from stages.base.errors import InputError, nearest, suggestion
 from workflows.yaml_text import Location, parsed, shown
 
@@ -218,6 +219,11 @@ def parameters_in(path: Path, text: str) -> ParameterFile:
             "`quarkline init` writes"
         )
     return ParameterFile(path, values, lines, text=text)
+
+
+def names_workflow(path: Path) -> bool:
+    """True for a file with a line `workflow: ...`."""
+    return any(line.startswith("workflow:") for line in text_of(path).splitlines())
 
 
 def validated(file: ParameterFile, model: type[Content]) -> Content:

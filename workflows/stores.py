@@ -11,6 +11,7 @@ from pipeline import InputError, Plan, Store, plan
 from pipeline.reading.gc import BACKENDS
 from pipeline.store.object_store import store_at, url_in
 from workflows.catalogue import load_project
+from workflows.parameter_file import names_workflow
 from workflows.shared.definition import Project
 
 
@@ -21,6 +22,11 @@ def open_store(target: Path, changes: Sequence[str] | None = None) -> Store:
         raise InputError(f"--set {changes[0]}: {target} is a store, and keys are set in a workflow file")
     if url_in(target):
         return store_at(target)
+    if is_file and target.suffix not in (".yaml", ".yml") and not names_workflow(target):
+        raise InputError(
+            f"{target} is a file: give a store's folder or a workflow file, and gauge configurations to "
+            "`quarkline check`"
+        )
     return Store(load_project(target, changes or ()).store if is_file else target)
 
 

@@ -62,7 +62,10 @@ MISTAKES = {
         "unknown key `noises` at the top level (line 14): did you mean `noise`?",
     ),
     "missing key": (("  seed: 55\n", ""), "missing key `seed` in `noise` (line 14)"),
-    "missing section": (("current: {links: thin}\n", ""), "missing key `current` at the top level (line 1)"),
+    "missing section": (
+        ("current: {links: thin}\n", ""),
+        "missing key `current` at the top level (line 1): write `current: {links: thin or smeared or fat}`",
+    ),
     "text for a number": (
         ("  light: 0.1", "  light: heavy"),
         "`masses.light` (line 12) is 'heavy', expected a number",

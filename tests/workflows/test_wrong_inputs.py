@@ -229,8 +229,8 @@ COMMANDS = {
     "run g2.yaml --cluster sit.yaml": "error: there is no cluster file 'sit.yaml': did you mean site.yaml?",
     "run g2.yaml --cluster g3.yaml": "error: there is no cluster file 'g3.yaml': quarkline init slurm_gpu "
     "writes one",
-    "verify good.ildg": "error: good.ildg is a file: give a store's folder or a workflow file, *.yaml, and "
-    "gauge configurations to `quarkline check`",
+    "verify good.ildg": "error: good.ildg is a file: give a store's folder or a workflow file, and gauge "
+    "configurations to `quarkline check`",
     "plan g2.yaml --cluster site.yaml": "error: site.yaml: `cluster.gpus` (line 2) is 'two', expected a "
     "whole number",
     "run g2.yaml --set walltime=2h": "error: g2.yaml: unknown key `walltime` at the top level (--set "

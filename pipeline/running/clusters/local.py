@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.declare.text import counted
 from pipeline.running.clusters import SAFE_PATH, Cluster, Demand, StartInterruptedError
+from pipeline.running.clusters.guard import remedy_of_failed_start
 from pipeline.running.limits import HOST
 from pipeline.running.stopping import start_tracker
 from pipeline.worker.memory import REUSING
