@@ -22,7 +22,7 @@ from pipeline.running.clusters.choose import choose
 from pipeline.running.clusters.cuda import Cuda
 from pipeline.running.clusters.hosts import command
 from pipeline.running.clusters.jobqueue import JobQueue
-from pipeline.running.clusters.local import Local, failed_start, worker_environment
+from pipeline.running.clusters.local import Local, check_loopback, worker_environment
 from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.worker.memory import REUSING
 
@@ -179,11 +179,12 @@ def test_environment_of_this_process_is_its_own_also_after_a_worker_was_replaced
     assert settings() == before
 
 
-def test_a_machine_without_loopback_is_told_of() -> None:
+def test_a_machine_without_loopback_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """The script that starts workers has no part in it."""
-    error = RuntimeError("Cluster failed to start")
-    error.__cause__ = OSError(99, "Cannot assign requested address")
-    told = str(failed_start(error))
-    assert (
-        "Cannot assign requested address" in told and "`ip link set lo up`" in told and "__main__" not in told
-    )
+
+    def unreachable(*_: object, **__: object) -> None:
+        raise OSError(101, "Network is unreachable")
+
+    monkeypatch.setattr("socket.create_connection", unreachable)
+    with pytest.raises(InputError, match=r"127\.0\.0\.1 .*Network is unreachable.*ip link set lo up"):
+        check_loopback()

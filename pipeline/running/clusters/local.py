@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
@@ -114,6 +115,7 @@ def started(
 
     from pipeline.running.watching import watched
 
+    check_loopback()
     with watched(demand.pages) as scheduler:
         _open_handles(options["n_workers"])
         start_tracker()
@@ -134,7 +136,7 @@ def started(
                 try:
                     cluster = unless_stopped(partial(kind, **common, **options), demand.stopped)
                 except (RuntimeError, OSError) as error:
-                    raise failed_start(error) from None
+                    raise _failed_start(error) from None
             with cluster, _client_of(cluster) as client:
                 yield client
 
@@ -149,22 +151,26 @@ def _client_of(cluster: Any) -> Client:
         client = Client(cluster, set_as_default=False)
         client.register_plugin(Watchdog())
     except (RuntimeError, OSError) as error:
-        raise failed_start(error) from None
+        raise _failed_start(error) from None
     return client
 
 
-REMEDY_OF_ADDRESS = (
-    f"driver and workers talk over the address {HOST} of this machine: see that its loopback interface is up "
-    "(`ip link set lo up`), and that no firewall or limit of open files (ulimit -n) forbids it"
-)
+def check_loopback() -> None:
+    """Raise InputError where processes of this machine cannot talk to each other."""
+    try:
+        with socket.create_server((HOST, 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=10).close()
+    except OSError as error:
+        raise InputError(
+            f"driver and workers cannot talk over the address {HOST} of this machine ({error}): see that its "
+            "loopback interface is up (`ip link set lo up`), and that no firewall forbids it"
+        ) from error
 
 
-def failed_start(error: Exception) -> InputError:
+def _failed_start(error: Exception) -> InputError:
     """The mistake, or lack of time on a busy machine, by which workers did not start."""
     cause = error.__cause__ or error
     why = str(cause) or type(cause).__name__
-    if isinstance(cause, OSError) and not isinstance(cause, TimeoutError):
-        return InputError(f"no worker could be started ({why}): {REMEDY_OF_ADDRESS}")
     return InputError(f"no worker could be started ({why}): {remedy_of_failed_start()}")
 
 

@@ -196,7 +196,7 @@ class GaugeField:
 
     @cached_property
     def statistics(self) -> LinkStatistics:
-        """Of all links but zero ones at an open boundary, which count in the trace only."""
+        """Trace of all links, and deviations of those that an open boundary does not make zero."""
         if not self.open_boundary:
             return link_statistics(self.links)
         inner = self.links[3, :, : -self.lattice.sites_per_slice]
