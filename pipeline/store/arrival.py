@@ -9,17 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store.durable import delete, flocked
-from pipeline.store.group import (
-    FILE_BYTES,
-    RECORD,
-    array_digest,
-    open_group,
-    open_packed,
-    recorded_sums,
-    unpacked,
-)
+from pipeline.store.group import array_digest, open_group, open_packed, recorded_sums
+from pipeline.store.packed import FILE_BYTES, unpacked
 from pipeline.store.plain_files import content_of
-from pipeline.store.record import RECORD_BYTES, record_in
+from pipeline.store.record import RECORD, RECORD_BYTES, record_in
 from pipeline.store.shelves import links_in, refuse_links
 from pipeline.store.store import Store
 from stages.base.errors import InputError

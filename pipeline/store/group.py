@@ -36,9 +36,6 @@ SUM_BYTES = 4
 CODECS = ["bytes", "crc32c"]
 """All that arrays were ever written with: a piece takes as many bytes in its file as in memory, and a sum."""
 
-FILE_BYTES = 128 << 20
-"""Of the file of a packed chunk, at most, as it is read: far more than is packed into one."""
-
 FLAT = {"name": "default", "separator": "."}
 """Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
 
@@ -205,37 +202,6 @@ def _packed(files: Mapping[str, Buffer]) -> bytes:
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, files[key].to_bytes(), how)
     return target.getvalue()
-
-
-def unpacked(content: bytes) -> dict[str, bytes]:
-    """The files of a packed group; ValueError where it is not one, or its own checksums differ."""
-    try:
-        with zipfile.ZipFile(BytesIO(content)) as archive:
-            _refuse_bomb(archive.infolist(), len(content))
-            return {entry.filename: _entry(archive, entry) for entry in archive.infolist()}
-    except MemoryError:
-        raise
-    except Exception as error:  # of whatever kind: the content is in memory, only it can be the cause
-        raise ValueError(f"its file is not whole: {error or type(error).__name__}") from error
-
-
-def _refuse_bomb(entries: Sequence[zipfile.ZipInfo], nbytes: int) -> None:
-    """Raise ValueError where the entries of a file of so many bytes take more than they may."""
-    stored = [entry.file_size for entry in entries if entry.compress_type == zipfile.ZIP_STORED]
-    packed = [entry.file_size for entry in entries if entry.compress_type == zipfile.ZIP_DEFLATED]
-    if len(stored) + len(packed) < len(entries):
-        raise ValueError("it is packed in a way in which none is written")
-    if sum(stored) > nbytes or sum(packed) > RECORD_BYTES:
-        raise ValueError(f"its entries say that they take {sum(stored) + sum(packed)} bytes")
-
-
-def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """What an entry holds, of which no more is unpacked than it says; ValueError where there is more."""
-    with archive.open(entry) as file:
-        part = file.read(entry.file_size)
-        if len(part) < entry.file_size or file.read(1):
-            raise ValueError(f"{entry.filename} does not take the bytes that it says")
-    return part
 
 
 def read_group(store: Store, sums: Sums | None) -> zarr.Group:

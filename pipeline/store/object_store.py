@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.store.errors import UnreadableChunkError
 from pipeline.store.mark import MARK, format_in
+from pipeline.store.packed import unpacked
 from pipeline.store.record import RECORD, record_in
 from pipeline.store.shelves import PACKED, chunk_in
 from pipeline.store.store import Store
@@ -153,8 +154,6 @@ class ObjectStore(Store):
             raise FileNotFoundError(f"no chunk {stage}/{key}")
         fetch = self.path.fs.cat_file  # type: ignore[attr-defined]
         if place.endswith(PACKED):
-            from pipeline.store.group import unpacked
-
             files = unpacked(fetch(place))
             return record_in(files[RECORD], stage, key), files
         return record_in(fetch(f"{place}/{RECORD}"), stage, key), None

@@ -25,8 +25,8 @@ from pipeline import (
     plan,
     status,
 )
-from pipeline.store.group import unpacked
 from pipeline.store.lock import driver_lock
+from pipeline.store.packed import unpacked
 from pipeline.store.stored_array import StoredArray
 from pipeline.worker.resident import ResidentCache, nbytes, process_cache
 

@@ -27,8 +27,8 @@ from pipeline.reading.gc import Garbage
 from pipeline.running.event_log import RUNS_KEPT, drop_old_runs, runs
 from pipeline.store import group, lease
 from pipeline.store.errors import DamagedChunkError, StoreError, UnreadableChunkError
-from pipeline.store.group import unpacked
 from pipeline.store.lock import current_driver, driver_lock
+from pipeline.store.packed import unpacked
 from pipeline.store.record import RECORD_BYTES, sealed
 from pipeline.transfer.transfer import receive
 

@@ -138,12 +138,15 @@ LEFT_OUT = (
 )
 
 
-@pytest.mark.parametrize("command", [["plan", "g2.yaml"], ["status", "store"], ["run", "g2.yaml"]])
+@pytest.mark.parametrize(
+    "command", [["plan", "g2.yaml"], ["plan", "more.yaml"], ["status", "store"], ["run", "g2.yaml"]]
+)
 def test_commands_that_compute_nothing_load_nothing_heavy(
     quarkline: CommandLine, project: Path, command: list[str]
 ) -> None:
     """What they import takes most of their time: seconds, if it is all."""
     assert quarkline("run", project).code == 0
+    edit(shutil.copy(project, project.with_name("more.yaml")), ("vectors: 4", "vectors: 8"))
     program = (
         f"import sys; from workflows.command import main; assert main({command}) == 0; "
         f"print([name for name in {LEFT_OUT} if name in sys.modules])"
