@@ -126,7 +126,7 @@ def test_a_single_configuration_is_measured_without_errors(
     assert "errors are not given: they need two bins of configurations" in text and ">nan" not in text
     assert "jackknife errors" not in text
     assert text.count("no errors, which take two bins (hollow points)") == 2
-    assert "triangles: -C(t), where C(t) is negative" in text
+    assert "(hollow points); triangles: negative C(t)." in text
     columns = np.loadtxt(mesons.parent / "report" / "mesons.txt")
     assert np.isfinite(columns[:, 1::2]).all() and np.isnan(columns[:, 2::2]).all()
 

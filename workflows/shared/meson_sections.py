@@ -55,7 +55,7 @@ def correlator_section(
         meson_figure(first.channel_correlator, first.channel_error, list(map(str, first.channel.values))),
         f"C(t) at p = {momentum_text(average.momentum.values[0])}, "
         f"{errors_in(first.channel_error.values, first.channel_correlator.values)}"
-        f"{'; triangles: -C(t), where C(t) is negative' * bool((first.channel_correlator < 0).any())}.",
+        f"{'; triangles: negative C(t)' * bool((first.channel_correlator < 0).any())}.",
     )
     return Section("Meson correlators", text, [figure, *tables])
 

@@ -12,6 +12,9 @@ from pipeline.reading.dashboard.facts.pace import throughput
 from pipeline.reading.dashboard.look import DONE, NOT_MEASURED, RUNNING, html, legend_below, plot
 from pipeline.reading.dashboard.panel import Drawing, Panel
 
+FEW_TICKS = 4
+"""Of times of day, whose labels are side by side on a phone."""
+
 Series = dict[str, list[float]]
 """Times and widths in milliseconds, since 1970."""
 
@@ -26,6 +29,7 @@ def _draw_rates() -> Drawing[Series]:
     root = plot("commits a second", "", "chunks / s", 240, x_axis_type="datetime")
     root.vbar(x="time", top="rate", width="width", color=DONE, source=source)
     root.y_range.start = 0
+    root.xaxis.ticker.desired_num_ticks = FEW_TICKS
     return root, partial(setattr, source, "data")
 
 
@@ -37,6 +41,7 @@ def _power(campaign: Campaign) -> Series:
 def _draw_power() -> Drawing[Series]:
     source = ColumnDataSource({"time": [], "watts": [], "joules": []})
     head, figure = html(), plot("", "", "W for one chunk", 260, x_axis_type="datetime")
+    figure.xaxis.ticker.desired_num_ticks = FEW_TICKS
     figure.extra_y_ranges = {"energy": Range1d(0, 1)}
     figure.add_layout(LinearAxis(y_range_name="energy", axis_label="J so far"), "right")
     legend_below(figure)
