@@ -49,19 +49,22 @@ def rehearsed(project: Project, workflow: Path, plan: Plan, cluster: Cluster) ->
     if not (large and plan.missing and type(cluster) is Local) or _done(project).exists():
         yield
         return
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(workflow)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **worker_environment(1, cluster.backend)},
-        start_new_session=True,
-    )
+    process = None
+    with suppress(OSError):  # of a machine that has no room for one more: workers compile what they need
+        process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(workflow)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **worker_environment(1, cluster.backend)},
+            start_new_session=True,
+        )
     try:
         yield
     finally:
-        process.terminate()
-        process.wait()
+        if process:
+            process.terminate()
+            process.wait()
 
 
 def tiny(project: Project) -> Project:
@@ -97,6 +100,8 @@ def _done(project: Project) -> Path:
 
 
 if __name__ == "__main__":
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, lambda *_: sys.exit())  # by which the folder is removed
     signal.alarm(PATIENCE)
     asked = load_project(Path(sys.argv[1]))
     rehearse(tiny(asked))
