@@ -61,7 +61,7 @@ class Computing:
         self.tell(_headline(explain(plan)))
         left = None if self.end is None else max(1.0, self.end - monotonic())
         share = Share(waits=self.project.in_rounds) if self.share else None
-        ahead = rehearsed(self.project, self.workflow, plan, self.cluster)
+        ahead = rehearsed(self.project, plan, self.cluster)
         with ahead, RunDisplay(quiet=self.quiet) as display:
             outcome = run(
                 plan,

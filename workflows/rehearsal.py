@@ -29,7 +29,7 @@ from pipeline.worker.work import RunContext
 from stages.base.user_cache import cache_folder
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.catalogue import load_project
-from workflows.shared.definition import Project
+from workflows.shared.definition import NO_RESULT, Project
 from workflows.shared.variants import changed
 
 TINY = 4
@@ -43,16 +43,17 @@ PATIENCE = 600
 
 
 @contextmanager
-def rehearsed(project: Project, workflow: Path, plan: Plan, cluster: Cluster) -> Iterator[None]:
+def rehearsed(project: Project, plan: Plan, cluster: Cluster) -> Iterator[None]:
     """Have kernels of a plan compiled while the block runs, where that was not done before."""
     large = project.ensemble.lattice.volume >= LEAST_VOLUME and project.parameters.ensemble.heatbath
-    if not (large and plan.missing and type(cluster) is Local) or _done(project).exists():
+    source = project.source
+    if not (large and source and plan.missing and type(cluster) is Local) or _done(project).exists():
         yield
         return
     process = None
     with suppress(OSError):  # of a machine that has no room for one more: workers compile what they need
         process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(workflow)],
+            [sys.executable, "-m", __name__, source.path, *source.changes],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -95,7 +96,8 @@ def rehearse(project: Project) -> list[Event]:
 
 def _done(project: Project) -> Path:
     """The file that says that a project's kernels were compiled here."""
-    about = (tiny(project).parameters, digest_of(("stages",)), os.environ.get("NUMBA_CACHE_DIR"))
+    parameters = tiny(project).parameters.model_dump_json(exclude=NO_RESULT)
+    about = (parameters, digest_of(("stages",)), os.environ.get("NUMBA_CACHE_DIR"))
     return cache_folder() / "rehearsals" / sha256(repr(about).encode()).hexdigest()[:16]
 
 
@@ -103,7 +105,7 @@ if __name__ == "__main__":
     for number in (signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, lambda *_: sys.exit())  # by which the folder is removed
     signal.alarm(PATIENCE)
-    asked = load_project(Path(sys.argv[1]))
+    asked = load_project(Path(sys.argv[1]), sys.argv[2:])
     rehearse(tiny(asked))
     with suppress(OSError):
         _done(asked).parent.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,7 @@ def test_a_process_compiles_where_that_takes_time(
     monkeypatch.setenv("QUARKLINE_CACHE", str(tmp_path / "cache"))
     file = tmp_path / "g2.yaml"
     file.write_text((SHIPPED / "g2_disconnected.yaml").read_text())
-    project = load_project(edit(file, *([change] if change else [])))
+    project = load_project(edit(file, *([change] if change else [])), ["masses.light=0.1", "store=s"])
     if before:
         rehearsal._done(project).parent.mkdir(parents=True)
         rehearsal._done(project).touch()
@@ -66,6 +66,9 @@ def test_a_process_compiles_where_that_takes_time(
 
     monkeypatch.setattr(subprocess, "Popen", process)
     planned = plan(project.workflow, Store(tmp_path / "store"))
-    with rehearsal.rehearsed(project, file, planned, cluster):
-        assert told == ([[sys.executable, "-m", "workflows.rehearsal", str(file)]] if begun else [])
+    with rehearsal.rehearsed(project, planned, cluster):
+        assert told == (
+            [[sys.executable, "-m", "workflows.rehearsal", str(file), "masses.light=0.1"]] if begun else []
+        )
     assert told[1:] == (["end"] if begun else [])
+    assert rehearsal._done(load_project(file, ["masses.light=0.1"])) == rehearsal._done(project)
