@@ -76,7 +76,7 @@ def test_eigenvectors_of_three_times_more_slices_than_fit(vectors: int, block: i
 
 def test_perambulators_on_three_times_more_than_fits() -> None:
     """One eigenvector makes the sources; all, any vectors on the host, are sinks."""
-    lattice, vectors, block = Lattice((12, 12, 12, 32)), 1024, 4
+    lattice, vectors, block = Lattice((12, 12, 12, 32)), 960, 4
     thin, at = gauge(lattice), {"config": CONFIG, "backend": "cuda"}
     costs = laph_costs(lattice, {"vectors": vectors}, solves={**SOLVES, "block": block})
     planned = costs["operator"].device_memory + costs["perambulator"].device_memory
