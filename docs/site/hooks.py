@@ -49,7 +49,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return f"[{text}](index.md{anchor or ''})"
         if path.name == "schema.py" and path.parent.name in OWN:
             return f"[{text}](keys_{path.parent.name}.md)"
-        if path.is_relative_to(ROOT / "docs"):
+        if path.is_relative_to(ROOT / "docs") and not path.is_relative_to(ROOT / "docs" / "notes"):
             return f"{image}[{text}]({path.relative_to(ROOT / 'docs')}{anchor or ''})"
         return text
 

@@ -26,7 +26,7 @@ USUAL = (1, 2, 4, 8, 16)
 """GPUs of a worker that are proposed where those of a machine are not known."""
 
 TWICE = 1.86
-"""Speed of two GPUs that share their tasks against one, as measured (docs/scaling.md)."""
+"""Speed of two GPUs that share their tasks against one, as measured (docs/many_gpus.md)."""
 
 NAMED_TERMS = 4
 """Terms that a sentence names, the largest."""

@@ -27,7 +27,7 @@ LARGEST = 20.0
 
 MODES, BLOCK_MODES = 26.0, 82.0
 """Of -D^2 per mode and site: the eigenvalue up to which k exact vectors, and a block of N columns, deflate is
-(26 k + 82 N) / V. Of 8^3 x 16 at beta = 5.7, docs/solver_iterations.md."""
+(26 k + 82 N) / V. Of 8^3 x 16 at beta = 5.7, docs/notes/solver_iterations.md."""
 
 STAGGERED_FIELDS, WILSON_FIELDS = 12, 20
 """Fields that an iteration reads or writes, of one parity."""
@@ -91,7 +91,7 @@ def _solves(
 
 
 APPLICATIONS = 270
-"""Of -D^2 in an eigensolve, for each vector: docs/deflation.md, 256 vectors of 24^3 x 32."""
+"""Of -D^2 in an eigensolve, for each vector: docs/notes/deflation.md, 256 vectors of 24^3 x 32."""
 
 
 def eigensolve_work(lattice: Lattice, vectors: int, directions: int, tolerance: float) -> tuple[Pass, ...]:

@@ -14,7 +14,7 @@ from workflows.parameter_file import FileSection, Problem
 from workflows.shared.variants import Parameters, after, changed, less
 
 COARSE_VECTORS = 1e-4
-"""Tolerance of eigenvectors above which deflation loses its gain first (`docs/deflation.md`)."""
+"""Tolerance of eigenvectors above which deflation loses its gain first (`docs/eigenvectors.md`)."""
 
 
 class DeflationSection(FileSection):

@@ -313,7 +313,7 @@ def test_flat_in_the_mass(gauge: Any) -> None:
 def test_flat_in_the_mass_on_configurations_by_heat_bath(
     extents: tuple[int, int, int, int], lightest: float
 ) -> None:
-    """From the strange quark to the lightest mass at which BiCGstab converges (docs/multigrid.md)."""
+    """From the strange quark to the lightest mass at which BiCGstab converges (docs/notes/multigrid.md)."""
     lattice = Lattice(extents)
     settings = {"refinements": 2, "smoothing": 8}
     multigrid = multigrid_of([{**settings, **level} for level in default_levels(lattice)], 577)

@@ -127,7 +127,7 @@ def test_corrections_end_where_they_disturb() -> None:
 def test_errors_cost_no_iterations_of_any_solve(
     mass: float, vectors: int, precision: str, parity: int
 ) -> None:
-    """The table of docs/deflation.md, by the bounds that hold for every line of it."""
+    """The table of docs/notes/deflation.md, by the bounds that hold for every line of it."""
     field = large()
     for tolerance in (1e-10, 1e-12):
         solver = BlockCGrQ(tolerance, precision=precision)

@@ -138,7 +138,7 @@ def coarse_dslash_launch(
     """Grid (sites, runs of `groups` row groups, groups of right-hand sides).
 
     The `split` warps of a block share the terms of a sum. By default both are those that measured best
-    (docs/coarse_dslash.md).
+    (docs/notes/coarse_dslash.md).
     """
     check_rhs(n)
     few, all_groups = n <= FEW_RHS, ceil(components / ROWS)

@@ -1,1 +1,1 @@
-"""One lattice on several GPUs of a machine: one address space, cut in t (docs/scaling.md)."""
+"""One lattice on several GPUs of a machine: one address space, cut in t (docs/notes/scaling.md)."""

@@ -26,7 +26,7 @@ REACH = 3
 """Slices of t that hops reach: a GPU must hold so many, or more than two GPUs meet at a site."""
 
 INNER = 2
-"""Tiles visited between two that read other devices: measured among 1, 2 and 3 (docs/scaling.md)."""
+"""Tiles visited between two that read other devices: measured among 1, 2 and 3 (docs/notes/scaling.md)."""
 
 ALIGNMENT = 512
 """Of an array in its first page, as CuPy's are aligned."""
