@@ -19,7 +19,8 @@ from workflows.parameter_file import read_parameter_file
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = ["README.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
+DOCS = sorted(ROOT.glob("docs/**/*.md"))
+PAGES = ["README.md", "CHANGELOG.md", *(str(page.relative_to(ROOT)) for page in DOCS)]
 YAML_SNIPPETS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 

@@ -1,7 +1,7 @@
 """Launches of kernels, and what the launch functions of all families share: no device is needed.
 
-Constants were chosen by measurement on an H200 (docs/notes/cuda_kernels_h200.md). Nothing here asks the device: the
-same shape adds in the same order on every GPU. Shared memory stays within the 163 KB of an A100.
+Constants were chosen by measurement on an H200 (docs/notes/cuda_kernels_h200.md). Nothing here asks the
+device: the same shape adds in the same order on every GPU. Shared memory stays within the 163 KB of an A100.
 """
 
 from __future__ import annotations
