@@ -82,6 +82,9 @@ class Backend:
         return as_numpy(array)
 
 
+WHOLE = re.compile(r"^pytestmark = .*pytest\.mark\.(gpu|house|nvrtc)\b", re.MULTILINE)
+"""The marker of all tests of a file."""
+
 PARTS = 8
 """Parts of the long tests, one of which CI runs."""
 
@@ -100,6 +103,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None):
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of which no test is asked for are not imported: some need what may not be installed."""
+    if collection_path.suffix != ".py":
+        return None
+    marker = WHOLE.search(collection_path.read_text())
+    return True if marker and f"not {marker[1]}" in config.option.markexpr else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,9 +1,8 @@
-"""House rules, checked by their tools: lint, format, types, imports that point downwards, words."""
+"""House rules, checked by their tools: lint, format, types, imports that point downwards."""
 
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,14 +20,7 @@ TOOLS = {
     "types": ["mypy"],
     "imports": ["lint-imports"],
 }
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-REFUSED = re.compile(
-    r"(Likewise|Same|The same|As|Like|Of|On|In|By|For|From|With|To|And|Or|Beside|Besides|Also|Else|Otherwise"
-    r"|What|Which|Whose|Who|Where|When|Whether|How|Why|That|Those|They|Them|These|It|Its|Their|There|Here)\b"
-)
-"""Openings of a sentence that goes on from another one: in `help()` there is no other one."""
+pytestmark = pytest.mark.house
 
 SMALL_ARRAYS = {
     "stack": "coefficients of right-hand sides, matrices of eigenvectors",
@@ -62,7 +54,7 @@ def results() -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
 def run_tool(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     installed = Path(sys.executable).parent / program
     if not installed.exists():
-        pytest.fail(f"{program} is not installed beside {sys.executable}: pip install -e '.[test]'")
+        pytest.fail(f"{program} is not installed beside {sys.executable}: pip install -e '.[house]'")
     return subprocess.run([installed, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -70,36 +62,6 @@ def run_tool(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_tool_finds_nothing(rule: str, results: dict[str, Future[subprocess.CompletedProcess[str]]]) -> None:
     done = results[rule].result()
     assert done.returncode == 0, f"{' '.join(TOOLS[rule])}\n{done.stdout}{done.stderr}"
-
-
-def test_first_line_of_a_docstring_stands_alone() -> None:
-    """In `help()` nothing stands before it: a noun phrase or a verb, of the thing and of nothing else."""
-    offenders = [
-        f"{path.relative_to(ROOT)}: {name}: {text.splitlines()[0]}"
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for name, text in public_docstrings(ast.parse(path.read_text()))
-        if REFUSED.match(text)
-    ]
-    assert not offenders, "\n".join(["say what it is, not how it goes on:", *offenders])
-
-
-@pytest.mark.parametrize(
-    "text", ["Likewise with the operator.", "Of ``[k, N]``.", "What a run keeps.", "As `CurrentLoops`."]
-)
-def test_docstring_that_goes_on_from_another_is_refused(text: str) -> None:
-    (docstring,) = public_docstrings(ast.parse(f'class Fields:\n    def keep(self):\n        """{text}"""'))
-    assert REFUSED.match(docstring[1])
-
-
-def public_docstrings(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Names and docstrings of a module and of all that it offers: classes, functions and methods."""
-    if isinstance(tree, DOCUMENTED) and (text := ast.get_docstring(tree)):
-        yield prefix or "module", text
-    if isinstance(tree, ast.Module | ast.ClassDef):
-        for node in tree.body:
-            if isinstance(node, DOCUMENTED) and not node.name.startswith("_"):  # type: ignore[union-attr]
-                yield from public_docstrings(node, f"{prefix}.{node.name}".removeprefix("."))
 
 
 def test_no_array_library_on_fields() -> None:

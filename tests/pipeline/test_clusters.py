@@ -106,6 +106,7 @@ def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
+@pytest.mark.nvrtc
 def test_cuda_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     cupy = pytest.importorskip("cupy")
     if cupy.is_available():

@@ -135,6 +135,7 @@ def opened(machine: Any, cluster: Cuda, tasks: int = 9) -> tuple[Any, dict[str, 
     return machine.asked[-1]
 
 
+@pytest.mark.nvrtc
 def test_workers_of_a_machine_see_their_own_gpus(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, options, environment = opened(machine, Cuda(gpus_per_worker=2))
     assert options["n_workers"] == 2 and options["CUDA_VISIBLE_DEVICES"] == ["0", "2"]
@@ -158,6 +159,7 @@ def test_workers_of_a_machine_see_their_own_gpus(machine: Any, monkeypatch: pyte
     assert Cuda(gpus_per_worker=2).devices == Devices(4, 80 * GB, 2, 4)
 
 
+@pytest.mark.nvrtc
 @pytest.mark.parametrize(
     ("facts", "cluster", "message"),
     [

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.house
 def test_pages_take_nothing_from_elsewhere(site: Path) -> None:
     pages = list(site.glob("*.html"))
     assert len(pages) > 25
@@ -32,17 +33,20 @@ def test_pages_take_nothing_from_elsewhere(site: Path) -> None:
         assert '<meta name="viewport"' in text
 
 
+@pytest.mark.house
 def test_sources_are_no_broken_links(site: Path) -> None:
     for page in set(site.glob("*.html")) - {site / "404.html"}:
         for target in re.findall(r'href="([^"#:?]+)[#?"]', page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} leads to {target}"
 
 
+@pytest.mark.house
 def test_pictures_are_in_the_site(site: Path) -> None:
     pictures = re.findall(r'<img[^>]* src="([^"]+)"', (site / "pages.html").read_text())
     assert len(pictures) == 6 and all((site / picture).is_file() for picture in pictures)
 
 
+@pytest.mark.house
 @pytest.mark.parametrize("name", OWN)
 def test_the_reference_has_every_key(site: Path, name: str) -> None:
     text = (site / f"keys_{name}.html").read_text()

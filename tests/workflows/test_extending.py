@@ -150,6 +150,7 @@ def test_a_kernel_and_its_oracle(kernels: Path) -> None:
         names["link_product"].multiply(names["a"], names["b"].astype(np.complex64), names["product"])
 
 
+@pytest.mark.nvrtc
 def test_a_kernel_on_a_gpu_compiles(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cupy", reason="compiling CUDA needs cupy and nvidia-cuda-nvrtc")
     from nvrtc_compiler import compile_only

@@ -34,6 +34,7 @@ def wired(g2: G2Parameters, mesons: MesonParameters, workflow: Workflow) -> None
 """
 
 
+@pytest.mark.house
 def test_mistakes_in_wiring_are_seen_by_a_type_checker(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     file = tmp_path / "wired.py"
@@ -48,6 +49,7 @@ def test_mistakes_in_wiring_are_seen_by_a_type_checker(tmp_path: Path) -> None:
     assert {(int(number), code) for number, code in found} == expected, done.stdout + done.stderr
 
 
+@pytest.mark.house
 def test_every_node_is_wired_by_type() -> None:
     """Parameters stand in a `partial` of the stage, none in a dictionary and none beside the place."""
     offenders = [

@@ -68,7 +68,8 @@ def channels_at(
     """All channels of families at momenta n, p = 2 pi n / L, named as 'rho' or 'rho, longitudinal'."""
     channels: Channels = {}
     for name, rows in families.items():
-        each = [_channels(name, rows, (x, y, z), tuple(extents[:3]), algebra) for x, y, z in momenta]
+        given = tuple(map(tuple, rows))
+        each = [_channels(name, given, (x, y, z), tuple(extents[:3]), algebra) for x, y, z in momenta]
         for label in dict.fromkeys(label for found in each for label in found):
             channels[label] = tuple(found.get(label, ()) for found in each)
     return channels
@@ -101,11 +102,11 @@ def check_at_rest(rows: object, momenta: Sequence[Sequence[int]]) -> None:
         )
 
 
+@cache
 def _channels(
-    name: str, rows: Sequence[Sequence[str]], momentum: Direction, extents: Extents, algebra: Algebra
-) -> dict[str, tuple[Row, ...]]:
-    """Channels of a family at one momentum."""
-    given = [tuple(row) for row in rows]
+    name: str, given: tuple[Operators, ...], momentum: Direction, extents: Extents, algebra: Algebra
+) -> Mapping[str, tuple[Row, ...]]:
+    """Channels of a family at one momentum; a plan asks for them dozens of times."""
     if len(given) == 1:
         return {name: (Row(given[0], 1.0),)}
     if not any(momentum):

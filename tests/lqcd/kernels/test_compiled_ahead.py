@@ -27,6 +27,8 @@ from stages.lqcd.kernels.cuda import (
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.lattice.geometry import Lattice
 
+pytestmark = pytest.mark.nvrtc
+
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 LATTICE = Lattice((6, 4, 10, 8))
 NARROWER = (1, 2, 4, 8, 12, 16)

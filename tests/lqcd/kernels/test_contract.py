@@ -38,7 +38,7 @@ def implementation(package: str, family: str) -> ModuleType:
     return import_module(f"stages.lqcd.kernels.{package}.{family}")
 
 
-@pytest.mark.parametrize("package", ["cpu", "cuda"])
+@pytest.mark.parametrize("package", ["cpu", pytest.param("cuda", marks=pytest.mark.nvrtc)])
 def test_every_kernel_is_implemented_with_the_parameters_of_its_contract(package: str) -> None:
     assert len(started()) > 45
     for family, function in started():
@@ -114,6 +114,7 @@ attribute = block_blas.norms2(x).shapes
 """
 
 
+@pytest.mark.house
 def test_the_type_checker_sees_a_misspelt_kernel_and_a_misspelt_argument(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     (tmp_path / "snippet.py").write_text(MISSPELT)

@@ -14,6 +14,8 @@ from nvrtc_compiler import usages
 from stages.lqcd.kernels.cuda import block_cg
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
 
+pytestmark = pytest.mark.nvrtc
+
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 SHARED_BYTES = 163 * 1024
 ROWS = 3 * 32**3 * 24

@@ -32,6 +32,8 @@ from nvrtc_compiler import compile_only, usages
 from stages.lqcd.kernels.cuda import heatbath, hisq_dslash, link_fields, slice_products, smearing
 from stages.lqcd.kernels.cuda.compile import source
 
+pytestmark = pytest.mark.nvrtc
+
 ARCHITECTURES = (
     pytest.param("sm_80", marks=pytest.mark.slow),
     "sm_90",

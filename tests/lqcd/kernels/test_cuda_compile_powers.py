@@ -17,6 +17,8 @@ from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
 from stages.lqcd.kernels.powers import MOST_STEPS
 
+pytestmark = pytest.mark.nvrtc
+
 SINGLE, DOUBLE = np.dtype(np.complex64), np.dtype(np.complex128)
 SHARED_BYTES = 163 * 1024
 ROWS = 3 * 16**3 * 24

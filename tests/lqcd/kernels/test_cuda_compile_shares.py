@@ -36,6 +36,8 @@ from stages.lqcd.kernels.cuda.compile import SHARED
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSOR_SHARED, Launch
 
+pytestmark = pytest.mark.nvrtc
+
 
 def shared(dtype: np.dtype) -> list[Launch]:
     """Of all that several devices share, what is used most."""

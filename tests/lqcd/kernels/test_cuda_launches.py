@@ -16,6 +16,8 @@ from stages.lqcd.kernels.cuda import block_blas, hisq_dslash
 from stages.lqcd.kernels.cuda.launch import MAX_RHS
 from stages.lqcd.lattice.geometry import Lattice
 
+pytestmark = pytest.mark.nvrtc
+
 FORMS = [*hisq_dslash.FORMS.values(), hisq_dslash.ShortLinks9(20)]
 
 

@@ -17,6 +17,8 @@ from stages.lqcd.kernels.cuda.devices import spans
 from stages.lqcd.kernels.cuda.devices.partition import PAGE, Run
 from stages.lqcd.kernels.cuda.devices.spans import Span, SpanPool
 
+pytestmark = pytest.mark.nvrtc
+
 SHAPE = (512, 512)
 
 

@@ -23,6 +23,8 @@ from stages.lqcd.kernels.cuda.fields import runs_of_bytes
 from stages.lqcd.kernels.fields import assign, contiguous, converted
 from stages.lqcd.kernels.short_numbers import ShortField, take
 
+pytestmark = pytest.mark.nvrtc
+
 
 def test_bytes_of_each_device(monkeypatch: pytest.MonkeyPatch) -> None:
     span = Span(1 << 40, ((0, 1), (1, 2), (0, 1)), ())

@@ -17,6 +17,8 @@ from stages.lqcd.kernels.cuda.devices.group import OnFirst
 from stages.lqcd.kernels.cuda.devices.partition import Partition
 from stages.lqcd.kernels.cuda.devices.spans import Span
 
+pytestmark = pytest.mark.nvrtc
+
 ADDRESS = 1 << 40
 PARTS, T = 3, 20
 SITES = 4000 * T

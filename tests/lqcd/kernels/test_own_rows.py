@@ -17,6 +17,8 @@ from stages.lqcd.kernels.cuda.devices.own_rows import by_rows, here, runs_of_row
 from stages.lqcd.kernels.cuda.devices.partition import PAGE, Partition
 from stages.lqcd.kernels.cuda.devices.spans import Span, span_of
 
+pytestmark = pytest.mark.nvrtc
+
 ADDRESS = 1 << 40
 
 

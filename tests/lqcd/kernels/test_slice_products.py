@@ -122,6 +122,7 @@ def products_of_runs(left, right, runs):
     return result
 
 
+@pytest.mark.nvrtc
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_runs_of_the_device_are_those_of_the_sum(shapes, random, dtype, tolerance, shape):
     times, sites, k, n = shape
@@ -135,6 +136,7 @@ def test_runs_of_the_device_are_those_of_the_sum(shapes, random, dtype, toleranc
     assert np.allclose(products_of_runs(vectors, right, runs)[:, 0], expected, atol=1e3 * tolerance)
 
 
+@pytest.mark.nvrtc
 @pytest.mark.parametrize(("shape", "n"), [((3, 2, 6912, 3, 64), 32), ((2, 2, 55296, 3, 999), 61)])
 def test_chunks_of_runs_cover_all_and_stay_within_the_workspace(shapes, dtype, shape, n):
     runs = shapes.sink_runs(shape, shape[0] * shape[2], n, 0, dtype)
@@ -148,6 +150,7 @@ def test_chunks_of_runs_cover_all_and_stay_within_the_workspace(shapes, dtype, s
     assert (taken == 1).all()
 
 
+@pytest.mark.nvrtc
 def test_run_lengths_divide_the_sites_of_real_slices(shapes):
     single, double = np.dtype(np.complex64), np.dtype(np.complex128)
     assert [shapes.run_rows(extent**3 // 2, single) for extent in (2, 16, 24, 32, 48)] == [
