@@ -87,7 +87,7 @@ class Packing:
 
         In single precision rebuilding a row costs nothing at 32 right-hand sides, and gains before. In double
         it gains 5 % of BiCGstab at 8; at one, and where arithmetic bounds the kernel, it does not
-        (docs/kernels.md).
+        (docs/notes/wilson.md).
         """
         if precision == "single":
             return WilsonForm.TWO_ROWS

@@ -38,7 +38,7 @@ class Workspace:
 
     host: with temporaries of array expressions. double, mixed: of a GPU's pool, without and with single
     precision inside; half: with 16 bits, where that takes less. What they are made of is in
-    docs/gpu_memory.md.
+    docs/notes/gpu_memory.md.
     """
 
     host: float
