@@ -1,7 +1,7 @@
 """Cost of the checks against silent errors, on loops of HISQ quarks: checksums, and the second path.
 
 Every chunk goes by the second path here; `cost` is what a run pays for checksums and a share of the chunks.
-docs/firewall.md has the table.
+docs/notes/firewall.md has the table.
 
     python tests/benchmarks/firewall.py --lattice 8 8 8 16
     python tests/benchmarks/firewall.py --cluster cuda --lattice 32 32 32 48 --block 32

@@ -1,6 +1,6 @@
 """Faults of every kind, each judged by an independent check: nothing is lost, wrong or hung.
 
-The long form (`-m faults`) writes its table into docs/faults.md. Every case has a seed, from which all its
+The long form (`-m faults`) writes its table into docs/notes/faults.md. Every case has a seed, from which all its
 faults follow; `-k storm-20261203` does one of them again. QUARKLINE_FAULT_SEED is where seeds begin.
 """
 
@@ -47,7 +47,7 @@ MODULES = (
 WANTED = 300
 """Faults that must have struck in the long form."""
 
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "notes" / "faults.md"
 
 
 RECORD = os.environ.get("QUARKLINE_FAULT_RECORD", "")

@@ -139,7 +139,7 @@ def test_a_remedy_that_is_followed_fits(name: str) -> None:
 def test_the_documentation_shows_what_is_printed() -> None:
     made, cluster = of("g2_disconnected", 2), Cuda(gpu_memory=80 * 10**9)
     found = shortage(made, cluster)
-    shown = (SHIPPED.parent / "docs" / "howto.md").read_text()
+    shown = (SHIPPED.parent / "docs" / "scaling.md").read_text()
     assert device_projection(made, cluster) in shown
     assert found and " ".join(f"warning: {found.text}".split()) in " ".join(shown.split())
 
