@@ -1,7 +1,7 @@
 """Faults of every kind, each judged by an independent check: nothing is lost, wrong or hung.
 
-The long form (`-m faults`) writes its table into docs/notes/faults.md. Every case has a seed, from which all its
-faults follow; `-k storm-20261203` does one of them again. QUARKLINE_FAULT_SEED is where seeds begin.
+The long form (`-m faults`) writes its table into docs/notes/faults.md. Every case has a seed, from which all
+its faults follow; `-k storm-20261203` does one of them again. QUARKLINE_FAULT_SEED is where seeds begin.
 """
 
 from __future__ import annotations
