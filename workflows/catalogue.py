@@ -70,7 +70,7 @@ def dashboard_additions(store: Store) -> list[Addition]:
 
 def _definitions(store: Store) -> list[type[Definition[Any]]]:
     """The installed workflows that a store has a plan of."""
-    from pipeline.planning.manifest import manifests
+    from pipeline.planning.manifest_files import manifests
 
     known, names = workflow_names(), dict.fromkeys(manifest.workflow for manifest in manifests(store))
     return [definition_of(name) for name in names if name in known]

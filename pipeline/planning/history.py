@@ -14,14 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypedDict
 
-from pipeline.planning.manifest import (
-    FORMER,
-    Manifest,
-    drop_former,
-    former_manifests,
-    manifests,
-    write_manifest,
-)
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.manifest_files import FORMER, drop_former, former_manifests, manifests, write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.store.durable import write_atomically
 from pipeline.store.plain_files import json_object, plain, text_of

@@ -17,7 +17,7 @@ from pipeline.declare.node import Node
 from pipeline.declare.text import counted, format_bytes, text_table
 from pipeline.planning.chunk import NO_FILES, Chunk, without_collection
 from pipeline.planning.key import key_of, node_content
-from pipeline.planning.manifest import Manifest
+from pipeline.planning.manifest_files import last_plan
 from pipeline.planning.reason import Reason, ReasonKind, Reasons
 from pipeline.planning.workflow import Economies, Source, Workflow
 from pipeline.store.files import FileVersion, file_versions
@@ -110,7 +110,8 @@ def plan(workflow: Workflow, store: Store | str | os.PathLike[str], *, backend: 
             wanted.setdefault(chunk.node.stage.name, []).append(chunk.key)
     gaps = dict(chain.from_iterable(store.gaps(stage, keys).items() for stage, keys in wanted.items()))
     absent = [chunk for chunk in everything if chunk.key in gaps]
-    manifest = Manifest.read(store, workflow.name) if absent else None
+    file = workflow.source.label if workflow.source else ""
+    manifest = last_plan(store, workflow.name, file) if absent else None
     reasons = Reasons(manifest, by_node, backend, gaps)
     return Plan(
         workflow=workflow.name,

@@ -1,7 +1,7 @@
 """Reasons why a chunk must be computed.
 
-Its plan is compared with the last plan of the same workflow, and with what the store holds of the same node
-from plans before that one.
+Its plan is compared with the last plan of the same file, or else of the same workflow, and with what the
+store holds of the same node from plans before that one.
 """
 
 from __future__ import annotations

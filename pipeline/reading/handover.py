@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.declare.coordinates import describe
-from pipeline.planning.manifest import PART, Manifest, NodeRecord, manifests
+from pipeline.planning.manifest import PART, Manifest, NodeRecord
+from pipeline.planning.manifest_files import manifests
 from pipeline.planning.workflow import options_text
 from pipeline.reading.status import RunStatus, run_status
 from pipeline.running.event_log import runs, state_of

@@ -12,7 +12,8 @@ import numpy as np
 from pipeline.declare.coordinates import natural_order
 from pipeline.declare.node import Node
 from pipeline.planning.chunk import Block
-from pipeline.planning.manifest import Manifest, NodeRecord, find_node, part_of
+from pipeline.planning.manifest import Manifest, NodeRecord
+from pipeline.planning.manifest_files import find_node, part_of
 from pipeline.store.object_store import store_at
 from pipeline.store.record import Record
 from pipeline.store.store import Store

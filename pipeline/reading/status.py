@@ -12,7 +12,8 @@ from typing import Any
 
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, energy_text, format_bytes, text_table
-from pipeline.planning.manifest import PART, former_manifests, manifests
+from pipeline.planning.manifest import PART
+from pipeline.planning.manifest_files import former_manifests, manifests
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import ADDRESS, log_of, runs, state_of
 from pipeline.running.failures import Failures

@@ -36,6 +36,8 @@ SUM_BYTES = 4
 CODECS = ["bytes", "crc32c"]
 """All that arrays were ever written with: a piece takes as many bytes in its file as in memory, and a sum."""
 
+_are_integers = fits(Sequence[int])
+
 FLAT = {"name": "default", "separator": "."}
 """Pieces lie side by side in the array's folder: each folder fewer is a flush fewer."""
 
@@ -95,7 +97,7 @@ class _ArrayForm:
         if not known or codecs != CODECS or facts.get("storage_transformers"):
             raise ValueError(f"{key} says that its numbers are {word:.40} by {codecs!s:.80}")
         if (
-            not fits(Sequence[int])(piece)
+            not _are_integers(piece)
             or len(shape) != len(piece)
             or min(shape, default=0) < 0
             or min(piece, default=1) < 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from io import BytesIO
+from struct import Struct
 
 from pipeline.store.record import RECORD_BYTES
 
@@ -12,12 +14,17 @@ FILE_BYTES = 128 << 20
 """Of the file of a packed chunk, at most, as it is read: far more than is packed into one."""
 
 
+_LOCAL = Struct("<4s22xHH")
+"""Of the header before an entry: signature, and the lengths of its name and of what follows that."""
+
+
 def unpacked(content: bytes) -> dict[str, bytes]:
     """The files of a packed group; ValueError where it is not one, or its own checksums differ."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:
-            _refuse_bomb(archive.infolist(), len(content))
-            return {entry.filename: _entry(archive, entry) for entry in archive.infolist()}
+            entries = archive.infolist()
+        _refuse_bomb(entries, len(content))
+        return {entry.filename: _entry(content, entry) for entry in entries}
     except MemoryError:
         raise
     except Exception as error:  # of whatever kind: the content is in memory, only it can be the cause
@@ -26,18 +33,35 @@ def unpacked(content: bytes) -> dict[str, bytes]:
 
 def _refuse_bomb(entries: Sequence[zipfile.ZipInfo], nbytes: int) -> None:
     """Raise ValueError where the entries of a file of so many bytes take more than they may."""
-    stored = [entry.file_size for entry in entries if entry.compress_type == zipfile.ZIP_STORED]
-    packed = [entry.file_size for entry in entries if entry.compress_type == zipfile.ZIP_DEFLATED]
-    if len(stored) + len(packed) < len(entries):
-        raise ValueError("it is packed in a way in which none is written")
-    if sum(stored) > nbytes or sum(packed) > RECORD_BYTES:
-        raise ValueError(f"its entries say that they take {sum(stored) + sum(packed)} bytes")
+    held = stored = packed = 0
+    for entry in entries:
+        held += entry.compress_size
+        if entry.compress_type == zipfile.ZIP_STORED:
+            stored += entry.file_size
+        elif entry.compress_type == zipfile.ZIP_DEFLATED:
+            packed += entry.file_size
+        else:
+            raise ValueError("it is packed in a way in which none is written")
+    if held > nbytes or stored > nbytes or packed > RECORD_BYTES:
+        raise ValueError(f"its entries say that they take {max(held, stored + packed)} bytes")
 
 
-def _entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
-    """What an entry holds, of which no more is unpacked than it says; ValueError where there is more."""
-    with archive.open(entry) as file:
-        part = file.read(entry.file_size)
-        if len(part) < entry.file_size or file.read(1):
-            raise ValueError(f"{entry.filename} does not take the bytes that it says")
+def _entry(content: bytes, entry: zipfile.ZipInfo) -> bytes:
+    """What an entry holds, of which no more is unpacked than it says; ValueError where it differs.
+
+    All is in memory: read as a file, by `zipfile`, each entry would take three times as long.
+    """
+    begin = entry.header_offset
+    signature, name, more = _LOCAL.unpack_from(content, begin)
+    begin += _LOCAL.size
+    if signature != zipfile.stringFileHeader or content[begin : begin + name] != entry.filename.encode():
+        raise ValueError(f"{entry.filename} is not where its directory says")
+    begin += name + more
+    part = content[begin : begin + entry.compress_size]
+    if entry.compress_type == zipfile.ZIP_DEFLATED:
+        part = zlib.decompressobj(-zlib.MAX_WBITS).decompress(part, entry.file_size + 1)
+    if len(part) != entry.file_size:
+        raise ValueError(f"{entry.filename} does not take the bytes that it says")
+    if zlib.crc32(part) != entry.CRC:
+        raise ValueError(f"{entry.filename} does not have the checksum that it says")
     return part

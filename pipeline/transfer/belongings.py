@@ -15,7 +15,8 @@ from typing import Any
 from pipeline.declare.coordinates import natural_order
 from pipeline.declare.text import counted
 from pipeline.planning.history import bring_past_plans
-from pipeline.planning.manifest import PART, Manifest, NodeRecord, keep_former
+from pipeline.planning.manifest import PART, Manifest, NodeRecord
+from pipeline.planning.manifest_files import keep_former
 from pipeline.running.event_log import LOG, TALLY, runs
 from pipeline.store.durable import flush, write_atomically
 from pipeline.store.errors import StoreError

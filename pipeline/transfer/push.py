@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
-from pipeline.planning.manifest import manifests
+from pipeline.planning.manifest_files import manifests
 from pipeline.store.arrival import ARRIVALS, whole_record
 from pipeline.store.ledger import Ledger
 from pipeline.store.plain_files import text_of

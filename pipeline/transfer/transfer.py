@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.declare.text import format_bytes
-from pipeline.planning.manifest import manifests
+from pipeline.planning.manifest_files import manifests
 from pipeline.store.arrival import arrivals, whole_record
 from pipeline.store.durable import delete
 from pipeline.store.errors import StoreFullError

@@ -29,7 +29,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from pipeline.planning.manifest import Manifest, NodeRecord, manifests
+from pipeline.planning.manifest import Manifest, NodeRecord
+from pipeline.planning.manifest_files import manifests
 from pipeline.store.store import Store
 
 QUARKLINE = "import sys; from workflows.command import main; sys.exit(main(sys.argv[1:]))"

@@ -23,7 +23,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from pipeline import At, Dims, Place, Store, Workflow, plan, stage
-from pipeline.planning.manifest import write_manifest
+from pipeline.planning.manifest_files import write_manifest
 from pipeline.reading.status import status
 from pipeline.running.event_log import EventLog
 from pipeline.running.graph import dask_graph, plan_tasks, submission_order

@@ -20,7 +20,7 @@ import numpy as np
 from many_chunks import workflow_of
 from pipeline import Plan, Store, plan
 from pipeline.planning.chunk import Chunk
-from pipeline.planning.manifest import write_manifest
+from pipeline.planning.manifest_files import write_manifest
 from pipeline.running.event_log import EventLog
 from pipeline.store.group import GroupContent, write_packed
 from pipeline.store.record import canonical_json, sealed

@@ -28,7 +28,7 @@ from stores import demo, filled
 
 from pipeline import Store, collect_garbage, open_result, plan, verify
 from pipeline.planning.history import past_plans
-from pipeline.planning.manifest import manifests
+from pipeline.planning.manifest_files import manifests
 from pipeline.reading.account import account, accounts, summary
 from pipeline.reading.dashboard.facts.campaign import Campaign
 from pipeline.reading.dashboard.facts.grid import Grid

@@ -311,7 +311,7 @@ def test_a_ledger_is_added_up_by_job(store: Store) -> None:
 
 def test_cells_do_not_grow_with_chunks(store: Store) -> None:
     from pipeline import plan
-    from pipeline.planning.manifest import manifests, write_manifest
+    from pipeline.planning.manifest_files import manifests, write_manifest
 
     w = Workflow("many")
     links = w.add(toys.field, place=Place(over={"config": [f"c.{k}" for k in range(500)]}))

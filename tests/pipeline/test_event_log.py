@@ -13,7 +13,7 @@ import toy_stages as toys
 from stores import demo
 
 from pipeline import Outcome, Place, Share, Store, Workflow, plan, run
-from pipeline.planning.manifest import write_manifest
+from pipeline.planning.manifest_files import write_manifest
 from pipeline.reading.account import account, accounts
 from pipeline.reading.dashboard.facts.runs import RunLog
 from pipeline.reading.forecast.samples import samples

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import toy_stages as toys
@@ -14,6 +15,7 @@ import toy_stages as toys
 from pipeline import Outcome, Place, Store, Workflow, explain, open_result, plan, stage
 from pipeline.declare.coordinates import At
 from pipeline.planning.manifest import Manifest
+from pipeline.planning.workflow import Source
 
 Compute = Callable[[Workflow], Outcome]
 
@@ -249,6 +251,24 @@ def test_a_damaged_manifest_is_none(store: Store, compute: Compute, name: str, v
     assert Manifest.read(store, "demo")
     path.write_text(json.dumps(manifest))
     assert Manifest.read(store, "demo") is None
+
+
+@pytest.mark.parametrize(("file", "changes"), [("a.yaml", ()), ("b.yaml", ()), ("a.yaml", ("mass=9",))])
+def test_a_file_is_compared_with_its_own_last_run(
+    store: Store, compute: Compute, file: str, changes: tuple[str, ...]
+) -> None:
+    """One that was never run with the last run of its workflow, as one that was renamed."""
+
+    def of_file(path: str, changes: tuple[str, ...], **values: Any) -> Workflow:
+        made = workflow(**values)
+        made.source = Source("text", f"/there/{path}", "/there", changes)
+        return made
+
+    compute(of_file("a.yaml", (), mass=0.5))
+    compute(of_file("b.yaml", (), mass=0.25))
+    before = 0.5 if (file, changes) == ("a.yaml", ()) else 0.25
+    why = reasons(of_file(file, changes, mass=0.125), store)
+    assert why["loops_light"] == {f"changed parameter: mass {before} -> 0.125"}
 
 
 def test_a_plan_changes_nothing(store: Store) -> None:

@@ -169,6 +169,33 @@ def test_what_cannot_be_unpacked_is_damage_of_its_chunk_alone(made: Store, name:
     assert found.checked == len(KEYS) and [each.key for each in found.damaged] == [KEYS[0]]
 
 
+@pytest.mark.parametrize(
+    ("header", "offset", "words"),
+    [
+        (b"PK\x01\x02", 16, "does not have the checksum"),
+        (b"PK\x01\x02", 20, "its entries say that they take"),
+        (b"PK\x01\x02", 24, "its entries say that they take"),
+        (b"PK\x01\x02", 42, "is not where its directory says"),
+        (b"PK\x03\x04", 30, "is not where its directory says"),
+        (b"PK\x03\x04", 0, "is not where its directory says"),
+        (b"PK\x03\x04", 28, "."),
+    ],
+)
+def test_a_packed_file_whose_headers_lie_is_damage(
+    store: Store, header: bytes, offset: int, words: str
+) -> None:
+    """The field at an offset of the first header of a kind: of the directory, or before the entry."""
+    store.create()
+    store.commit("loops", KEYS[0], {"total": np.arange(4.0)}, {"total": ("site",)}, {})
+    place = store.location("loops", KEYS[0])
+    content = bytearray(place.read_bytes())
+    content[content.index(header) + offset + (3 if offset in (20, 24) else 0)] ^= 1
+    place.unlink()
+    place.write_bytes(content)
+    with pytest.raises(DamagedChunkError, match=words):
+        store.record("loops", KEYS[0])
+
+
 def test_a_file_that_unpacks_to_much_more_is_damage(store: Store) -> None:
     store.create()
     for key in KEYS:

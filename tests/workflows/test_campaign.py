@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from pipeline import Store, plan
 from pipeline.batch import BatchSystem, JobRequest, Seen, State
-from pipeline.planning.manifest import write_manifest
+from pipeline.planning.manifest_files import write_manifest
 from pipeline.reading.handover import handover
 from pipeline.running.clusters.section import ClusterSection, Workers
 from pipeline.running.event_log import EventLog

@@ -14,7 +14,7 @@ import pytest
 from tiny_project import TINY
 
 from pipeline import Store, plan, run
-from pipeline.planning.manifest import write_manifest
+from pipeline.planning.manifest_files import write_manifest
 from pipeline.reading.dashboard.panel import Addition, Page, Panel
 from pipeline.reading.dashboard.watcher import Dashboard
 from pipeline.running.clusters.local import Local

@@ -9,7 +9,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from pipeline.planning.manifest import Manifest, manifests
+from pipeline.planning.manifest import Manifest
+from pipeline.planning.manifest_files import manifests
 from pipeline.reading.dashboard.facts.chunks import StoredChunks
 from pipeline.reading.dashboard.facts.grid import Grid
 from pipeline.reading.dashboard.facts.own import OwnFacts
