@@ -291,7 +291,8 @@ class Solver:
         options: dict[str, Any] = {"x0": guess, "on_failure": on_failure, "progress": progress}
         solution = method.solve(M, block, **options)
         if not isinstance(M, NormalOperator):
-            solution = replace(solution, residual=full_residual(M, solution.x, block))
+            missed = full_residual(M, solution.x, block)
+            solution = replace(solution, residual=np.where(np.isnan(solution.residual), np.nan, missed))
         return replace(solution, x=restored(solution.x))
 
     def method(self, M: Any) -> Any:

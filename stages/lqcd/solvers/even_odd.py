@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.kernels import block_blas
+from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import assign, contiguous, field_like
 from stages.lqcd.lattice.geometry import EVEN, ODD
@@ -55,12 +55,17 @@ class EvenOdd:
     def solve(self, M: LinearOperator, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """Solution x of M x = b, of the shape of b; tolerance and `residual` are those of the system.
 
+        x is zero where the residual is NaN: a right-hand side, or its guess, is not finite.
+
         options: those of the solver. Raises what the solver raises, and InputError for a wrong field.
         """
         system = self.system(M)
         rhs, source = system.prepare(b)
         solution = self.solver.solve(system.operator, rhs, **options)
-        return replace(solution, x=system.reconstruct(solution.x, source))
+        x = system.reconstruct(solution.x, source)
+        if (refused := np.flatnonzero(np.isnan(solution.residual))).size:
+            lane_blas.lane_clear(x, refused)
+        return replace(solution, x=x)
 
 
 def even_odd_solve(system: EvenOddSystem, b: Array, solve: Callable[[Array], Array]) -> Array:
@@ -93,7 +98,8 @@ def relative_norms(r: Array, b: Array) -> NDArray[np.float64]:
 
 def _relative(missed2: NDArray[np.float64], b: Array) -> NDArray[np.float64]:
     source = np.sqrt(as_numpy(block_blas.norms2(b.reshape(-1, *b.shape[-2:]))))
-    return np.sqrt(missed2) / np.where(source > 0, source, 1)
+    with np.errstate(invalid="ignore"):  # of infinite right-hand sides
+        return np.sqrt(missed2) / np.where(source > 0, source, 1)
 
 
 def propagate(

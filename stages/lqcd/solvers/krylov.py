@@ -57,7 +57,8 @@ class KrylovSolver(ReliableUpdates):
 
         Right-hand sides may be zero (giving zero) or linearly dependent; more than a GPU takes at once, 64,
         are solved in equal parts (`solved_in_parts`). One whose norm, or that of its first residual, is not
-        finite is left out, the others are solved: NOT_FINITE.
+        finite is left out, the others are solved: NOT_FINITE. A guess whose residual is so large that b is
+        lost in its rounding counts as zero.
         Raises InputError if the method cannot take A, or if b or x0 does not fit it; NoRoomError where memory
         is short.
         """
@@ -89,9 +90,10 @@ def iterated(
         started = time.perf_counter()
         iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
         refused = np.flatnonzero(~np.isfinite(iteration.norms))
-        if refused.size:
+        useless = np.flatnonzero(iteration.norms * np.finfo(b.dtype).eps > iteration.source)
+        if refused.size or useless.size:
             del iteration  # its fields are free before there are others
-            b, x0 = _cleared(b, refused), None if x0 is None else _cleared(x0, refused)
+            b, x0 = _cleared(b, refused), None if x0 is None else _cleared(x0, np.union1d(refused, useless))
             iteration = ReliableIteration(solver, A, b, x0, progress, deflate)
         status = iteration.run(begin)
         return without(iteration.solution(status, time.perf_counter() - started), refused)

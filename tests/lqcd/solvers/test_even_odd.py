@@ -57,6 +57,16 @@ def test_both_residuals_are_recorded(operator, random_block):
     np.testing.assert_allclose(full, ratio * solution.residual, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("where", "parity"), [("b", EVEN), ("b", ODD), ("x0", EVEN)])
+def test_a_column_that_is_not_finite_is_zero_on_both_parities(operator, solver, random_block, where, parity):
+    b = random_block(11, *operator.shape, 3)
+    x0 = random_block(12, *operator.shape[1:], 3)
+    (b if where == "b" else x0[None])[parity, 5, 1, 1] = np.nan
+    solution = EvenOdd(solver, StaggeredSchur).solve(operator, b, x0=x0, on_failure="return")
+    assert solution.status is SolveStatus.NOT_FINITE and not solution.x[..., 1].any()
+    assert np.isnan(solution.residual[1]) and (solution.residual[[0, 2]] <= 1e-12).all()
+
+
 @pytest.mark.parametrize("parity", [EVEN, ODD])
 def test_sources_on_one_parity(operator, solver, random_block, parity):
     b = np.zeros((*operator.shape, 2), complex)

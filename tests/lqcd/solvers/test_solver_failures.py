@@ -8,7 +8,9 @@ from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.solvers.bicgstab import BiCGstab
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.gcr import GCR
+from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.recurrence import Stagnation
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 from stages.lqcd.solvers.sstep_cg import SStepCG
@@ -120,6 +122,44 @@ def test_first_guess_that_is_not_finite(method, dense, random_block, value):
     with pytest.raises(NotConverged, match=REFUSED) as e:
         method(1e-8).solve(A, b, x0=x0)
     assert (e.value.solution.residual[[0, 1, 3]] <= 1e-8).all()
+
+
+EVERY = {
+    "cg": BatchedCG(1e-8),
+    "cg-single": BatchedCG(1e-8, precision="double-single"),
+    "block": BlockCGrQ(1e-8),
+    "s-step": SStepCG(1e-8),
+    "gcr": GCR(1e-8),
+    "bicgstab": BiCGstab(1e-8),
+    "cgnr": NormalEquations(BatchedCG(1e-8)),
+    "cgnr-single": NormalEquations(BatchedCG(1e-8, precision="double-single")),
+    "block-cgnr": NormalEquations(BlockCGrQ(1e-8)),
+    "defect": DefectCorrection(GCR(1e-4), 1e-8),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e200])
+@pytest.mark.parametrize("where", ["b", "x0"])
+def test_every_solver_leaves_out_a_column_that_is_not_finite(dense, random_block, name, value, where):
+    A = dense(36, np.linspace(1, 20, 48))
+    b, x0 = random_block(37, *A.shape, 3), random_block(38, *A.shape, 3)
+    (b if where == "b" else x0)[5, 1, 1] = value
+    solution = EVERY[name].solve(A, b, x0=x0, on_failure="return")
+    assert solution.status is SolveStatus.NOT_FINITE and solution.iterations < 100
+    assert np.isnan(solution.residual[1]) and (solution.residual[[0, 2]] <= 1e-8).all()
+    assert not solution.x[..., 1].any() and np.isfinite(solution.x).all()
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("size", [1e17, 1e120, 1e152])
+def test_a_guess_in_whose_rounding_b_is_lost_counts_as_zero(dense, random_block, name, size):
+    """Such a guess once took hundreds of iterations for each 15 digits by which it is too large."""
+    A = dense(36, np.linspace(1, 20, 48))
+    b, x0 = random_block(37, *A.shape, 3), random_block(38, *A.shape, 3)
+    x0[..., 1] *= size
+    solution = EVERY[name].solve(A, b, x0=x0)
+    assert solution.residual.max() <= 1e-8 and solution.iterations < 100
 
 
 def test_right_hand_sides_that_are_not_finite_are_named_beside_other_failures(method, dense, random_block):
