@@ -85,6 +85,16 @@ class Backend:
 WHOLE = re.compile(r"^pytestmark = .*pytest\.mark\.(gpu|house|nvrtc)\b", re.MULTILINE)
 """The marker of all tests of a file."""
 
+REFERENCE = Path(__file__).with_name("reference")
+"""Numbers that other codes print; their files are elsewhere (docs/reference_data.md)."""
+
+REFERENCE_FILES = Path(
+    os.environ.get("QUARKLINE_REFERENCE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data")
+)
+
+LEFT_OUT = pytest.StashKey[int]()
+"""Number of tests that need those files, where they are absent."""
+
 PARTS = 8
 """Parts of the long tests, one of which CI runs."""
 
@@ -119,6 +129,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     alternate with those that compute, so that test processes leave the processors neither idle nor to each
     other; long files are not left for the end.
     """
+    leave_out_comparisons(config, items)
     if (part := config.getoption("part")) is not None:
         others = [item for item in items if not in_part(item, part % PARTS)]
         config.hook.pytest_deselected(items=others)
@@ -132,6 +143,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     computing = [path for path in others if path not in waiting]
     order = chain(filter(needs_workers, names), *zip_longest(waiting, computing))
     items[:] = [item for path in order if path for item in files[path]]
+
+
+def leave_out_comparisons(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need the files of other codes are no tests where these are absent: one line says so."""
+    if (REFERENCE_FILES / "milc").is_dir():
+        return
+    left = [item for item in items if "reference_data" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
+    config.stash[LEFT_OUT] = len(left)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["left_out"] = len(left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """What a test process of xdist left out, which all do alike."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if number := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(
+            f"{number} comparisons with files of MILC, Chroma and DDalphaAMG left out: set "
+            "QUARKLINE_REFERENCE_DATA to their folder, see docs/reference_data.md"
+        )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -256,15 +293,11 @@ def scheduler(log_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def reference_data() -> Path:
-    """Folder of reference configurations and outputs of other codes; skips where it is absent."""
-    default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("QUARKLINE_REFERENCE_DATA", default))
-    if not (folder / "expected.json").exists():
-        pytest.skip(f"no reference data at {folder} (set QUARKLINE_REFERENCE_DATA to its folder)")
-    return folder
+    """Folder of files that other codes wrote; tests that take it are left out where it is absent."""
+    return REFERENCE_FILES
 
 
 @pytest.fixture(scope="session")
-def expected(reference_data: Path) -> dict[str, dict]:
-    """Entries of the reference data's expected.json by their id."""
-    return {entry["id"]: entry for entry in json.loads((reference_data / "expected.json").read_text())}
+def expected() -> dict[str, dict]:
+    """Numbers that other codes printed, by the id of the entry."""
+    return {entry["id"]: entry for entry in json.loads((REFERENCE / "expected.json").read_text())}

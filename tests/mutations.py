@@ -71,9 +71,12 @@ def failing(copy: Path, tests: list[str]) -> str:
         sys.stdout.flush()
         os._exit(code)
     _, status = os.waitpid(child, 0)
-    if status == 0:
+    code = os.waitstatus_to_exitcode(status)
+    if code == pytest.ExitCode.OK:
         return ""
     text = output.read_text(errors="replace")
+    if code in (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.USAGE_ERROR):
+        raise SystemExit(f"none of {' '.join(tests)} is run:\n{text[-400:]}")
     found = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", text, re.MULTILINE)
     return found[1] if found else (text.splitlines() or ["it ended without a word"])[-1]
 

@@ -7,6 +7,8 @@ import pytest
 from lexicographic import gauge_to_lexicographic
 
 from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
+from stages.lqcd.gauge.hisq import asqtad_links, hisq_links
+from stages.lqcd.gauge.phases import with_phases
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice
 
@@ -51,6 +53,32 @@ def test_fat_links_are_the_sum_over_all_paths(backend, links):
     plain = gauge_to_lexicographic(links, LATTICE)
     for mu in range(4):
         assert abs(found[..., mu, :, :] - fat_by_definition(plain, PATHS, mu)).max() < 1e-14
+
+
+def test_published_actions_are_their_paths(random_su3):
+    """HISQ (arXiv:1004.0342) and asqtad (arXiv:hep-lat/9903032), path by path; U(3) by singular values."""
+    lattice, eps, u0 = Lattice((2, 4, 2, 2)), -0.37, 0.8
+    thin = random_su3(71, 4, 2, lattice.half_volume)
+    plain = gauge_to_lexicographic(thin, lattice)
+
+    def fattened(links, *coefficients):
+        return np.stack([fat_by_definition(links, Paths(*coefficients), mu) for mu in range(4)], axis=-3)
+
+    left, _, right = np.linalg.svd(fattened(plain, 1 / 8, 1 / 16, 1 / 64, 1 / 384))
+    w = left @ right
+    hisq = hisq_links(thin, lattice, boundary="periodic", naik_epsilon=eps)
+    asqtad = asqtad_links(thin, lattice, boundary="periodic", u0=u0)
+    of_asqtad = 5 / 8, 1 / (16 * u0**2), 1 / (64 * u0**4), 1 / (384 * u0**6), -1 / (16 * u0**4)
+    for links, of, coefficients, naik in (
+        (hisq, w, (1 + eps / 8, 1 / 16, 1 / 64, 1 / 384, -1 / 8), -(1 + eps) / 24),
+        (asqtad, plain, of_asqtad, -1 / (24 * u0**2)),
+    ):
+        fat, long = (
+            gauge_to_lexicographic(with_phases(each, lattice), lattice) for each in (links.fat, links.long)
+        )
+        np.testing.assert_allclose(fat, fattened(of, *coefficients), atol=1e-13)
+        for mu in range(4):
+            np.testing.assert_allclose(long[..., mu, :, :], naik * along(of, [mu + 1] * 3), atol=1e-13)
 
 
 def test_long_links_are_three_links_in_a_row(backend, links):

@@ -278,13 +278,10 @@ def test_free_quarks() -> None:
     np.testing.assert_allclose(effective_mass(smooth)[:, 7], 2 * np.arcsinh(mass), rtol=0.01)
 
 
-@pytest.fixture(scope="module")
-def connected(reference_data: Path) -> dict[str, dict]:
-    return json.loads((reference_data / "hvp" / "connected.json").read_text())
-
-
-def test_reference_numbers(reference_data: Path, connected: dict[str, dict]) -> None:
+def test_reference_numbers(reference_data: Path) -> None:
     """Of a public 4^4 configuration: traces over all points of the slices, and point sources."""
+    numbers = Path(__file__).parents[2] / "reference" / "hvp" / "connected.json"
+    connected = json.loads(numbers.read_text())
     with warnings.catch_warnings(action="ignore"):
         gauge = read_gauge(reference_data / "hvp" / "l4444a.ildg.20")
     lattice, links = gauge.lattice, gauge.links.astype(complex)  # as stored, as in the reference
