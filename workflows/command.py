@@ -127,7 +127,12 @@ class Commands(TyperGroup):
         except FailedError as error:
             self._tell(str(error), "failed")
             raise
-        except (InputError, USAGE_ERROR) as error:
+        except USAGE_ERROR as error:
+            if "extra argument" in error.message:
+                error.message += ": put shell patterns into quotes, and repeat an option for each value"
+            self._tell(str(error), "mistake")
+            raise
+        except InputError as error:
             self._tell(str(error), "mistake")
             raise
         except KeyboardInterrupt:

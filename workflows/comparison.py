@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from stages.base.errors import InputError
-from stages.lqcd.analysis.jackknife import jackknife_covariance, jackknife_samples
+from stages.lqcd.analysis.jackknife import jackknife_covariance, jackknife_error, jackknife_samples
 from workflows.exports import BOOTSTRAP, SAMPLES, labels_along
 
 ERROR = "_error"
@@ -23,7 +22,7 @@ LEAST_PROBABILITY = 1e-3
 ROUNDING = 1e-12
 """Of an array's largest number: numbers without an error may differ by so much."""
 NO_ERROR = 1e-14
-"""Of an array's largest number: errors up to this are rounding."""
+"""Of a number's own size: errors up to this are rounding."""
 
 
 @dataclass(frozen=True)
@@ -150,29 +149,37 @@ def _by_errors(a: xarray.Dataset, b: xarray.Dataset, name: str) -> ArrayComparis
     ours, theirs = _estimate(a, name), _estimate(b, name)
     if ours is None or theirs is None or not ours.means.size:
         return None
-    covariance, count = ours.covariance + theirs.covariance, min(ours.count, theirs.count)
+    sigma, count = np.hypot(ours.errors, theirs.errors), min(ours.count, theirs.count)
+    fluctuations = [each.samples for each in (ours, theirs) if len(each.samples)]
+    sampled = len(fluctuations) == 2
     same = a.attrs.get("configurations") == b.attrs.get("configurations")
-    if paired := same and len(ours.samples) == len(theirs.samples) > 0:
-        covariance = jackknife_covariance(ours.samples - theirs.samples)
+    if paired := same and sampled and len(ours.samples) == len(theirs.samples):
+        fluctuations = [ours.samples - theirs.samples]
+        sigma = jackknife_error(fluctuations[0])
     differences, scale = _differences(ours.means, theirs.means), _scale(ours.means, theirs.means)
-    sigma = np.sqrt(np.diagonal(covariance))
-    known = np.isfinite(differences) & (sigma > NO_ERROR * scale)
+    size = np.maximum(abs(ours.means), abs(theirs.means))  # not the array's: C(t) falls by many decades
+    if a[name].dtype.kind == "c":
+        size = np.tile(np.hypot(*size.reshape(2, -1)), 2)
+    known = np.isfinite(differences) & (sigma > NO_ERROR * size)
     rest = ~known & (
         np.isfinite(sigma) | np.isinf(differences)
     )  # must be equal; of the others nothing is known
     deviations = np.where(known, differences / np.where(known, sigma, 1.0), 0.0)
     dof, largest = int(known.sum()), float(deviations.max(initial=0.0))
-    sampled = len(ours.samples) and len(theirs.samples)
-    correlated = bool(sampled and 0 < 2 * dof < count) and _regular(covariance[known][:, known])
-    square = float((deviations**2).sum())
+    square, correlated = float((deviations**2).sum()), False
+    if sampled and 0 < 2 * dof < count:  # a matrix of few numbers
+        covariance = np.sum([jackknife_covariance(each[:, known]) for each in fluctuations], axis=0)
+        correlated = _regular(covariance)
     if correlated:
         gap = (ours.means - theirs.means)[known]
-        square = float(gap @ np.linalg.solve(covariance[known][:, known], gap))
+        square = float(gap @ np.linalg.solve(covariance, gap))
         probability = float(special.fdtrc(dof, count - dof, square * (count - dof) / (dof * (count - 1))))
     else:
         tail = special.stdtr(count - 1, -largest) if count else special.ndtr(-largest)
         probability = min(1.0, 2 * dof * float(tail)) if dof else 1.0
-    place = int((deviations if dof else differences).argmax())
+    unequal = np.where(rest & (differences > ROUNDING * scale), differences, 0.0)
+    within = probability >= LEAST_PROBABILITY
+    place = int((unequal if within and unequal.any() else deviations if dof else differences).argmax())
     return ArrayComparison(
         node=str(a.attrs["node"]),
         array=name,
@@ -186,16 +193,16 @@ def _by_errors(a: xarray.Dataset, b: xarray.Dataset, name: str) -> ArrayComparis
         paired=paired,
         samples=count,
         probability=probability,
-        agrees=probability >= LEAST_PROBABILITY and differences[rest].max(initial=0.0) <= ROUNDING * scale,
+        agrees=within and not unequal.any(),
     )
 
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Means ``[number]``, covariance ``[number, number]`` and jackknife samples ``[sample, number]``."""
+    """Means and errors ``[number]``, and jackknife samples ``[sample, number]``."""
 
     means: NDArray
-    covariance: NDArray
+    errors: NDArray
     samples: NDArray
     """None of them where the errors are known alone."""
     count: int
@@ -210,12 +217,12 @@ def _estimate(data: xarray.Dataset, name: str) -> _Estimate | None:
     means = _flat(array.values)
     if samples is not None and len(samples) > 1 and not np.isnan(samples).all():
         flat = np.stack([_flat(each) for each in samples])
-        return _Estimate(means, jackknife_covariance(flat), flat, len(flat))
+        return _Estimate(means, jackknife_error(flat), flat, len(flat))
     if f"{name}{ERROR}" in data and np.isfinite(data[f"{name}{ERROR}"]).any():
         errors = data[f"{name}{ERROR}"].transpose(*array.dims).values.ravel()
         drawn = data.attrs.get("stage") == BOOTSTRAP
         bins = len(data.attrs.get("configurations", ())) if drawn else data.sizes.get("sample", 0)
-        return _Estimate(means, np.diag(np.resize(errors, means.size) ** 2), np.empty((0, means.size)), bins)
+        return _Estimate(means, np.resize(errors, means.size), np.empty((0, means.size)), bins)
     return None
 
 
@@ -247,8 +254,7 @@ def _flat(values: NDArray) -> NDArray:
 
 
 def _where(array: xarray.DataArray, data: xarray.Dataset, place: int) -> str:
-    labels = list(product(*(labels_along(data, str(dim)) for dim in array.dims)))
-    named = " ".join(
-        f"{dim}={label}" for dim, label in zip(array.dims, labels[place % len(labels)], strict=True)
-    )
-    return f"{named} (imaginary)" if place >= len(labels) else named
+    at = np.unravel_index(place % array.size, array.shape)
+    labels = (labels_along(data, str(dim))[number] for dim, number in zip(array.dims, at, strict=True))
+    named = " ".join(f"{dim}={label}" for dim, label in zip(array.dims, labels, strict=True))
+    return f"{named} (imaginary)" if place >= array.size else named

@@ -159,7 +159,7 @@ def changed(file: ParameterFile, changes: Iterable[str]) -> ParameterFile:
             value, _ = parsed(text)
         except InputError as error:
             fault = str(error).replace("line 1: ", "")
-            raise InputError(f"{SET}{change}: {text!r} is {fault}") from None
+            raise InputError(f"{SET}{change}: {fault}") from None
         file = file.with_value(keys, value, f"{SET}{key.strip()}={text.strip()}")
     return file
 

@@ -79,7 +79,11 @@ def _fitted(path: Path, text: str, option: str) -> tuple[str, str]:
         places = dict.fromkeys(location for location, _ in problems)
         fitted = _with_halves(text, places)
         if fitted == text:
-            file.refuse(problems)
+            try:
+                file.refuse(problems)
+            except InputError as error:
+                remedy = "nothing is written; without --files init writes the file to change by hand"
+                raise InputError(f"{error}; {remedy}") from None
             names = ", ".join(".".join(map(str, place)) for place in halved)
             return text, f"changed to fit {ensemble.lattice}: {names}" if names else ""
         text, halved = fitted, halved | places

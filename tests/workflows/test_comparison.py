@@ -8,6 +8,7 @@ import xarray
 
 from stages.base.errors import InputError
 from stages.lqcd.analysis.jackknife import jackknife_samples
+from workflows.commands.compare import _text
 from workflows.comparison import compared
 
 
@@ -108,3 +109,41 @@ def test_results_without_errors_are_compared_exactly() -> None:
     with pytest.raises(InputError, match="no errors to compare by: give --rounding X"):
         compared(one, one, None)
     assert all(each.agrees for each in compared(one, one, 0.0))
+
+
+def altered(data: xarray.Dataset, change: str) -> xarray.Dataset:
+    """The average with what no statistics explain."""
+    if change == "a NaN":
+        return data.assign(correlator=data.correlator.where((data.time != 3) | (data.flavour == "light")))
+    names = ("correlator", "correlator_samples")
+    return data.assign({name: data[name] + 2.0 * (data.time == 3) for name in names})
+
+
+@pytest.mark.parametrize(("change", "said"), [("a NaN", "not finite"), ("a shift", ", no error")])
+def test_a_number_without_an_error_is_named_where_only_it_differs(change: str, said: str) -> None:
+    data = average(7)
+    (found,) = compared(data, altered(data, change), None)
+    assert not found.agrees and "time=3" in found.where and found.probability == 1
+    text = _text([found], None)
+    assert said in text and "equal" not in text
+
+
+def test_late_times_of_a_heavy_state_count() -> None:
+    """Their numbers are far below the rounding of the early ones, and their errors are theirs."""
+    decay = np.exp(-2.0 * np.arange(24))
+    one, two = (average(seed, times=24).map(lambda values: (values / 40 + 1) * decay) for seed in (3, 4))
+    one, two = (each.assign_attrs(average(3).attrs) for each in (one, two))
+    (found,) = compared(one, two, None)
+    assert found.agrees and found.degrees_of_freedom == 48
+    late = two.map(lambda values: values.where(two.time < 20, 3 * values)).assign_attrs(two.attrs)
+    (found,) = compared(one, late, None)
+    assert not found.agrees and found.largest_deviation > 10
+
+
+def test_many_numbers_take_no_covariance() -> None:
+    values = np.random.default_rng(3).normal(size=(4, 200_000))
+    data = xarray.Dataset(
+        {"vectors": (("config", "site"), values)}, {"config": list("abcd")}, {"node": "v", "stage": "v"}
+    )
+    (found,) = compared(data, data.assign(vectors=data.vectors[::-1].values * data.vectors), None)
+    assert found.degrees_of_freedom == 200_000 and not found.correlated

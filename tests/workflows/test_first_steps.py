@@ -88,7 +88,7 @@ def test_numbers_fit_the_lattice_of_the_files(
     configurations(tmp_path, ["a/c.1", "b/c.1"], extents)
     answer = quarkline("init", name, "my.yaml", "--files", "[ab]/c.1")
     if min(extents) == 2 and name.startswith(("g2", "hisq")):
-        refused(answer, "my.yaml: ", "wind around an extent of 2")
+        refused(answer, "my.yaml: ", "wind around an extent of 2", "nothing is written; without --files")
         assert not Path("my.yaml").exists()
         return
     assert answer.code == 0, answer.err
@@ -124,6 +124,22 @@ def test_files_that_are_no_ensemble(quarkline: CommandLine, tmp_path: Path) -> N
         given = [part for pattern in patterns for part in ("--files", pattern)]
         refused(quarkline("init", "mesons", "my.yaml", *given), "my.yaml: `ensemble.files` (--files ", said)
         assert not Path("my.yaml").exists()
+
+
+def test_lattices_are_named_once_and_unquoted_patterns(quarkline: CommandLine, tmp_path: Path) -> None:
+    configurations(tmp_path, ["d.1", "d.2", "d.3"], (4, 4, 4, 8))
+    configurations(tmp_path, ["c.1"], (4, 4, 4, 4))
+    said = "d.1 and 2 more are lattices of 4x4x4x8, but c.1 is one of 4x4x4x4: take a pattern"
+    refused(quarkline("init", "mesons", "my.yaml", "--files", "*"), said)
+    said = "d.2 exists: put a pattern of --files into quotes, and give a name for the new file after mesons"
+    refused(quarkline("init", "mesons", "--files", "d.1", "d.2"), said)
+    assert "put shell patterns into quotes" in quarkline("init", "mesons", "--files", "d.1", "d.2", "d.3").err
+    Path("d.1").rename("one.1")
+    Path("link.1").symlink_to("one.1")
+    assert quarkline("init", "mesons", "my new.yaml", "--files", "[ol]*.1").out.endswith(
+        "quarkline plan 'my new.yaml'; to do it: quarkline run 'my new.yaml'\n"
+    )
+    refused(quarkline("plan", "my new.yaml"), "one.1 is read as 2 configurations, because of links to it")
 
 
 def test_nothing_to_start_from(quarkline: CommandLine, tmp_path: Path) -> None:

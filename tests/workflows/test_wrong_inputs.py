@@ -269,12 +269,16 @@ COMMANDS = {
     "--set ensemble.heatbath.extents.3=7): lattice extents must be four even numbers of at least 2 (x y z "
     "t), got "
     "(4, 4, 4, 7): fields are stored by parity",
-    "plan g2.yaml --set masses={light:": "error: --set masses={light:: '{light:' is not valid YAML: "
+    "plan g2.yaml --set masses={light:": "error: --set masses={light:: not valid YAML: "
     "expected the "
     "node content, but found '<stream end>': close the brackets",
-    "plan g2.yaml --set ensemble.files=*.x": "error: --set ensemble.files=*.x: '*.x' is not valid YAML: "
+    "plan g2.yaml --set ensemble.files=*.x": "error: --set ensemble.files=*.x: not valid YAML: "
     "found "
     "undefined alias '.x': define it above by &, or put text that begins with * into quotes",
+    "plan g2.yaml --set masses.light=!!x": "error: --set masses.light=!!x: a parameter file has no tags, got "
+    "'tag:yaml.org,2002:x': remove it",
+    "plan g2.yaml noise.seed=1": "Got unexpected extra argument(s) (noise.seed=1): put shell patterns into "
+    "quotes, and repeat an option for each value",
     "plan g2.yaml --set workflow=mesno": "error: g2.yaml: `workflow` (--set workflow=mesno) is 'mesno': "
     "did you "
     "mean `mesons`?",
@@ -289,7 +293,7 @@ COMMANDS = {
     "key `wall` in `cluster` (--set cluster.wall=2h): did you mean `walltime`?",
     "run g2.yaml --set cluster.gpus=2": "error: g2.yaml: `cluster.gpus` (--set cluster.gpus=2): kind local "
     "takes no `gpus`: leave it out",
-    "run g2.yaml --set cluster.gpus=[2": "error: --set cluster.gpus=[2: '[2' is not valid YAML: expected "
+    "run g2.yaml --set cluster.gpus=[2": "error: --set cluster.gpus=[2: not valid YAML: expected "
     "',' or ']', but got '<stream end>': close the brackets",
     "run g2.yaml --gpus-per-worker 2": "error: --gpus-per-worker 2: workers of kind local have no GPU: take "
     "--cluster cuda",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from pipeline.store.object_store import store_at
 from stages.lqcd.analysis.jackknife import FEW, few_degrees_of_freedom
 from workflows.commands.export import AVERAGE
 from workflows.commands.options import JsonOption, StoreOption
-from workflows.comparison import ArrayComparison, compared
+from workflows.comparison import LEAST_PROBABILITY, ArrayComparison, compared
 from workflows.documents import Document
 from workflows.stores import project_and_store
 
@@ -68,10 +69,10 @@ def compare(
 ) -> None:
     """Compare two results: chi squared per degree of freedom, and the largest deviation in sigma.
 
-    Where both are of the same configurations, errors are the jackknife's of the difference; otherwise the two
-    count as independent. Chi squared takes correlations into account where there are more than twice as many
-    samples as numbers, and the table says where it does. What is stored per configuration, such as loops, is
-    averaged first.
+    Where both have jackknife samples of the same configurations, errors are those of the difference;
+    otherwise the two count as independent. Chi squared takes correlations into account where there are more
+    than twice as many samples as numbers, and the table says where it does. What is stored per configuration,
+    such as loops, is averaged first.
 
     Two results differ if deviations as large have a probability below 0.001: of chi squared, or uncorrelated,
     of the largest deviation among so many numbers.
@@ -122,7 +123,7 @@ def _text(found: list[ArrayComparison], exactly: float | None) -> str:
             "" if each.chi_squared is None else f"{each.chi_squared:.3f}",
             str(each.degrees_of_freedom),
             f"{each.probability:.3g}",
-            "equal" if each.largest_deviation is None else f"{each.largest_deviation:.2f} sigma",
+            _largest(each),
             each.where,
             "correlated" if each.correlated else "uncorrelated",
             "of the difference" if each.paired else "independent",
@@ -132,3 +133,12 @@ def _text(found: list[ArrayComparison], exactly: float | None) -> str:
     few = min((each.samples for each in found if each.samples), default=FEW)
     notes = filter(None, [few_degrees_of_freedom(few)])
     return "\n".join([*text_table(head, rows, left=(0, 1, 6, 7, 8)), *notes, verdict])
+
+
+def _largest(each: ArrayComparison) -> str:
+    """The largest deviation, or that a number without an error differs where nothing else does."""
+    if not each.agrees and (each.probability or 0) >= LEAST_PROBABILITY:
+        return (
+            f"{each.largest_difference:.1e}, no error" if isfinite(each.largest_difference) else "not finite"
+        )
+    return "equal" if each.largest_deviation is None else f"{each.largest_deviation:.2f} sigma"

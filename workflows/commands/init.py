@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from glob import has_magic
 from pathlib import Path
 from typing import Annotated
 
@@ -55,13 +57,19 @@ def init(
         with path.open("xb") as target:
             target.write(content)
     except FileExistsError:
-        raise InputError(f"{path} exists: give another name, or remove it first") from None
+        remedy = "give another name, or remove it first"
+        if files and not has_magic(files[-1]):  # the shell may have made several arguments of a pattern
+            remedy = f"put a pattern of --files into quotes, and give a name for the new file after {name}"
+        raise InputError(f"{path} exists: {remedy}") from None
     except OSError as error:
         remedy = "" if path.parent.is_dir() else f": make the folder {path.parent} first"
         raise InputError(f"cannot write {path}: {error.strerror or error}{remedy}") from None
     about = f" ({fitted})" if fitted else ""
-    text = f"{path} written{about}. What it would do: quarkline plan {path}; to do it: quarkline run {path}"
+    typed = shlex.quote(str(path))
+    text = f"{path} written{about}. What it would do: quarkline plan {typed}; to do it: quarkline run {typed}"
     if cluster:
-        use = f"bash {path} WORKFLOW" if path.suffix == ".sh" else f"quarkline run WORKFLOW --cluster {path}"
+        use = (
+            f"bash {typed} WORKFLOW" if path.suffix == ".sh" else f"quarkline run WORKFLOW --cluster {typed}"
+        )
         text = f"{path} written: look through it. To use it: {use}"
     DOCUMENT.show({"file": path}, text=text, as_json=json)

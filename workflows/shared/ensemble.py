@@ -121,6 +121,11 @@ def refuse_copies(plan: Plan) -> None:
             paths.setdefault(chunk.files["path"].digest, []).append(chunk.files["path"].path)
     for digest, copies in paths.items():
         if (count := len(copies)) > 1:
+            if len(set(copies)) == 1:
+                raise InputError(
+                    f"{copies[0]} is read as {count} configurations, because of links to it: errors come out "
+                    "too small: remove the links, or take a pattern that leaves them out"
+                )
             raise InputError(
                 f"{', '.join(copies[:-1])} and {copies[-1]} have the same content (SHA-256 {digest[:12]}): "
                 f"one configuration under {count} names counts {count} times, and errors come out too small: "
@@ -201,7 +206,11 @@ def _lattice(file: ParameterFile, path: Path, remedy: str) -> Lattice:
 
 def _strangers(lattices: dict[Path, Lattice], remedy: str) -> Iterator[Problem]:
     first, lattice = next(iter(lattices.items()))
+    strangers: dict[Lattice, list[Path]] = {}
     for path, other in lattices.items():
         if other != lattice:
-            text = f"{path} is a lattice of {other}, but {first} is one of {lattice}: {remedy}"
-            yield ("ensemble", "files"), text
+            strangers.setdefault(other, []).append(path)
+    for other, (path, *more) in strangers.items():
+        are = f" and {len(more)} more are lattices" if more else " is a lattice"
+        text = f"{path}{are} of {other}, but {first} is one of {lattice}: {remedy}"
+        yield ("ensemble", "files"), text
