@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,7 @@ def run_status(store: Store, run: str, state: RunState | None = None) -> RunStat
     return RunStatus(
         run=run,
         workflow=state.first.workflow or "?",
-        started=state.first.time,
+        started=state.first.time or _begun(run),
         ended=state.last.time if over else None,
         stopped=state.last.stopped if over else "",
         counts=state.ends,
@@ -184,6 +185,13 @@ def run_status(store: Store, run: str, state: RunState | None = None) -> RunStat
         checks=state.check_counts,
         log=str(log_of(store, run)),
     )
+
+
+def _begun(run: str) -> float:
+    """The local time in a run's name, in seconds since 1970: one that has just begun has no event yet."""
+    with suppress(ValueError):
+        return time.mktime(time.strptime(run[:15], "%Y%m%d-%H%M%S"))
+    return 0.0
 
 
 def _failures(state: RunState) -> list[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from stores import demo, filled
 
-from pipeline import Store
+from pipeline import Store, status
 from pipeline.reading.handover import NOT_YET, handover
 from pipeline.reading.handover_page import write_handover
-from pipeline.running.event_log import EventLog
+from pipeline.running.event_log import EventLog, log_of
 from pipeline.store.ledger import Ledger, LedgerEvent
 from pipeline.store.lock import driver_lock
 from pipeline.worker.events import ChunkState, Event, EventKind
@@ -95,3 +96,13 @@ def test_a_damaged_record_is_named_and_an_old_store_without_its_file_is_told(
     assert any(f"mean/{key[:12]}" in text for text in facts.damaged)
     page = write_handover(facts, tmp_path / "page.html").read_text()
     assert "its file is not in the store" in page and "quarkline run /there/demo.yaml" in page
+
+
+def test_a_run_without_an_event_began_when_its_name_says(store: Store, tmp_path: Path) -> None:
+    run = f"{datetime.now() - timedelta(hours=2):%Y%m%d-%H%M%S}-dddd"
+    log_of(store, run).parent.mkdir()
+    log_of(store, run).touch()
+    with driver_lock(store, run):
+        assert f"run {run} is 2h" in str(status(store))
+        page = write_handover(handover(store), tmp_path / "page.html").read_text()
+    assert run in page and "1970" not in page

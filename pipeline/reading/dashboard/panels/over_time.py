@@ -26,7 +26,7 @@ def _rates(campaign: Campaign) -> Series:
 
 def _draw_rates() -> Drawing[Series]:
     source = ColumnDataSource({"time": [], "rate": [], "width": []})
-    root = plot("commits a second", "", "chunks / s", 240, x_axis_type="datetime")
+    root = plot("commits per second", "", "chunks / s", 240, x_axis_type="datetime")
     root.vbar(x="time", top="rate", width="width", color=DONE, source=source)
     root.y_range.start = 0
     root.xaxis.ticker.desired_num_ticks = FEW_TICKS
