@@ -1,4 +1,4 @@
-"""What MkDocs adds to the pages in `docs`: the README as the first one, and keys made from the schemas."""
+"""What MkDocs adds to the pages in `docs`: keys made from the schemas, and the sources that pages link to."""
 
 from __future__ import annotations
 
@@ -26,31 +26,39 @@ Made from the schema that `quarkline schema {name}` prints; `quarkline init {nam
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that have no file of their own in `docs`."""
-    pages = {"index.md": (ROOT / "README.md").read_text(encoding="utf-8")}
+    """Add the pages and files that are not in `docs`."""
     for name in OWN:
         reference = key_reference(definition_of(name).schema.model_json_schema())
-        pages[f"keys_{name}.md"] = KEYS.format(name=name, reference=reference)
-    for name, content in pages.items():
-        files.append(File.generated(config, name, content=content))
+        content = KEYS.format(name=name, reference=reference)
+        files.append(File.generated(config, f"keys_{name}.md", content=content))
+    pages = [file.content_string for file in files.documentation_pages()]
+    for source in {source_of(match[3]) for page in pages for match in LINK.finditer(page)} - {None}:
+        files.append(File.generated(config, as_text(source), content=source.read_text(encoding="utf-8")))
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Leave links that lead into the site, and the text alone of those that lead to sources."""
-    here = ROOT if page.file.src_uri == "index.md" else ROOT / "docs"
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Lead links out of `docs` to the copies in the site: keys, sources."""
 
     def replaced(match: re.Match[str]) -> str:
         image, text, target, anchor = match.groups()
-        if "://" in target:
-            return match[0]
-        path = (here / target).resolve()
-        if path == ROOT / "README.md":
-            return f"[{text}](index.md{anchor or ''})"
+        path = (ROOT / "docs" / target).resolve()
         if path.name == "schema.py" and path.parent.name in OWN:
             return f"[{text}](keys_{path.parent.name}.md)"
-        if path.is_relative_to(ROOT / "docs") and not path.is_relative_to(ROOT / "docs" / "notes"):
-            return f"{image}[{text}]({path.relative_to(ROOT / 'docs')}{anchor or ''})"
-        return text
+        source = source_of(target)
+        return f"{image}[{text}]({as_text(source)})" if source else match[0]
 
     return LINK.sub(replaced, markdown)
+
+
+def source_of(target: str) -> Path | None:
+    """The file of this repository outside of `docs` or in `docs/notes` that a link leads to."""
+    path = (ROOT / "docs" / target).resolve()
+    inside = path.is_file() and path.is_relative_to(ROOT) and "://" not in target
+    shown = path.is_relative_to(ROOT / "docs") and not path.is_relative_to(ROOT / "docs" / "notes")
+    return path if inside and not shown else None
+
+
+def as_text(source: Path) -> str:
+    """Address in the site of the copy of a source."""
+    return f"sources/{source.relative_to(ROOT)}.txt"

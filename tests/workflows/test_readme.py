@@ -6,23 +6,35 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 from tiny_project import TINY
 
+import quarkline as ql
+from stages.lqcd.lattice.formats import write_ildg
 from workflows.command import PANELS
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.hisq_mesons.schema import HisqMesonParameters
-from workflows.laph_mesons.schema import LaphParameters
-from workflows.mesons.schema import MesonParameters
 from workflows.parameter_file import read_parameter_file
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 DOCS = sorted(ROOT.glob("docs/**/*.md"))
 PAGES = ["README.md", "CHANGELOG.md", *(str(page.relative_to(ROOT)) for page in DOCS)]
-YAML_SNIPPETS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PLOTTED = [(1, -1), (1, 1), (3, -1), (3, 1), (1, 0), (3, 0), (5, -1), (5, 1), (5, 0)]
+"""Columns of the demo's table in the order in which the picture draws them: lower and upper ends, markers."""
+
+
+def yaml_of(page: str) -> list[str]:
+    """What a page shows of parameter files."""
+    return re.findall(r"```yaml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+def python_of(page: str) -> str:
+    """The one block of Python of a page."""
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    return code
 
 
 def execute(code: str, **names: Any) -> dict[str, Any]:
@@ -36,10 +48,28 @@ def test_two_commands_in_one_line_each() -> None:
     assert "'.[test]'" in tests and "pytest" in tests
 
 
+def test_it_is_one_screen_and_a_half() -> None:
+    assert len(README.split()) <= 900
+
+
+def test_the_picture_shows_the_numbers_of_the_demo() -> None:
+    """Markers lie where the demo's table has its values, on one linear scale in each of the two axes."""
+    picture = (ROOT / "docs" / "g2_disconnected.svg").read_text()
+    table = np.loadtxt(ROOT / "docs" / "figures" / "g2_disconnected.txt")
+    groups = re.findall(r"<g id=.line2d_\d+.>(.*?)</g>\s*</g>", picture, re.DOTALL)
+    shown = [re.findall(r"<use [^>]*?y=.([\d.]+)", group) for group in groups]
+    heights = [np.array(points, float) for points in shown if len(points) == len(table)]
+    values = [table[:, flavour] + sign * table[:, flavour + 1] for flavour, sign in PLOTTED]
+    for chosen in ([0, 1, 2, 3, 4, 5], [6, 7, 8]):
+        below, value = np.concatenate([heights[k] for k in chosen]), np.concatenate([values[k] for k in chosen])
+        line = np.polyfit(value, below, 1)
+        assert line[0] < 0 and abs(np.polyval(line, value) - below).max() < 0.01
+
+
 def test_opening_a_result(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project.parent / "store").rename(project.parent / "g2-store")
     monkeypatch.chdir(project.parent)
-    names = execute(PYTHON[0] + "loops = open_result('g2-store', 'loops_light').current")
+    names = execute(python_of("docs/index.md"))
     assert names["average"].correlator.dims == ("flavour", "time")
     assert names["light"].correlator.dims == ("time",)
     assert list(names["loops"].direction) == ["x", "y", "z", "t"]
@@ -47,49 +77,30 @@ def test_opening_a_result(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_stages_as_functions() -> None:
-    names = execute(PYTHON[1])
+    names = execute(python_of("docs/architecture.md"))
     assert names["loops"].current.shape == (2, 1, 4, 8)
     assert all(number > 0 for number in names["at"].statistics["iterations"])
 
 
-def test_section_on_low_modes(tmp_path: Path) -> None:
-    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("deflation:"))
-    file = tmp_path / "g2.yaml"
-    file.write_text(TINY + snippet)
-    section = G2Parameters.read(read_parameter_file(file)).deflation
-    assert section is not None
-    assert section.model_dump() == YAML(typ="safe").load(snippet)["deflation"]
-
-
-def test_a_file_of_mesons(tmp_path: Path) -> None:
-    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("workflow: mesons"))
-    file = tmp_path / "mesons.yaml"
-    file.write_text(snippet)
-    assert MesonParameters.read(read_parameter_file(file)).solves.solver == "auto"
+def test_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.chdir(tmp_path)
+    lattice = ql.Lattice((4, 4, 4, 4))
+    links = ql.thermalised(lattice, 6.0, 5, "notebook", sweeps=5, overrelaxation=1, xp=np)
+    write_ildg("conf.ildg", links, lattice, precision=64)
+    assert execute(python_of("README.md"))["solution"].residual.max() <= 1e-10
+    assert float(capsys.readouterr().out.split()[-1]) <= 1e-10
 
 
 def test_a_file_of_hisq_mesons(tmp_path: Path) -> None:
-    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("workflow: hisq_mesons"))
     file = tmp_path / "hisq.yaml"
-    for text in (
-        snippet,
-        *re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "hisq_mesons.md").read_text(), re.DOTALL),
-    ):
+    for text in yaml_of("docs/hisq_mesons.md"):
         file.write_text(text)
         assert HisqMesonParameters.read(read_parameter_file(file)).mesons.displaced
 
 
-@pytest.mark.parametrize("section", ["noise", "insertions"])
-def test_a_file_of_distillation(tmp_path: Path, section: str) -> None:
-    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("workflow: laph_mesons"))
-    (more,) = re.findall(rf"`({section}: [^`]*)`", README)
-    file = tmp_path / "laph.yaml"
-    file.write_text(snippet + more)
-    assert getattr(LaphParameters.read(read_parameter_file(file)), section) is not None
-
-
-def test_files_instead_of_heatbath(tmp_path: Path) -> None:
-    (snippet,) = (text for text in YAML_SNIPPETS if text.startswith("ensemble:"))
+@pytest.mark.parametrize("page", ["README.md", "docs/configurations.md"])
+def test_files_instead_of_heatbath(page: str, tmp_path: Path) -> None:
+    (snippet,) = yaml_of(page)
     file = tmp_path / "g2.yaml"
     file.write_text(re.sub(r"ensemble:\n  heatbath:.*\n", snippet, TINY))
     ensemble = G2Parameters.read(read_parameter_file(file)).ensemble
