@@ -41,7 +41,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Lead links out of `docs` to the copies in the site: keys, sources."""
 
     def replaced(match: re.Match[str]) -> str:
-        image, text, target, anchor = match.groups()
+        image, text, target, _ = match.groups()
         path = (ROOT / "docs" / target).resolve()
         if path.name == "schema.py" and path.parent.name in OWN:
             return f"[{text}](keys_{path.parent.name}.md)"

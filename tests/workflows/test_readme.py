@@ -61,7 +61,10 @@ def test_the_picture_shows_the_numbers_of_the_demo() -> None:
     heights = [np.array(points, float) for points in shown if len(points) == len(table)]
     values = [table[:, flavour] + sign * table[:, flavour + 1] for flavour, sign in PLOTTED]
     for chosen in ([0, 1, 2, 3, 4, 5], [6, 7, 8]):
-        below, value = np.concatenate([heights[k] for k in chosen]), np.concatenate([values[k] for k in chosen])
+        below, value = (
+            np.concatenate([heights[k] for k in chosen]),
+            np.concatenate([values[k] for k in chosen]),
+        )
         line = np.polyfit(value, below, 1)
         assert line[0] < 0 and abs(np.polyval(line, value) - below).max() < 0.01
 
