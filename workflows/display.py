@@ -183,7 +183,7 @@ class RunDisplay:
         if alike <= TOLD:
             self._say(f"failed: {failure}", style="red")
         if alike == TOLD:
-            self._say("failures like these are counted from here on, and listed at the end", style="red")
+            self._say("further failures of this kind are only counted, and listed at the end", style="red")
 
     def _say(self, text: str, style: str | None = None) -> None:
         """A line above the bars, as it is."""

@@ -131,7 +131,9 @@ def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
     mean = data[name]
     samples = data[f"{name}{SAMPLES}"].transpose("sample", *mean.dims).values
     if np.isnan(samples).all():
-        raise InputError(f"{data.attrs['node']} has no errors: they need two bins of configurations")
+        raise InputError(
+            f"{data.attrs['node']} has no errors: at least two bins of configurations are needed"
+        )
     times = mean.shape[-1]
     labels = product(*(labels_along(data, str(dim)) for dim in mean.dims[:-1]))
     keys = [" ".join(each) for each in labels]

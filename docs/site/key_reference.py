@@ -24,10 +24,10 @@ def _section(name: str, section: Mapping[str, Any], known: Mapping[str, Any], me
     """Lines of a section, then those of the sections that its keys hold."""
     met.add(name)
     yield from (f"## {name}", "", section.get("description", ""), "")
-    yield from ("| key | value | unless given | meaning |", "| --- | --- | --- | --- |")
+    yield from ("| key | value | default | meaning |", "| --- | --- | --- | --- |")
     required, inner = section.get("required", ()), []
     for key, content in section["properties"].items():
-        default = "needed" if key in required else _default(content)
+        default = "required" if key in required else _default(content)
         meaning = " ".join(content.get("description", "").split()).replace("|", "\\|")
         yield f"| `{key}` | {_type(content, known)} | {default} | {meaning} |"
         inner += [(key, reference) for reference in _references(content)]

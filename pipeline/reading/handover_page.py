@@ -39,7 +39,7 @@ def write_handover(facts: Handover, path: str | os.PathLike[str]) -> Path:
 def _subtitle(facts: Handover) -> str:
     missing = sum(entry.chunks for workflow in facts.workflows for entry in workflow.missing)
     state = f"{counted(missing, 'chunk')} missing" if missing else "nothing is missing"
-    driven = f"driven by {', '.join(facts.drivers)}" if facts.drivers else "not driven by any run"
+    driven = f"driven by {', '.join(facts.drivers)}" if facts.drivers else "no active run"
     return f"As of {facts.written} UTC: {state}, {driven}."
 
 

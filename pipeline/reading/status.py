@@ -98,7 +98,7 @@ class Status:
     """Files that were run as each workflow, with what `--set` changed; the first is the one that is shown."""
 
     def __str__(self) -> str:
-        driven = f"driven by {self.driver}" if self.driver else "not driven by any run"
+        driven = f"driven by {self.driver}" if self.driver else "no active run"
         rows = [[n.workflow, n.node, n.stage, str(n.stored), str(n.chunks)] for n in self.nodes]
         head = ["workflow", "node", "stage", "stored", "of"]
         lines = [f"store {self.store}: {driven}", *text_table(head, rows, left=(0, 1, 2))]

@@ -62,7 +62,7 @@ class Outcome:
                 f"{counted(elsewhere, 'chunk')} in work by other drivers: the last of them ends the run"
             )
         if self.exit_status not in (COMPLETE, ELSEWHERE):
-            lines.append("what is missing is computed by the same command, once its cause is gone")
+            lines.append("run the same command again to compute what is missing, once its cause is removed")
         return "\n".join(lines)
 
     def _headline(self) -> str:

@@ -38,9 +38,9 @@ class CheckCounts:
     def __str__(self) -> str:
         text = "checked: "
         if self.repeated:
-            text += f"a part of {counted(self.repeated, 'chunk')} computed a second time, all sums compared"
+            text += f"a part of {counted(self.repeated, 'chunk')} recomputed, all checksums compared"
         else:
-            text += "all sums compared; no chunk was drawn to be computed a second time"
+            text += "all checksums match; no chunk was selected for recomputation"
         if self.disagreed:
             text += (
                 f"; {counted(self.disagreed, 'check')} failed, {counted(self.retracted, 'chunk')} retracted"

@@ -260,8 +260,8 @@ class Session:
             _, chunk = self._chunks[silent[0].key]
             which = f"{chunk.node.name} {describe(chunk.coordinates)}"
             self._workforce.say(
-                f"{self._workforce}, {counted(len(silent), 'chunk')} in work; "
-                f"the longest without news, for {duration_text(silent[0].silence)}: {which}"
+                f"{self._workforce}, {counted(len(silent), 'chunk')} running; "
+                f"no progress for {duration_text(silent[0].silence)}: {which}"
             )
 
     def _end(self, task: TaskPlan, chunk: Chunk, worker: str, error: str, running: dict[str, Future]) -> None:

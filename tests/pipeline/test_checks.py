@@ -122,9 +122,9 @@ def test_three_failed_checks_at_one_place_stop_the_run(store: Store, places: str
 @pytest.mark.parametrize(
     ("repeated", "said"),
     [
-        (0, "checked: all sums compared; no chunk was drawn to be computed a second time"),
-        (1, "checked: a part of 1 chunk computed a second time, all sums compared"),
-        (12, "checked: a part of 12 chunks computed a second time, all sums compared"),
+        (0, "checked: all checksums match; no chunk was selected for recomputation"),
+        (1, "checked: a part of 1 chunk recomputed, all checksums compared"),
+        (12, "checked: a part of 12 chunks recomputed, all checksums compared"),
     ],
 )
 def test_the_line_on_checks(repeated: int, said: str) -> None:
@@ -143,7 +143,7 @@ def test_the_report_says_what_was_drawn() -> None:
 def test_no_fraction_is_said_and_computes_nothing_twice(store: Store, cluster: Address) -> None:
     outcome = run(plan(wrong_workflow(noise=4), store), store, cluster=cluster, checks=Checks(0.0))
     assert outcome.checks.repeated == 0
-    assert "no chunk was drawn to be computed a second time" in outcome.table()
+    assert "no chunk was selected for recomputation" in outcome.table()
     key = next(iter(store.keys("sometimes_wrong")))
     checks = store.record("sometimes_wrong", key)["checks"]
     assert checks["repeated"] is False and checks["bytes"] == 2 * 48 + 2 * 8

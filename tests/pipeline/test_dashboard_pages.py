@@ -81,7 +81,7 @@ def test_resources_say_what_was_not_measured(finished: Store) -> None:
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", text)
     assert heads == ["node", "chunks", "work", "host memory, most"]
     text, _ = shown("quarkline-jobs", read_whole(finished))
-    assert "no limit" in text and "the ledger has no entry" in text and "4 done" not in text
+    assert "no limit" in text and "no batch jobs" in text and "4 done" not in text
 
 
 def test_each_gpu_has_a_row(finished: Store) -> None:

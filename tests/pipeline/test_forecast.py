@@ -304,7 +304,10 @@ def test_page_says_what_nobody_measured_and_where_nothing_is_known(store: Store)
     learned = replace(result, records=64)
     for unknown, text in (
         ((), "Learned from 64 records."),
-        (("field", "mean"), "Learned from 64 records; no records there of field, mean: their times are"),
+        (
+            ("field", "mean"),
+            "Learned from 64 records; no timings on that machine of field, mean: their times are",
+        ),
     ):
         assert text in learned_from(learned, unknown)
         assert learned_from(learned, unknown) in sections(learned, [], [], unknown)[0].text

@@ -73,7 +73,7 @@ def test_results_alone_are_enough_to_read_them(
     assert ObjectStore(url).stages() == ["loops", "mean"]
     np.testing.assert_array_equal(open_result(url, "mean")["mean"], open_result(store, "mean")["mean"])
     assert main(["status", url]) == 0
-    assert f"store {url}: not driven by any run" in capsys.readouterr().out
+    assert f"store {url}: no active run" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("stage", ["field", "loops"])

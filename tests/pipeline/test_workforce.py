@@ -143,7 +143,7 @@ def test_a_chunk_without_progress_is_ended_and_the_others_go_on(
     assert outcome.states["endless"] == {"done": 2, "failed": 1}
     assert outcome.states["loops"] == {"done": 2, "blocked": 1}
     assert "no progress for" in outcome.failures[0].error
-    assert "1 chunk in work; the longest without news" in messages(store, outcome)
+    assert "1 chunk running; no progress for" in messages(store, outcome)
 
 
 @pytest.mark.faults

@@ -38,7 +38,7 @@ def test_all_chunks_with_solves_agree_with_the_second_path(
     for stage, number in stages.items():
         records = [store.record(stage, key) for key in store.keys(stage)]
         assert sum(record["checks"]["repeated"] for record in records) == number == len(records)
-    said = f"checked: a part of {sum(stages.values())} chunks computed a second time, all sums compared"
+    said = f"checked: a part of {sum(stages.values())} chunks recomputed, all checksums compared"
     assert said in answer.out
     assert said in str(status(store))
     page = Path("report/index.html").read_text()

@@ -132,7 +132,7 @@ def damaged(content: bytes) -> bytes:
         (["absent.ildg", "out.nersc"], "absent.ildg: no such file"),
         (["damaged.ildg", "out.nersc"], "damaged.ildg: ILDG, 4x2x6x4: SciDAC checksum a should be"),
         (["short.ildg", "out.nersc"], "short.ildg: truncated"),
-        (["text.ildg", "out.nersc"], "text.ildg: is no gauge-field file of a known format"),
+        (["text.ildg", "out.nersc"], "text.ildg: is not a gauge file in any known format"),
         (["phases.ildg", "out.nersc"], "phases.ildg: ILDG, 4x2x6x4: largest |det U - 1| should be"),
     ],
 )

@@ -57,10 +57,10 @@ def test_a_table_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     key_reference = import_module("key_reference").key_reference
     lines = key_reference(definition_of("laph_mesons").schema.model_json_schema()).splitlines()
     assert "## `smearing`" in lines
-    assert "| `kind` | `stout`, `ape`, `hyp` | needed | " in "\n".join(lines)
+    assert "| `kind` | `stout`, `ape`, `hyp` | required | " in "\n".join(lines)
     at = lines.index("## `distillation`")
     rows = [line for line in lines[at:] if line.startswith("| `vectors` ")]
-    assert rows[0].startswith("| `vectors` | whole number, at least 1 | needed | Lowest eigenvectors")
+    assert rows[0].startswith("| `vectors` | whole number, at least 1 | required | Lowest eigenvectors")
 
 
 def ensemble(configurations: list[str]) -> Workflow:

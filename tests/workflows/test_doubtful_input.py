@@ -80,19 +80,19 @@ TEXTS = {"g2": TINY, "mesons": MESONS, "laph": LAPH, "hisq": HISQ_MESONS}
             "mesons",
             "[1, 0, 0]",
             "[9, 0, 0]",
-            "`mesons.momenta` (line 7): 9 along x of [9, 0, 0] is 1 on 4 sites: take numbers from -2 to 2",
+            "`mesons.momenta` (line 7): 9 along x of [9, 0, 0] is equivalent to 1 on 4 sites: take numbers",
         ),
         (
             "laph",
             "[1, 0, 0]",
             "[0, 0, -3]",
-            "`operators.momenta` (line 9): -3 along z of [0, 0, -3] is 1 on 4 sites: take numbers",
+            "`operators.momenta` (line 9): -3 along z of [0, 0, -3] is equivalent to 1 on 4 sites",
         ),
         (
             "laph",
             "solves: {",
             "insertions: {separations: [2], momenta: [[3, 0, 0]]}\nsolves: {",
-            "`insertions.momenta` (line 8): 3 along x of [3, 0, 0] is -1 on 4 sites",
+            "`insertions.momenta` (line 8): 3 along x of [3, 0, 0] is equivalent to -1 on 4 sites",
         ),
     ],
 )

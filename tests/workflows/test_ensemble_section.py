@@ -57,7 +57,7 @@ def test_what_is_no_pattern_is_refused(quarkline: CommandLine, files: Path, give
 
 def test_what_is_excluded_is_not_opened(quarkline: CommandLine, files: Path) -> None:
     (files.parent / "b" / "b.2.ildg").write_text("bring milk")
-    refused(quarkline("plan", files), "b/b.2.ildg", "`exclude` leaves it out")
+    refused(quarkline("plan", files), "b/b.2.ildg", "list it under `exclude`")
     edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  exclude: [b.2.ildg]'))
     assert labels(files) == ("a.1.ildg", "a.2.ildg", "b.1.ildg")
 

@@ -115,7 +115,7 @@ def test_files_that_are_no_ensemble(quarkline: CommandLine, tmp_path: Path) -> N
     for patterns, said in {
         ("x*",): "(--files x*): no file matches 'x*', looking from",
         ("c.1", "x*"): "(--files c.1 --files x*): no file matches 'x*'",
-        ("n.1",): "n.1: is no gauge-field file of a known format",
+        ("n.1",): "n.1: is not a gauge file in any known format",
         (
             "[cd].1",
         ): "d.1 is a lattice of 4x4x4x4, but c.1 is one of 4x4x4x8: take a pattern that leaves it out",

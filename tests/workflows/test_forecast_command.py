@@ -21,7 +21,7 @@ def test_a_forecast_without_records_says_so_and_a_pilot_makes_some(
     command = ("plan", "g2.yaml", "--cluster", cluster, "--forecast")
     blind = quarkline(*command, "--workers", "1")
     assert blind.code == 0, blind.err
-    assert "no records there of configuration, observables, loops_light" in blind.out
+    assert "no timings on that machine of configuration, observables, loops_light" in blind.out
     assert "--pilot makes some" in blind.out
     assert "on one GPU without records" in (tmp_path / "report/forecast/index.html").read_text()
     told = quarkline(*command, "--workers", "1", "--pilot", "--json")

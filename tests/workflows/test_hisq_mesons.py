@@ -154,11 +154,15 @@ def test_what_repeats_what(quarkline: CommandLine, hisq: Path) -> None:
         (
             "[0, 3]",
             "[0], noise: {seed: 3}",
-            "`sources.noise` (line 5): does not belong to sources of kind point",
+            "`sources.noise` (line 5): is not valid for sources of kind point",
         ),
         ("kind: point", "kind: corner_wall", "a corner_wall source projects to zero momentum, and [1, 0, 0]"),
         ("kind: point", "kind: random_wall", "sources of kind random_wall need `noise`"),
-        ("[1, 0, 0]", "[3, 0, 0]", "`mesons.momenta` (line 6): 3 along x of [3, 0, 0] is -1 on 4 sites"),
+        (
+            "[1, 0, 0]",
+            "[3, 0, 0]",
+            "`mesons.momenta` (line 6): 3 along x of [3, 0, 0] is equivalent to -1 on 4 sites",
+        ),
         ("[4, 4, 4, 4]", "[4, 2, 4, 4]", "`quark` (line 4): HISQ has links of three hops"),
         (
             "[pion5, rhoi, rhois]",

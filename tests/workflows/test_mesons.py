@@ -88,7 +88,10 @@ def test_the_report(ran: Path) -> None:
         "Checks against silent errors",
         "Provenance",
     ]
-    assert "with jackknife errors (errors have 1 degree of freedom: 68 % lie within 1.84 of them)" in page
+    assert (
+        "with jackknife errors (errors have 1 degree of freedom: multiply them by 1.84 for a 68 % interval)"
+        in page
+    )
     assert "of freedom" in (ran / "report" / "mesons.txt").read_text()
     tables = (ran / "report" / "tables.txt").read_text()
     assert "C(t) at p = 0,0,0" in tables and "C(t) at p = 1,0,0" in tables
@@ -123,7 +126,7 @@ def test_a_single_configuration_is_measured_without_errors(
     np.testing.assert_allclose(average.correlator, before.correlator[0].real.mean(axis=0), rtol=1e-13)
     assert np.isnan(average.correlator_error).all() and np.isnan(average.effective_mass_error).all()
     text = (mesons.parent / "report" / "index.html").read_text()
-    assert "errors are not given: they need two bins of configurations" in text and ">nan" not in text
+    assert "no errors: at least two bins of configurations are needed" in text and ">nan" not in text
     assert "jackknife errors" not in text
     assert text.count("no errors, which take two bins (hollow points)") == 2
     assert "(hollow points); triangles: negative C(t)." in text

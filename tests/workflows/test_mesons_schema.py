@@ -50,7 +50,7 @@ SOURCES = "{kind: point, times: [0, 2]}"
             "kind: smeared, smearing: {width: 1, steps: 2, links: {kind: hex, steps: 2}}",
             "`sources.smearing.links.kind` (line 5) is 'hex', expected 'stout', 'ape' or 'hyp'",
         ),
-        ("[0, 2]", "[0], noise: {seed: 3}", "`sources.noise` (line 5): does not belong to sources of kind"),
+        ("[0, 2]", "[0], noise: {seed: 3}", "`sources.noise` (line 5): is not valid for sources of kind"),
         (
             "kind: point",
             "kind: wall",

@@ -367,7 +367,7 @@ def test_a_chunk_that_is_damaged_again_and_again_ends_the_run(
 
 def test_status_counts_chunks(quarkline: CommandLine, project: Path) -> None:
     text = quarkline("status", project).out
-    assert "not driven by any run" in text
+    assert "no active run" in text
     assert re.search(r"g2_disconnected +loops_light +current_loops +4 +4\n", text)
     found = json.loads(quarkline("status", "store", "--json").out)
     assert found["last_run"]["counts"]["done"] == 19 and found["driver"] is None

@@ -33,7 +33,7 @@ TINY_FILES = {
     "laph_mesons": LAPH,
 }
 HEATBATH = TINY.splitlines(keepends=True)[2]
-DAMAGED = "; the file is damaged or mislabelled: fetch it again from its source; `exclude` leaves it out"
+DAMAGED = "; the file is damaged or mislabelled: fetch it again from its source; list it under `exclude`"
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ FILES = {
     ".": "`ensemble.files` (line 3): .: this is a folder; name a gauge-field file in it; `exclude` leaves "
     "it out",
     "[good.ildg, other.ildg]": "`ensemble.files` (line 3): other.ildg is a lattice of 4x4x4x2, but good.ildg "
-    "is one of 4x4x4x4: `exclude` leaves it out",
+    "is one of 4x4x4x4: list it under `exclude`",
     "[good.ildg, copy/good.ildg]": "`ensemble.files` (line 3): copy/good.ildg and good.ildg have the same "
     'name, which is the configuration\'s label: write `labels: "{parent}/{name}"` into `ensemble`, or '
     "rename one",
@@ -144,9 +144,9 @@ FILES = {
     "good.ildg\n  labels: '{stem}'\n  exclude: [good.ildg]": "`ensemble.exclude` (line 5): 'good.ildg' is "
     "the label of no configuration: did you mean 'good'?",
     "empty.ildg": "`ensemble.files` (line 3): empty.ildg: the file is empty" + DAMAGED,
-    "text.ildg": "`ensemble.files` (line 3): text.ildg: is no gauge-field file of a known format (it begins "
+    "text.ildg": "`ensemble.files` (line 3): text.ildg: is not a gauge file in any known format (it begins "
     "with b'bring mi', 0x6e697262); ILDG, SciDAC, NERSC, MILC v5, openQCD and DDalphaAMG files can be read; "
-    "`exclude` leaves it out",
+    "list it under `exclude`",
     "short.ildg": "`ensemble.files` (line 3): short.ildg: truncated: its record 'scidac-private-record-xml' "
     "takes 285 bytes, the file has 28" + DAMAGED,
     "wide.ildg": "`ensemble.files` (line 3): wide.ildg: a 8x4x4x4 lattice with 576 bytes per site takes "

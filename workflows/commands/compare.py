@@ -45,7 +45,7 @@ PLACE = (
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="A", help=PLACE)],
-    second: Annotated[str, typer.Argument(metavar="B", help="The other one, named likewise.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The other result, given in the same way.")],
     result: Annotated[
         list[str] | None,
         typer.Option(

@@ -42,7 +42,7 @@ def convert(
     ] = None,
     precision: Annotated[
         Literal["single", "double"] | None,
-        typer.Option(help="Of the numbers in OUT.", show_default="that of IN; milc: single"),
+        typer.Option(help="Precision of the numbers in OUT.", show_default="that of IN; milc: single"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
     json: JsonOption = False,
@@ -52,7 +52,7 @@ def convert(
     Reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG, and verifies what it reads as
     `check` does: a damaged file, or one whose links are not in SU(3), is not converted. OUT is read back and
     compared number by number before it appears under its name. Where the precision stays, so does every bit;
-    MILC v5 files have single precision alone. Headers are written anew, without the texts of IN's.
+    MILC v5 files have single precision only. The texts in IN's header are not copied.
 
     Example: quarkline convert l3248.milc l3248.ildg
 

@@ -33,7 +33,7 @@ def gc(
     ],
     changes: SetOption = None,
     store: StoreOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before chunks are dropped.")] = False,
     json: JsonOption = False,
 ) -> None:

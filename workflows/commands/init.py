@@ -66,7 +66,7 @@ def init(
         raise InputError(f"cannot write {path}: {error.strerror or error}{remedy}") from None
     about = f" ({fitted})" if fitted else ""
     typed = shlex.quote(str(path))
-    text = f"{path} written{about}. What it would do: quarkline plan {typed}; to do it: quarkline run {typed}"
+    text = f"{path} written{about}. Preview: quarkline plan {typed}. Run: quarkline run {typed}"
     if cluster:
         use = (
             f"bash {typed} WORKFLOW" if path.suffix == ".sh" else f"quarkline run WORKFLOW --cluster {typed}"

@@ -67,7 +67,7 @@ def run(
     workers: Annotated[
         int | None,
         count_option(
-            "Worker processes, with GPUs of their own; no more start than the plan has work for at a time.",
+            "Worker processes, with GPUs of their own; at most as many start as there are tasks ready.",
             "as in the cluster's section, or as many as are of use",
         ),
     ] = None,
@@ -101,7 +101,8 @@ def run(
     before it computes them, claims of one that died are void, and the last one makes averages and the report.
 
     Exit code: 0 complete, 1 something failed or a target was missed, 2 a mistake in the command or the file,
-    3 stopped by the time limit, 4 the rest is in work by other drivers, 130 interrupted.
+    3 stopped by the time limit, for lack of workers or by failed checks, 4 other drivers compute the rest,
+    130 interrupted.
 
     Example: quarkline run workflows/g2_disconnected.yaml
 

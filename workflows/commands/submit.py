@@ -55,7 +55,7 @@ def submit(
     cluster: Annotated[
         str | None,
         typer.Option(
-            "--cluster", metavar="FILE", help="File about the batch system; else the section `cluster`."
+            "--cluster", metavar="FILE", help="File about the batch system; default: the section `cluster`."
         ),
     ] = None,
     changes: SetOption = None,
@@ -69,7 +69,7 @@ def submit(
     joules: Annotated[
         float | None,
         typer.Option(
-            "--joules", metavar="X", parser=positive, help="Likewise of energy, where it is measured."
+            "--joules", metavar="X", parser=positive, help="Budget of energy, where it is measured."
         ),
     ] = None,
     check: CheckOption = None,
@@ -78,7 +78,7 @@ def submit(
         bool, typer.Option("--stop", help="Stop what was submitted for this workflow's store.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Write the job's script and print it; submit nothing.")
+        bool, typer.Option("--dry-run", help="Print the job's script; submit nothing.")
     ] = False,
     json: JsonOption = False,
 ) -> None:

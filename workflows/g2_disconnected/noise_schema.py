@@ -46,7 +46,7 @@ class NoiseSection(FileSection):
     kind: Literal["z2", "z4", "u1", "gaussian"]
     """Distribution of the noise: +-1; +-1 and +-i; phases; or Gaussian numbers."""
     seed: Seed
-    """Of the noise, which depends on it, the configuration's label and the vector's number alone."""
+    """Seed of the noise, which depends on it, the configuration's label and the vector's number only."""
     vectors: int
     """Noise vectors per configuration; raise it later, and only the new ones are computed."""
     chunk: int = Field(ge=1)

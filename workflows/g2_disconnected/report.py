@@ -109,9 +109,7 @@ def loops_section(store: Store, parameters: G2Parameters) -> Section:
         "Condensate (2/V) tr M^-1 over the sites of a parity, M = 2 m + D",
     )
     exact = [_exact_table(store, parameters)] if parameters.exact else []
-    text = (
-        "Ensemble means of the loops themselves; without noise and gauge fluctuations the current's vanish."
-    )
+    text = "Ensemble means of the loops themselves; those of the current vanish in the exact average."
     kind = errors_in(average.loops_error.values[DIFFERENCE], average.loops.values[DIFFERENCE])
     figure = Figure(current, f"J(t) of light minus strange, by direction, {kind}.")
     return Section("Loops", text, [figure, condensate, *exact])

@@ -62,11 +62,11 @@ class LinksSection(FileSection):
     boundary: Literal["periodic", "antiperiodic"]
     """Boundary condition of the quarks in time."""
     naik_epsilon: Annotated[float, NAIK_EPSILON] = 0.0
-    """Of hisq: epsilon of the Naik term, a correction for heavy quarks."""
+    """Epsilon of the Naik term of hisq, a correction for heavy quarks."""
     u0: Annotated[
         float | None, Field(gt=0), Usual(0.5, 1.0, "it is the fourth root of the mean plaquette")
     ] = None
-    """Of asqtad, which needs it: the tadpole factor, the fourth root of the ensemble's mean plaquette."""
+    """Tadpole factor, required by asqtad: the fourth root of the ensemble's mean plaquette."""
 
     def contradictions(self) -> Iterator[Problem]:
         """Options that the action does not take, and those that it needs and that have no default."""
@@ -150,7 +150,7 @@ class SolvesSection(SolverSection):
     sloppy: SloppySection
     """The solves of every noise vector."""
     fine: FineSection | None = None
-    """Solves of the first few vectors again, to remove the sloppy bias; none unless given."""
+    """Solves of the first few vectors again, to remove the sloppy bias; default: none."""
 
 
 class CurrentSection(FileSection):
@@ -170,14 +170,14 @@ class BootstrapSection(FileSection):
     )
     """Number of resampled ensembles."""
     seed: Seed
-    """Of the resampling."""
+    """Seed of the resampling."""
 
 
 class ResampledAnalysis(AnalysisSection):
     """The errors of the ensemble average, by jackknife and, where asked for, by bootstrap."""
 
     bootstrap: BootstrapSection | None = None
-    """Bootstrap errors beside those of the jackknife; none unless given."""
+    """Bootstrap errors beside those of the jackknife; default: none."""
 
 
 class G2Parameters(WorkflowParameters):
@@ -190,7 +190,7 @@ class G2Parameters(WorkflowParameters):
     noise: NoiseSection
     """Stochastic sources."""
     deflation: DeflationSection | None = None
-    """Lowest eigenvectors of each configuration, for deflation and exact low modes; none unless given."""
+    """Lowest eigenvectors of each configuration, for deflation and exact low modes; default: none."""
     estimator: EstimatorSection = EstimatorSection()
     """How loops and their difference are estimated."""
     alternatives: dict[str, AlternativeSection] = Field(default={})

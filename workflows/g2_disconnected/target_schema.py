@@ -35,13 +35,13 @@ class TargetSection(FileSection):
     ] = Field(default=None, gt=0)
     """Error of C(t) as a fraction of its gauge noise, over `window`."""
     window: tuple[int, ...] | None = Field(default=None, strict=False, min_length=2, max_length=2)
-    """First and last t; of a ratio 1 to T/2 unless given."""
+    """First and last t; default for a ratio: 1 to T/2."""
     flavour: Literal["light", "strange", "light - strange"] = "light - strange"
     """The loops or correlator that the error is of."""
     eigenvectors: tuple[int, ...] | None = Field(default=None, strict=False, min_length=1)
     """Numbers of eigenvectors to try beside all of them in the pilot; the cheapest is taken."""
     pilot: int | None = Field(default=None, ge=LEAST_VECTORS)
-    """Noise vectors of the first round, which the number of all is chosen from; 8 or a chunk unless given."""
+    """Noise vectors of the first round, from which the total is predicted; default: 8, or a chunk."""
     most_vectors: int = Field(default=1024, ge=LEAST_VECTORS, le=LARGEST)
     """Noise vectors per configuration that are never exceeded."""
 

@@ -68,7 +68,7 @@ class StaggeredMesonSection(FileSection):
     momenta: Triples = ((0, 0, 0),)
     """Momenta of the sink, in units of 2 pi / L."""
     links: LinkSmearingSection | None = None
-    """Smearing of the links in operators; the configuration's own unless given."""
+    """Smearing of the links in operators; default: the configuration's own."""
 
     @field_validator("operators")
     @classmethod
@@ -130,7 +130,7 @@ class HisqMesonParameters(WorkflowParameters):
     solves: StaggeredSolves
     """Solution of the linear systems."""
     deflation: DeflationSection | None = None
-    """Lowest eigenvectors of each configuration, for deflation; none unless given."""
+    """Lowest eigenvectors of each configuration, for deflation; default: none."""
 
     @property
     def needs_fixed_gauge(self) -> Location | None:

@@ -48,13 +48,13 @@ class DistillationSection(FileSection):
     tolerance: Annotated[float, Usual(1e-13, 1e-4, "looser vectors span another space in each run")] = Field(
         default=1e-8, ge=1e-13, le=1e-2
     )
-    """Of residuals of the squared operator, relative to 36, its largest possible eigenvalue."""
+    """Residual tolerance for the squared operator, relative to 36, its largest possible eigenvalue."""
     precision: Literal["double", "single"] = "double"
     """Precision in which the vectors are stored."""
     block: int = Field(default=8, ge=1, le=32)
     """Vectors that the eigensolver works on at a time."""
     slices: int | None = Field(default=None, ge=2)
-    """Time slices that are solved for, committed and repeated together; all of them unless given."""
+    """Time slices that are solved for, committed and repeated together; default: all."""
 
     @property
     def eigenvectors(self) -> partial[LaplaceEigenvectors]:
@@ -102,11 +102,11 @@ class LaphDilutionSection(FileSection):
     """Each index: full, interlace-n or none."""
 
     time: str = "full"
-    """Of times: full, interlace-n or none."""
+    """Dilution of times: full, interlace-n or none."""
     spin: str = "full"
-    """Of spins: full, interlace-n or none."""
+    """Dilution of spins: full, interlace-n or none."""
     eigenvector: str = "none"
-    """Of eigenvectors: full, interlace-n or none."""
+    """Dilution of eigenvectors: full, interlace-n or none."""
 
 
 class LaphNoiseSection(FileSection):
@@ -115,7 +115,7 @@ class LaphNoiseSection(FileSection):
     kind: Literal["z2", "z4", "u1"]
     """Distribution of the noise: +-1; +-1 and +-i; or phases."""
     seed: Seed
-    """Of the noise."""
+    """Seed of the noise."""
     vectors: int = Field(ge=2)
     """Noise vectors; each of the two quark lines of a meson takes another one."""
     dilution: LaphDilutionSection = LaphDilutionSection()
@@ -150,7 +150,7 @@ class OperatorSection(FileSection):
     momenta: Triples = ((0, 0, 0),)
     """Momenta of mesons, in units of 2 pi / L."""
     bases: Bases = ((("Gamma5",),),)
-    """Of generalised eigenvalue problems: pion, rho (`stages.lqcd.spectroscopy.operators.BASES`), or rows of
+    """Bases of eigenvalue problems: pion, rho (`stages.lqcd.spectroscopy.operators.BASES`), or rows of
     operators. Matrices of rows are averaged at rest, and at a momentum where its little group relates them.
     Operators are sums of Dirac matrices with displacements, as 0.5 Identity[+x] - 0.5 Identity[-x].
     """
@@ -262,7 +262,7 @@ class LaphParameters(QuarkParameters):
     sources: LaphSourceSection
     """Sources of quarks."""
     noise: LaphNoiseSection | None = None
-    """Stochastic LapH; every eigenvector and spin is a source unless given."""
+    """Stochastic LapH; by default every eigenvector and spin is a source."""
     solves: LaphSolves
     """Solution for perambulators."""
     operators: OperatorSection = OperatorSection()

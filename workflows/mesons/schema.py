@@ -42,7 +42,7 @@ class SourceSmearingSection(FileSection):
     steps: int = Field(ge=1)
     """Steps that approximate it."""
     links: LinkSmearingSection | None = None
-    """Smearing of the Laplacian's links; the configuration's own unless given."""
+    """Smearing of the Laplacian's links; default: the configuration's own."""
 
     def doubts(self) -> Iterator[Problem]:
         """Too few steps."""
@@ -70,7 +70,7 @@ class SourceSection(QuarkSourceSection):
     kind: Literal["point", "smeared", "wall", "z2_wall", "file"]
     """Point, Gaussian-smeared point, wall, wall of Z2 noise, or fields from files."""
     smearing: SourceSmearingSection | None = None
-    """Of smeared sources."""
+    """Smearing of sources of kind smeared."""
     files: str | None = None
     """NumPy files [t, z, y, x, spin, colour, column], the same for every configuration: a shell pattern."""
 

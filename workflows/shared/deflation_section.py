@@ -25,7 +25,7 @@ class DeflationSection(FileSection):
     block: int = Field(default=8, ge=1, le=32)
     """Vectors that the eigensolver works on at a time."""
     tolerance: float = Field(default=1e-8, ge=1e-13, le=1e-2)
-    """Of the residuals of the eigenvectors, relative to the largest eigenvalue."""
+    """Residual tolerance of the eigenvectors, relative to the largest eigenvalue."""
     precision: Literal["double", "single", "half"] = "double"
     """Precision in which the vectors are stored."""
 

@@ -36,7 +36,7 @@ class Configurations:
 
 
 def configurations(
-    file: ParameterFile, ensemble: EnsembleSection, remedy: str = "`exclude` leaves it out"
+    file: ParameterFile, ensemble: EnsembleSection, remedy: str = "list it under `exclude`"
 ) -> Configurations:
     """Configurations of the ensemble section of a file; reads the headers of gauge files.
 
@@ -104,7 +104,7 @@ def described(section: EnsembleSection, ensemble: Configurations) -> dict[str, A
 def errors_of(configurations: int, width: int) -> str:
     """The kind of errors of averages."""
     if configurations < 2 * width:
-        return "not given: they need two bins of configurations"
+        return "none: at least two bins of configurations are needed"
     bins = counted(configurations // width, "bin")
     return (
         f"jackknife, one standard deviation, over {bins} of {counted(width, 'configuration')}; sample k is "

@@ -69,7 +69,7 @@ class QuarkSection(FileSection):
     nu: Annotated[float, Usual(0.5, 2.0, "it is tuned near 1")] = Field(default=1.0, gt=0)
     """Chroma's nu: spatial hops have the weight nu / xi0."""
     stout: StoutSection | None = None
-    """Smearing of the quark's links; none unless given."""
+    """Smearing of the quark's links; default: none."""
     boundary: Literal["periodic", "antiperiodic", "dirichlet"]
     """Boundary condition in time."""
 
@@ -189,7 +189,7 @@ class LevelSection(FileSection):
     steps: int = Field(default=2, ge=1)
     """Most steps of GCR on the grid below in each cycle."""
     tolerance: float = Field(default=0.1, ge=0, lt=1)
-    """Of GCR on the grid below in each cycle, whichever comes first."""
+    """Tolerance of GCR on the grid below in each cycle; GCR ends at `steps` or here."""
 
     def doubts(self) -> Iterator[Problem]:
         """A number of vectors that only CPUs can use."""
@@ -201,12 +201,12 @@ class LevelSection(FileSection):
 
 
 class MultigridSection(FileSection):
-    """The hierarchy of `solver: multigrid`; levels that suit the lattice unless given."""
+    """The hierarchy of `solver: multigrid`; default: levels that suit the lattice."""
 
     levels: Annotated[tuple[LevelSection, ...], Field(strict=False, min_length=1)] | None = None
-    """Grids from the finest to the last but one; levels that suit the lattice unless given."""
+    """Grids from the finest to the last but one; default: levels that suit the lattice."""
     seed: Seed = 20090311
-    """Of the first test vectors."""
+    """Seed of the first test vectors."""
 
     def levels_on(self, lattice: Lattice) -> list[dict[str, Any]]:
         """Levels, as stages take them."""

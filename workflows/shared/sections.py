@@ -73,7 +73,7 @@ class HeatbathSection(FileSection):
     overrelaxation: Annotated[int, Usual(0, 50, "a few are common")] = Field(ge=0)
     """Over-relaxation steps after each heat-bath sweep."""
     seed: Seed
-    """Of the random numbers; a configuration is made of it and its number alone."""
+    """Seed of the random numbers; a configuration depends on it and its number only."""
 
     @field_validator("extents")
     @classmethod
@@ -117,7 +117,7 @@ class EnsembleSection(FileSection):
     files: Annotated[tuple[str, ...], WithJsonSchema(ONE_OR_MORE)] | None = None
     """Shell pattern, or a list of such, of gauge files in any format that `quarkline check` reads."""
     labels: str | None = None
-    """Pattern of the labels of files: {name} unless given, {stem} is the name without its last ending,
+    """Pattern of the labels of files: {name} by default, {stem} is the name without its last ending,
     {parent} and {grandparent} are folders; "{parent}/{name}" where folders have files of the same name."""
     exclude: Texts = ()
     """Labels of configurations that are left out; the files of those are not opened."""
@@ -188,7 +188,7 @@ class WorkflowParameters(FileSection):
     analysis: AnalysisSection = AnalysisSection()
     """Errors of the ensemble average."""
     cluster: ClusterSection | None = None
-    """Where workers run, unless a command says otherwise; processors of this machine unless given."""
+    """Where workers run, unless a command says otherwise; default: processors of this machine."""
     store: str
     """Folder that keeps every finished piece; relative to where the command runs."""
     report: str

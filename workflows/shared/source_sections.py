@@ -49,8 +49,8 @@ def aliases(momenta: Iterable[Sequence[int]], lattice: Lattice) -> Iterator[Prob
                 same = (number + most) % sites - most
                 yield (
                     ("momenta",),
-                    f"{number} along {name} of {list(momentum)} is {same} on {sites} sites: take numbers "
-                    f"from {-most} to {most}",
+                    f"{number} along {name} of {list(momentum)} is equivalent to {same} on {sites} sites: "
+                    f"take numbers from {-most} to {most}",
                 )
 
 
@@ -63,7 +63,7 @@ class WallNoiseSection(FileSection):
     """The noise of walls."""
 
     seed: Seed
-    """Of the noise."""
+    """Seed of the noise."""
     vectors: int = Field(default=1, ge=1)
     """Noise vectors per time."""
 
@@ -83,9 +83,9 @@ class QuarkSourceSection(FileSection):
     times: Times | None = None
     """Time slices of the sources."""
     points: Triples | None = None
-    """Of points: their places [x, y, z]; the origin unless given."""
+    """Places of points, [x, y, z]; default: the origin."""
     noise: WallNoiseSection | None = None
-    """Of walls of noise."""
+    """Noise of walls."""
     chunk: int = Field(default=1, ge=1)
     """Sources that are solved for, committed and repeated together."""
 
@@ -105,7 +105,7 @@ class QuarkSourceSection(FileSection):
         for key in sorted(self.needs[kind] - keys):
             yield (), f"sources of kind {kind} need `{key}`"
         for key in sorted(keys - self.needs[kind] - self.may_have.get(kind, set())):
-            yield (key,), f"does not belong to sources of kind {kind}: leave it out"
+            yield (key,), f"is not valid for sources of kind {kind}: remove it"
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Places that are not on the lattice."""
@@ -121,6 +121,6 @@ class QuarkSourceSection(FileSection):
         if self.kind in self.at_rest and moving:
             yield (
                 ("mesons", "momenta"),
-                f"a {self.kind} source projects to zero momentum, and {moving[0]} would be noise alone: "
+                f"a {self.kind} source projects to zero momentum, and {moving[0]} would be noise only: "
                 "leave it out",
             )

@@ -16,7 +16,7 @@ METHOD = (
     "fitted to the records of earlier chunks on the same machine; the numbers of iterations are what the "
     "theory expects times what records found under the same settings. Wall time is that of a simulated run "
     "of all tasks with their dependencies on these workers, start-up included, waiting in a queue not. "
-    "Ranges are one standard deviation of a logarithm: two times in three the truth lies within."
+    "Ranges are 68 % (log-normal)."
 )
 LITTLE = (
     "No record of earlier chunks was found: times are those of a machine as it is expected, and may be off "
@@ -65,7 +65,7 @@ def totals(cost: RunCost) -> list[tuple[str, str]]:
 def learned_from(forecast: Forecast, unknown: Sequence[str], remedy: str = "") -> str:
     """Sentence on the records behind a forecast, for page and terminal; unknown: nodes without any."""
     learned = f"Learned from {counted(forecast.records, 'record')}"
-    nothing = f"; no records there of {', '.join(unknown)}: their times are expectations{remedy}"
+    nothing = f"; no timings on that machine of {', '.join(unknown)}: their times are model estimates{remedy}"
     return f"{learned}{nothing if unknown else ''}."
 
 

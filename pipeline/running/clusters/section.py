@@ -119,7 +119,7 @@ Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class Workers(BaseModel):
-    """Bounds of the number of workers; between them, work that waits decides."""
+    """Bounds of the number of workers; the number follows the work."""
 
     model_config = STRICT
 
@@ -144,23 +144,23 @@ class ClusterSection(BaseModel):
     backend: Literal["cpu", "cuda"] = Field(default_factory=lambda: "cpu")
     """Where stages compute; cuda where there are `gpus`, and for kind cuda."""
     where: Line | None = None
-    """Of kind address: tcp://host:port, or the path of a scheduler file."""
+    """Address for kind address: tcp://host:port, or the path of a scheduler file."""
     hosts: Annotated[tuple[Line, ...], Field(strict=False)] = ()
-    """Of kind ssh: names that `ssh NAME` reaches without a password."""
+    """Hosts for kind ssh: names that `ssh NAME` reaches without a password."""
     gpus: int | None = Field(default=None, ge=1)
     """GPUs of a job or host; each is a worker of its own, which sees it as device 0."""
     gpus_per_worker: int = Field(default=1, ge=1)
-    """GPUs that each worker owns, 1 unless given; they share a lattice that one cannot hold."""
+    """GPUs that each worker owns, default 1; they share a lattice that one cannot hold."""
     gpu_memory: Bytes | None = None
-    """Of each GPU, such as 80GB, which plans are compared with where the GPUs are not at hand."""
+    """Memory of each GPU, such as 80GB; plans are compared with it on machines without these GPUs."""
     processes: int | None = Field(default=None, ge=1)
     """Workers of a job or host without GPUs; 1 unless the site says otherwise."""
     cores: int | None = Field(default=None, ge=1)
     """Processor cores of a job or host, shared by its workers."""
     memory: Bytes | None = None
-    """Of a job, such as 120GB or 64GiB."""
+    """Memory of a job, such as 120GB or 64GiB."""
     walltime: Seconds | None = None
-    """Of a job: 04:00:00, 1-00:00:00 or 4h."""
+    """Walltime of a job: 04:00:00, 1-00:00:00 or 4h."""
     partition: Line | None = None
     """Partition or queue that jobs are submitted to."""
     account: Line | None = None
@@ -172,13 +172,13 @@ class ClusterSection(BaseModel):
     container: Line | None = None
     """Words before Python, such as `apptainer exec --nv quarkline.sif`."""
     python: Line | None = None
-    """Python of the jobs or hosts; unless given the one that runs here, or `python3` of the container."""
+    """Python of the jobs or hosts; default: the one that runs here, or `python3` of the container."""
     environment: dict[str, str] = Field(default={})
-    """Variables of the workers' environment, word by word."""
+    """Variables of the workers' environment, used literally."""
     interface: Line | None = None
     """Network interface of scheduler and workers, such as ib0."""
     workers: Annotated[Workers | None, WithJsonSchema(NUMBER_OR_BOUNDS)] = None
-    """A number of workers, or `{min: 0, max: 16}`: between them, work that waits decides."""
+    """A number of workers, or `{min: 0, max: 16}`: the number follows the work."""
 
     @model_validator(mode="before")
     @classmethod

@@ -27,10 +27,10 @@ def few_degrees_of_freedom(bins: int) -> str:
     if bins >= FEW:
         return ""
     if bins < 2:
-        return "errors are not given: they need two bins of configurations"
+        return "no errors: at least two bins of configurations are needed"
     factor = scipy.special.stdtrit(bins - 1, 0.5 + 0.6827 / 2)
     degrees = "1 degree" if bins == 2 else f"{bins - 1} degrees"
-    return f"errors have {degrees} of freedom: 68 % lie within {factor:.2f} of them"
+    return f"errors have {degrees} of freedom: multiply them by {factor:.2f} for a 68 % interval"
 
 
 def bin_means(data: ArrayLike, width: int) -> NDArray:

@@ -73,7 +73,7 @@ def test_one_bin_has_a_mean_and_no_error():
     assert data.shape == samples.shape == (1, 4)
     assert np.isnan(jackknife_error(samples)).all() and np.isnan(jackknife_covariance(samples)).all()
     assert np.isnan(bootstrap_error(bootstrap_samples(data, 5, seed=3), 1)).all()
-    assert few_degrees_of_freedom(1) == "errors are not given: they need two bins of configurations"
+    assert few_degrees_of_freedom(1) == "no errors: at least two bins of configurations are needed"
 
 
 @pytest.mark.parametrize("count", [3, 4, 50])
@@ -93,7 +93,7 @@ def test_bootstrap_is_reproducible_and_seeded():
 
 
 @pytest.mark.parametrize(
-    ("bins", "words"), [(2, "1 degree of freedom: 68 % lie within 1.84 "), (4, "3 degrees"), (20, "")]
+    ("bins", "words"), [(2, "1 degree of freedom: multiply them by 1.84 "), (4, "3 degrees"), (20, "")]
 )
 def test_degrees_of_freedom_are_said_for_few_bins(bins, words):
     """Student's quantile: 1.84 with one degree of freedom, the Cauchy distribution's tan(0.6827 pi / 2)."""

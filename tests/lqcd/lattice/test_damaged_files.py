@@ -381,7 +381,7 @@ def test_formats_that_are_known_and_not_read(tmp_path: Path, content: bytes, tol
 )
 def test_files_that_are_something_else(tmp_path: Path, content: bytes) -> None:
     refused(
-        tmp_path / "a", content, "is no gauge-field file of a known format .*; ILDG, SciDAC, NERSC, MILC v5,"
+        tmp_path / "a", content, "is not a gauge file in any known format .*; ILDG, SciDAC, NERSC, MILC v5,"
     )
 
 

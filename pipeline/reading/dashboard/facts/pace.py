@@ -50,8 +50,8 @@ def seconds_left(campaign: Campaign) -> tuple[float | None, str]:
         return None, "the chunks so far took no time that counts"
     work = sum(seconds.get(node, typical) * number for node, number in left.items())
     never = sum(node not in seconds for node in left)
-    note = f"; {never} of {len(left)} nodes were never measured and count as the mean" if never else ""
-    return work / pace, f"at the pace of the last {duration_text(WINDOW)}{note}"
+    note = f"; {never} of {len(left)} nodes are not timed yet and count as the mean" if never else ""
+    return work / pace, f"at the rate of the last {duration_text(WINDOW)}{note}"
 
 
 def throughput(campaign: Campaign) -> tuple[list[float], list[float], float]:

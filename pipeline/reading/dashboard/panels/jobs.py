@@ -48,7 +48,7 @@ def jobs(campaign: Campaign) -> Section:
     if last.stops and last.stops[-1].reason:
         entries.append(("the campaign submits no further jobs", last.stops[-1].reason))
     newest = campaign.ledger.of_campaign().jobs[-MOST:][::-1]
-    listed = table_of(JOBS, newest) if newest else "none: the ledger has no entry"
+    listed = table_of(JOBS, newest) if newest else "no batch jobs"
     return Section("Jobs, cost against budget", "", [Tiles(entries), listed])
 
 

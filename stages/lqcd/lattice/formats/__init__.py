@@ -104,7 +104,7 @@ def sources(path: Path) -> tuple[GaugeSource, ...]:
     (magic,) = struct.unpack("<I", head[:4].ljust(4, b"\0"))
     known = "ILDG, SciDAC, NERSC, MILC v5, openQCD and DDalphaAMG files can be read"
     raise fault(
-        path, f"is no gauge-field file of a known format (it begins with {head[:8]!r}, {magic:#010x})", known
+        path, f"is not a gauge file in any known format (it begins with {head[:8]!r}, {magic:#010x})", known
     )
 
 
