@@ -69,7 +69,7 @@ def export(
         ),
     ] = None,
     format: Annotated[
-        Literal["zarr", "hdf5", "both"], typer.Option(help="Another way to choose zarr and hdf5.", hidden=True)
+        Literal["zarr", "hdf5", "both"], typer.Option(help="The same, of zarr and hdf5.", hidden=True)
     ] = "both",
     result: Annotated[
         list[str] | None,
