@@ -113,8 +113,8 @@ FILES = {
     "{a: b}": PATTERN + "{'a': 'b'}",
     "[good.ildg, 5]": PATTERN + "['good.ildg', 5]",
     "": "`ensemble` (line 2): give either `heatbath` or `files`, and not both",
-    ".": "`ensemble.files` (line 3): .: this is a folder; name a gauge-field file in it; `exclude` leaves "
-    "it out",
+    ".": "`ensemble.files` (line 3): .: this is a folder; name a gauge-field file in it; list it "
+    "under `exclude`",
     "[good.ildg, other.ildg]": "`ensemble.files` (line 3): other.ildg is a lattice of 4x4x4x2, but good.ildg "
     "is one of 4x4x4x4: list it under `exclude`",
     "[good.ildg, copy/good.ildg]": "`ensemble.files` (line 3): copy/good.ildg and good.ildg have the same "
