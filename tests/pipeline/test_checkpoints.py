@@ -123,8 +123,14 @@ def test_a_save_that_was_cut_off_leaves_the_state_before(
             keep(folder, done=np.array(9))
     found = FolderCheckpoint(folder).load()
     assert found is not None and found["done"] == 3
+    with monkeypatch.context() as cut:  # after the new state has its name, before the old one goes
+        cut.setattr(module, "flush", killed)
+        with pytest.raises(KeyboardInterrupt):
+            keep(folder, done=np.array(9))
+    found = FolderCheckpoint(folder).load()
+    assert found is not None and found["done"] == 9
     keep(folder, done=np.array(10))
-    assert sorted(path.name for path in folder.iterdir()) == ["lock", "state-00000002"]
+    assert sorted(path.name for path in folder.iterdir()) == ["lock", "state-00000003"]
 
 
 @pytest.mark.usefixtures("always")

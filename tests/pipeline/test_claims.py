@@ -68,6 +68,18 @@ def test_a_piece_is_of_one_driver_until_that_one_ends(made: Store, stack: ExitSt
     assert not first.others()
 
 
+def test_an_empty_claim_counts_while_it_may_be_being_written(made: Store, stack: ExitStack) -> None:
+    """Where there are no links its file is there before its text."""
+    first, second = sharing(stack, made, "first"), sharing(stack, made, "second")
+    assert second.take(["a"])
+    (claim,) = (path for path in (made.path / ".claims").iterdir() if path.name[0] != ".")
+    claim.unlink()  # it is a link to the text
+    claim.touch()
+    assert not first.take(["a"])
+    os.utime(claim, (1.0, 1.0))
+    assert first.take(["a"])
+
+
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EMLINK])
 def test_claims_hold_where_links_are_refused(
     made: Store, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, code: int

@@ -303,6 +303,25 @@ def test_too_little_room_is_said_before_anything_is_copied(
     assert receive(pair, target).linked == 11  # which takes no room
 
 
+def test_equal_numbers_of_two_runs_are_one_chunk(tmp_path: Path, target: Store) -> None:
+    """Their records differ: each says when and how long."""
+    stores = [Store(tmp_path / name) for name in ("first", "second")]
+    for seconds, store in enumerate(stores):
+        store.create()
+        store.commit("field", "f" * 64, {"values": np.ones(3)}, {"values": ("site",)}, {"seconds": seconds})
+    receipt = receive(stores, target)
+    assert (receipt.brought, receipt.conflicts) == (1, [])
+
+
+def test_bytes_that_came_are_told_up_to_all() -> None:
+    """A file may have grown since it was counted."""
+    told: list[tuple[int, int]] = []
+    came = transferring.progress(10, lambda *numbers: told.append(numbers))
+    came(7)
+    came(7)
+    assert told == [(7, 10), (10, 10)]
+
+
 def test_two_transfers_into_one_store_do_not_meet(pair: Pair, target: Store) -> None:
     target.create()
     with arrival.arrivals(target), pytest.raises(InputError, match="wait until that has ended"):

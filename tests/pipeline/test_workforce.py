@@ -232,6 +232,15 @@ def test_the_time_limit_leaves_room_for_the_close_of_the_cluster() -> None:
     assert stop.check()
 
 
+def test_no_chunk_begins_that_would_not_end_before_the_time_limit() -> None:
+    stop = StopRequest(100.0, grace=2.0)
+    stop.note_duration(30.0)
+    stop._started -= 50.0
+    assert not stop.check()
+    stop._started -= 10.0
+    assert stop.check()
+
+
 def test_a_short_time_limit_leaves_time_to_compute() -> None:
     stop = StopRequest(8.0)
     stop.note_start(3.3)

@@ -82,6 +82,8 @@ def test_matrix_is_that_of_the_definition(
     lattice = Lattice(extents)
     links = rough_links(5, lattice)
     made = wilson_links(links, lattice, boundary=boundary, csw=csw, anisotropy=ANISOTROPY)
+    spatial, temporal = csw if isinstance(csw, tuple) else (csw, csw)
+    assert made.csw == ((spatial / 2.464, temporal) if csw else None)
     M = WilsonOperator(WilsonDslash(made), -0.31)
     assert np.abs(dense(M) - written_out(made, -0.31)).max() < 1e-13
 

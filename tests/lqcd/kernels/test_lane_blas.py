@@ -108,3 +108,13 @@ def test_arrays_that_do_not_fit_are_refused(backend, random):
         blas.lane_update(y, xs, a, a[0, :3])
     with pytest.raises(InputError, match="coefficients must be complex"):
         blas.lane_update(y, xs, a.real)
+
+
+def test_a_field_that_depends_on_others_takes_no_part_in_a_fit(backend, random):
+    """Least squares of v_0 by v_1 and the same once more: those of v_1."""
+    v = random(3, 150, 2, 3)
+    v[2] = v[1]
+    gram = np.einsum("kxyn,lxyn->kln", v.conj(), v).astype(complex)
+    found = backend.host(backend.kernels.lane_blas.lane_least_squares(backend.array(gram)))
+    np.testing.assert_allclose(found[0], gram[1, 0] / gram[1, 1], rtol=1e-6)
+    assert not found[1].any()

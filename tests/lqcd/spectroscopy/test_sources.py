@@ -138,3 +138,8 @@ def test_smearing_is_a_polynomial_of_the_laplacian(thin_links: NDArray) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-14)
     with pytest.raises(InputError, match=r"at least 1 step, got width 1.4, 0 steps"):
         gaussian_smeared(point, thin_links, LATTICE, 5, 1.4, 0)
+
+
+def test_the_least_steps_damp_the_highest_mode() -> None:
+    """Of eigenvalue 12, by 1 - 12 width^2 / (4 n): to -1 at worst."""
+    assert 1 - 12 * 2.5**2 / (4 * sources.least_steps(2.5)) == pytest.approx(-1)
