@@ -7,7 +7,9 @@ shows its traceback.
 from __future__ import annotations
 
 import os
+import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from errno import (
@@ -56,6 +58,9 @@ RUNNING = {
 }
 """What a RuntimeError with such words says."""
 
+UNPARSED = "Environment variable 'NUMBA_[A-Z_]+' is defined but its associated value"
+"""What Numba warns of, with a traceback, before it takes its default."""
+
 OF_CUPY = "CuPy keeps compiled kernels there: set CUPY_CACHE_DIR to a folder that can be written"
 
 
@@ -67,6 +72,7 @@ def guarded(command: Callable[[], int]) -> int:
     except OSError as error:
         _tell(f"the working folder is gone or cannot be read ({error.strerror}): change to another one (cd)")
         return 2
+    warnings.filterwarnings("error", UNPARSED, RuntimeWarning)
     try:
         return command()
     except Exception as error:
@@ -84,6 +90,11 @@ def machine_fault(error: BaseException) -> str:
         return _of_text(error)
     if isinstance(error, RuntimeError):
         return next((told for words, told in RUNNING.items() if words in str(error)), "")
+    if isinstance(error, RuntimeWarning) and re.match(UNPARSED, str(error)):
+        return f"{str(error).splitlines()[0]} Set it to a number, or unset it"
+    if isinstance(error, ValueError) and "Number of threads specified must be > 0" in str(error):
+        number = os.environ.get("NUMBA_NUM_THREADS")
+        return f"NUMBA_NUM_THREADS={number} leaves no thread: set it to 1 or more, or unset it"
     if not isinstance(error, OSError):
         return ""
     *_, raised_in = through = [name.split(".")[0] for name in _modules(error)] or [""]

@@ -64,6 +64,11 @@ def literal(text: str) -> str:
     return "".join(_spelled(c) if unicodedata.category(c) in _ACTING else c for c in text)
 
 
+def reason(error: BaseException) -> str:
+    """What an error says, on a line of 300 letters at most: it may quote a million of a foreign file."""
+    return literal(f"{error!s:.300}")
+
+
 def literal_lines(text: str) -> str:
     """Plain text of several lines, each of them literal."""
     return "\n".join(map(literal, text.split("\n")))

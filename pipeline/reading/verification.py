@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pipeline.declare.text import counted, literal
+from pipeline.declare.text import counted, reason
 from pipeline.store.errors import DamagedChunkError
 from pipeline.store.lock import driver_lock
 from pipeline.store.record import is_sealed
@@ -131,7 +131,7 @@ def set_aside(store: Store, found: DamagedChunkError) -> list[str]:
                 error = another
             except InputError:
                 continue
-        why = literal(str(error.__cause__ or error))
+        why = reason(error.__cause__ or error)
         try:
             grave = store.set_aside(found.stage, key, why)
         except InputError:
@@ -155,4 +155,4 @@ def _read(store: Store, stage: str, key: str) -> bool | tuple[Damage, InputError
             raise DamagedChunkError(f"digest of {', '.join(wrong)} differs from the record", stage, key)
         return is_sealed(record)
     except InputError as error:
-        return Damage(stage, key, literal(str(error.__cause__ or error))), error
+        return Damage(stage, key, reason(error.__cause__ or error)), error

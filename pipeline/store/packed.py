@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from io import BytesIO
 from struct import Struct
 
-from pipeline.store.record import RECORD_BYTES
+from pipeline.store.record import RECORD, RECORD_BYTES
 
 FILE_BYTES = 128 << 20
 """Of the file of a packed chunk, at most, as it is read: far more than is packed into one."""
+
+ENTRIES = 10_000
+"""Of a packed chunk, at most; Python takes 1 KB for each before anything is known of it."""
 
 
 _LOCAL = Struct("<4s22xHH")
@@ -21,6 +24,8 @@ _LOCAL = Struct("<4s22xHH")
 def unpacked(content: bytes) -> dict[str, bytes]:
     """The files of a packed group; ValueError where it is not one, or its own checksums differ."""
     try:
+        if content.count(b"PK\1\2") > ENTRIES:  # which begins each
+            raise ValueError(f"it has more than {ENTRIES} entries")
         with zipfile.ZipFile(BytesIO(content)) as archive:
             entries = archive.infolist()
         _refuse_bomb(entries, len(content))
@@ -32,7 +37,10 @@ def unpacked(content: bytes) -> dict[str, bytes]:
 
 
 def _refuse_bomb(entries: Sequence[zipfile.ZipInfo], nbytes: int) -> None:
-    """Raise ValueError where the entries of a file of so many bytes take more than they may."""
+    """Raise ValueError where the entries of a file of so many bytes are not a chunk's, or take too much."""
+    names = {entry.filename for entry in entries}
+    if len(names) < len(entries) or RECORD not in names:
+        raise ValueError("it names a file twice" if RECORD in names else "it has no record")
     held = stored = packed = 0
     for entry in entries:
         held += entry.compress_size

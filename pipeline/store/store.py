@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.declare.text import literal
+from pipeline.declare.text import reason
 from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import delete, flush, flush_all, flush_group, give_name
 from pipeline.store.errors import DamagedChunkError, StoreError, StoreFullError, UnreadableChunkError
@@ -341,7 +341,7 @@ class Store:
                     "see to the file system or its permissions, and run the same command again"
                 ) from error
             raise DamagedChunkError(
-                f"{name} is damaged ({literal(str(error))}): the next run that reads it computes it again, "
+                f"{name} is damaged ({reason(error)}): the next run that reads it computes it again, "
                 f"and `quarkline verify --remove {self.path}` drops it",
                 stage,
                 key,

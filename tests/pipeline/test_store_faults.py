@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 import zipfile
 from collections.abc import Callable
 from datetime import date
@@ -154,6 +155,7 @@ FORGERIES: dict[str, tuple[Forgery, str]] = {
     "sharded": (said(codecs=[{"name": "sharding_indexed"}]), "by .*sharding"),
     "text": (said(data_type={"name": "fixed_length_utf32"}), "has data_type = "),
     "objects": (said(data_type="variable_length_bytes"), "says that its numbers are variable_length_bytes"),
+    "fill": (said(fill_value="0x" + "f" * 10**5), "Invalid type: 0xf{80,299}[)]"),
     "type": (said(data_type="int32"), "has more than 12 bytes"),
 }
 
@@ -204,6 +206,17 @@ def test_a_file_that_unpacks_to_much_more_is_damage(store: Store) -> None:
     with pytest.raises(DamagedChunkError, match="its entries say that they take"):
         store.record("loops", KEYS[0])
     place = store.location("loops", KEYS[1])
+    whole = place.read_bytes()
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(place, "a") as archive:
+        archive.writestr(archive.namelist()[0], b"")
+    for content, words in (
+        (place.read_bytes(), "names a file twice"),
+        (b"PK\5\6" + bytes(18), "has no record"),
+        (whole + 10_001 * b"PK\1\2", "has more than 10000 entries"),
+    ):
+        place.write_bytes(content)
+        with pytest.raises(DamagedChunkError, match=words):
+            store.record("loops", KEYS[1])
     place.unlink()
     with place.open("wb") as file:
         file.truncate(1 << 40)

@@ -102,6 +102,15 @@ SHELL = {
         2,
         "error: kernels must be compiled, but NUMBA_DISABLE_JIT=1 forbids it: unset this variable\n",
     ),
+    "NUMBA_NUM_THREADS=0 $QUARKLINE check c.nersc": (
+        1,
+        "error: NUMBA_NUM_THREADS=0 leaves no thread: set it to 1 or more, or unset it\n",
+    ),
+    "NUMBA_NUM_THREADS=two $QUARKLINE check c.nersc": (
+        1,
+        "error: Environment variable 'NUMBA_NUM_THREADS' is defined but its associated value 'two' could not "
+        "be parsed. Set it to a number, or unset it\n",
+    ),
     "$QUARKLINE init mesons $(printf 'y\\377.yaml')": (
         1,
         "error: a name is no UTF-8, near ' masses -> report.\\n#\\n#   quarkline run y\\udcff.yaml       "

@@ -145,7 +145,7 @@ def test_wrong_extents_in_binary_headers(
     refused(tmp_path / "a", bytes(content), "even numbers|bytes|no gauge-field file")
 
 
-@pytest.mark.parametrize("text", ["3", "0", "8", "four", "1000000000000"])
+@pytest.mark.parametrize("text", ["3", "0", "8", "four", "1000000000000", "9" * 400])
 def test_wrong_extents_in_text_headers(tmp_path: Path, healthy: Healthy, text: str) -> None:
     content = healthy("nersc").replace(b"DIMENSION_1 = 4", f"DIMENSION_1 = {text}".encode())
     refused(tmp_path / "a", content, "even numbers|truncated|no whole number")
@@ -246,6 +246,12 @@ def test_missing_key_in_a_nersc_header(tmp_path: Path, healthy: Healthy, key: st
     refused(tmp_path / "a", healthy("nersc").replace(key.encode(), b"SOMETHING_ELSE"), f"has no {key}; ")
 
 
+@pytest.mark.parametrize("line", ["DIMENSION_4 = 16", "CHECKSUM = 1", "DATATYPE = 4D_SU3_GAUGE"])
+def test_a_key_twice_in_a_nersc_header(tmp_path: Path, healthy: Healthy, line: str) -> None:
+    content = healthy("nersc").replace(b"END_HEADER", f"{line}\nEND_HEADER".encode())
+    refused(tmp_path / "a", content, f"states {line.split()[0]} twice, as .* and as {line.split()[-1]}; find")
+
+
 @pytest.mark.parametrize(("name", "format_name"), [("openqcd", "openQCD"), ("ddalphaamg", "DDalphaAMG")])
 def test_wrong_plaquette_without_magic(tmp_path: Path, healthy: Healthy, name: str, format_name: str) -> None:
     content = bytearray(healthy(name))
@@ -291,6 +297,10 @@ def test_lime_files_without_exactly_one_gauge_field(tmp_path: Path, healthy: Hea
     refused(tmp_path / "a", healthy("scidac") * 2, "with 2 gauge fields .*use a file of one gauge field")
     data = foreign.lime_record("ildg-binary-data", bytes(576))
     refused(tmp_path / "a", data, "without an 'ildg-format' record")
+    open_tags = foreign.lime_record("ildg-format", b"<lx " * 250_000)
+    refused(tmp_path / "a", open_tags + data, "lacks <lx>")
+    content = healthy("scidac").replace(b"<precision>F", b"<precision>D")
+    refused(tmp_path / "a", content, "0 gauge fields: it states type .*, precision D, 4 data of 72 bytes per")
 
 
 def test_scidac_records_that_cannot_be_read(tmp_path: Path, links: NDArray, lattice: Lattice) -> None:
@@ -354,6 +364,8 @@ def test_an_open_boundary(tmp_path: Path, links: NDArray, lattice: Lattice) -> N
         options = {"naik_epsilon": 0.0} if refusing is hisq_links else {}
         with pytest.raises(InputError, match=r"open boundary .* take with boundary: dirichlet"):
             refusing(read.links, lattice, boundary="antiperiodic", **options)
+    write_ildg(tmp_path / "b", 0 * links, lattice, 64)
+    assert not check_gauge(tmp_path / "b").notes  # where all links are zero, nothing is open
     field[3, 0, -1, 0, 0] = 1  # one of them is not
     write_ildg(tmp_path / "a", field, lattice, 64)
     refused(tmp_path / "a", (tmp_path / "a").read_bytes(), "the file is damaged")
@@ -367,6 +379,10 @@ BIG_ENDIAN = struct.pack(">4id", 2, 2, 2, 2, 1.5) + bytes(16 * 4 * 144)
     [
         (b"\x1f\x8b\x08" + bytes(50), "is compressed; unpack it first: gunzip a"),
         (b"BZh9" + bytes(50), "is compressed; unpack it first: bunzip2 a"),
+        (b"\x1f\x9d" + bytes(50), "is compressed; unpack it first: uncompress a"),
+        (b"PK\3\4" + bytes(50), "is compressed; unpack it first: unzip a"),
+        (b"conf.0100".ljust(257, b"\0") + b"ustar" + bytes(250), "is a tar archive; .* tar -xf a"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "is a pointer of Git LFS, .* git lfs pull"),
         (struct.pack("<i", 59354) + bytes(90), "is a file of MILC versions 1 to 4; convert it by MILC"),
         (struct.pack(">i", 53546) + bytes(90), "is a file of MILC of 1996; convert it by MILC"),
         (BIG_ENDIAN, "big-endian byte order, and little-endian is read; reverse the bytes of the four"),

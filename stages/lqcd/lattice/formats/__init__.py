@@ -108,7 +108,11 @@ def sources(path: Path) -> tuple[GaugeSource, ...]:
     )
 
 
-PACKED = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
+PACKED = {
+    **{b"\x1f\x8b": "gunzip", b"\x1f\x9d": "uncompress", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz"},
+    **{b"\x28\xb5\x2f\xfd": "unzstd", b"\x04\x22\x4d\x18": "unlz4", b"PK\3\4": "unzip"},
+}
+LFS = b"version https://git-lfs."
 OLD_MILC = {59354: "MILC versions 1 to 4", 53546: "MILC of 1996", 0x71626434: "FNAL"}
 """Formats that MILC itself reads and nothing here, by their magic numbers."""
 
@@ -117,6 +121,10 @@ def _stranger(path: Path, head: bytes) -> tuple[str, str] | None:
     """What a file is that cannot be read, and how to convert it; None of an unknown one."""
     if program := next((program for start, program in PACKED.items() if head.startswith(start)), ""):
         return "is compressed", f"unpack it first: {program} {path.name}"
+    if head.startswith(LFS):
+        return "is a pointer of Git LFS, not the file itself", "fetch that: git lfs pull in its folder"
+    if _is_tar(path):
+        return "is a tar archive", f"unpack it first: tar -xf {path.name}"
     magic = {int.from_bytes(head[:4], order) for order in ("little", "big")}
     if old := next((name for number, name in OLD_MILC.items() if number in magic), ""):
         return f"is a file of {old}", "convert it by MILC: reload_serial it and save_serial_scidac"
@@ -124,6 +132,11 @@ def _stranger(path: Path, head: bytes) -> tuple[str, str] | None:
         remedy = "reverse the bytes of the four 4-byte extents and of each 8-byte number after them"
         return "is an openQCD or DDalphaAMG file in big-endian byte order, and little-endian is read", remedy
     return None
+
+
+def _is_tar(path: Path) -> bool:
+    with opened(path) as file:
+        return file.read(262)[257:] == b"ustar"
 
 
 def _swapped(head: bytes) -> bytes:

@@ -27,6 +27,9 @@ SLAB_BYTES = 1 << 20
 WHOLE_NUMBER = re.compile("[0-9]{1,9}")
 """A number in a header's text, such as an extent."""
 
+FAULT_LETTERS = 220
+"""Of what an error says of a file, at most: a header may state a number of a thousand digits."""
+
 DAMAGED = "the file is damaged or mislabelled: fetch it again from its source"
 """The remedy for a file whose content cannot be what its writer wrote."""
 
@@ -34,9 +37,11 @@ DAMAGED = "the file is damaged or mislabelled: fetch it again from its source"
 def fault(path: Path, what: str, remedy: str) -> InputError:
     """The error for a file: its name, what is wrong with it, and what to do.
 
-    A header's text in it cannot command a terminal.
+    A header's text in it neither commands a terminal nor fills it.
     """
     literal = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in what)
+    if len(literal) > FAULT_LETTERS:
+        literal = f"{literal[: FAULT_LETTERS // 2]} ... {literal[-FAULT_LETTERS // 2 :]}"
     return InputError(f"{path}: {literal}; {remedy}")
 
 

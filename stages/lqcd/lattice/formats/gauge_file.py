@@ -191,8 +191,10 @@ class GaugeField:
 
     @property
     def open_boundary(self) -> bool:
-        """True if the links that leave the last time slice are all zero, as of a field that ends there."""
-        return not self.links[3, :, -self.lattice.sites_per_slice :].any()
+        """True if only the links that leave the last time slice are all zero: the field ends there."""
+        with np.errstate(invalid="ignore"):  # of a NaN that signals
+            last = self.links[3, :, -self.lattice.sites_per_slice :].any()
+            return not last and bool(self.links.any())
 
     @cached_property
     def statistics(self) -> LinkStatistics:

@@ -36,6 +36,7 @@ from stages.lqcd.lattice.formats.scidac import (
     empty,
     expect_length,
     integer,
+    layout,
     messages,
     stored_links,
     usqcd_claims,
@@ -81,10 +82,14 @@ class LimeGaugeFile:
 
 def open_lime(path: Path) -> LimeGaugeFile:
     """The one gauge field of an ILDG or SciDAC file; InputError if there is none, or several."""
-    gauge = [stored for stored in map(_gauge_field, messages(path)) if stored]
+    blocks = messages(path)
+    gauge = [stored for stored in map(_gauge_field, blocks) if stored]
     if len(gauge) != 1:
-        kinds = ", ".join(sorted({record.kind for record in lime.records(path)}))
-        what = f"a LIME file with {len(gauge)} gauge fields (its records: {kinds})"
+        what = f"a LIME file with {len(gauge)} gauge fields"
+        if gauge or not any(message.record_xml for message in blocks):
+            what += f" (its records: {', '.join(sorted({record.kind for record in lime.records(path)}))})"
+        else:
+            what += f": it states {layout(blocks[0])}; links take 4 data of 72 (F) or 144 (D) bytes"
         raise fault(path, what, "use a file of one gauge field")
     message = gauge[0].message
     texts = {

@@ -98,7 +98,7 @@ def element(xml: str, name: str) -> str | None:
 
     Like QIO it looks for the tags alone: user records hold text that no XML parser accepts.
     """
-    match = re.search(rf"<(?:\w+:)?{name}(?:\s[^>]*)?>([^<]*)<", xml)
+    match = re.search(rf"<(?:\w+:)?{name}(?:\s[^<>]*)?>([^<]*)<", xml)
     return match[1].strip() if match else None
 
 

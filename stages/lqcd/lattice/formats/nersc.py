@@ -48,6 +48,9 @@ DATATYPES = {2: "4D_SU3_GAUGE", 3: "4D_SU3_GAUGE_3x3"}
 """DATATYPE by rows stored; readers take it in any case."""
 
 ORDERS = {"BIG": ">", "LITTLE": "<"}
+READ = re.compile("DATATYPE|FLOATING_POINT|CHECKSUM|PLAQUETTE|LINK_TRACE|DIMENSION_[1-4]")
+"""Keys whose values are used."""
+
 THIRD_ROW_TOLERANCE = 1e-5
 """How far a third row may be from conj(row 1 x row 2) for a file that leaves it out."""
 
@@ -171,8 +174,14 @@ def _header(path: Path) -> tuple[dict[str, str], int]:
     if match is None:
         raise damaged(path, "truncated or damaged: its NERSC header has no END_HEADER")
     lines = head[: match.start()].decode("ascii", "replace").splitlines()
-    pairs = (line.split("=", 1) for line in lines if "=" in line)
-    return {key.strip(): text.strip() for key, text in pairs}, match.end()
+    header: dict[str, str] = {}
+    for key, _, text in (line.partition("=") for line in lines if "=" in line):
+        key, text = key.strip(), text.strip()
+        if header.get(key, text) != text and READ.fullmatch(key):
+            what = f"its header states {key} twice, as {header[key]} and as {text}"
+            raise fault(path, what, "find out from its source which is right, and leave out the other line")
+        header[key] = text
+    return header, match.end()
 
 
 def _integer(path: Path, header: dict[str, str], key: str) -> int:

@@ -200,6 +200,13 @@ def stored_links(message: Message) -> StoredField | None:
     return StoredField(message, lattice, precision, MATRIX, 4)
 
 
+def layout(message: Message) -> str:
+    """What the private record states of a site's data."""
+    names = ("datatype", "precision", "datacount", "typesize")
+    kind, precision, count, size = (lime.element(message.record_xml, name) for name in names)
+    return f"type {kind}, precision {precision}, {count} data of {size} bytes per site"
+
+
 def dimensions(message: Message) -> Lattice:
     """The lattice that the private file record states."""
     path, xml = message.path, message.file_xml
