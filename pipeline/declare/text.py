@@ -65,7 +65,10 @@ def literal(text: str) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, on a line of 300 letters at most: it may quote a million of a foreign file."""
+    """The text of an error, on a line of 300 letters at most.
+
+    One that quotes a foreign file may have a million.
+    """
     return literal(f"{error!s:.300}")
 
 

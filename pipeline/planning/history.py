@@ -18,7 +18,7 @@ from pipeline.planning.manifest import Manifest
 from pipeline.planning.manifest_files import FORMER, drop_former, former_manifests, manifests, write_manifest
 from pipeline.planning.plan import Plan
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import json_object, plain, text_of
+from pipeline.store.plain_files import content_of, json_object, text_of
 from pipeline.store.store import Store
 from pipeline.store.typed import expect
 
@@ -129,7 +129,7 @@ def _add(store: Store, name: str, plan: PastPlan) -> None:
 def _read(path: Path) -> PastPlan | None:
     """The plan in a file; None where there is none, or it is damaged."""
     try:
-        content = expect(json_object(plain(path).read_bytes()), PastPlanFacts, "a past plan")
+        content = expect(json_object(content_of(path)), PastPlanFacts, "a past plan")
         joined = content.pop("keys")
         keys = frozenset(joined[k : k + DIGITS] for k in range(0, len(joined), DIGITS))
         return PastPlan(**content, keys=keys)

@@ -22,7 +22,7 @@ from pipeline.declare.signature import long_names
 from pipeline.planning.chunk import Block, Chunk, Position, without_collection
 from pipeline.planning.key import canonical_parameters
 from pipeline.planning.workflow import options_text
-from pipeline.store.plain_files import json_object, plain
+from pipeline.store.plain_files import content_of, json_object
 from pipeline.store.record import Facts
 from pipeline.store.store import ChunkId, Store
 from pipeline.store.typed import expect
@@ -221,7 +221,7 @@ class Manifest:
         """The manifest in a file of `.workflows`; None and InputError as of `read`."""
         try:
             with without_collection():
-                return cls.of(path.stem if path.name[0] != "." else "", plain(path).read_bytes())
+                return cls.of(path.stem if path.name[0] != "." else "", content_of(path))
         except PermissionError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
         except (OSError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +12,7 @@ from pipeline.planning.chunk import Chunk
 from pipeline.planning.manifest import PART, Manifest, describe_chunks, describe_node
 from pipeline.planning.workflow import Source, file_and_changes
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import text_of
+from pipeline.store.plain_files import content_of
 from pipeline.store.record import Facts, canonical_json
 from pipeline.store.store import Store
 from stages.base.errors import InputError, suggestion
@@ -26,6 +26,13 @@ def manifests(store: Store) -> list[Manifest]:
     names = sorted(path.stem for path in (store.path / ".workflows").glob("[!.]*.json"))
     names = [name for name in names if not name.endswith(PART)]
     return [manifest for name in names if (manifest := Manifest.read(store, name))]
+
+
+def damaged_manifests(store: Store, read: Sequence[Manifest]) -> list[Path]:
+    """The files of `manifests` that are not among those that were read."""
+    known = {manifest.workflow for manifest in read}
+    paths = sorted((store.path / ".workflows").glob("[!.]*.json"))
+    return [path for path in paths if path.stem not in known and not path.stem.endswith(PART)]
 
 
 def former_manifests(store: Store) -> list[Manifest]:
@@ -151,7 +158,14 @@ def _put_aside(store: Store, workflow: str, file: str) -> None:
             former.unlink(missing_ok=True)
 
 
+def _holds(path: Path, text: str) -> bool:
+    try:
+        return content_of(path) == text.encode()
+    except (OSError, ValueError):
+        return False
+
+
 def _keep(store: Store, path: Path, text: str) -> None:
-    if text_of(path) != text:
+    if not _holds(path, text):
         with store.writing("the plan of its workflow"):
             write_atomically(path, text)

@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.declare.duration import duration_text
 from pipeline.declare.text import counted, energy_text, format_bytes, text_table
 from pipeline.planning.manifest import PART
-from pipeline.planning.manifest_files import former_manifests, manifests
+from pipeline.planning.manifest_files import damaged_manifests, former_manifests, manifests
 from pipeline.running.clusters.jobs import job_lists
 from pipeline.running.event_log import ADDRESS, log_of, runs, state_of
 from pipeline.running.failures import Failures
@@ -96,6 +96,8 @@ class Status:
     """Joules by stage over all runs whose logs are kept."""
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Files that were run as each workflow, with what `--set` changed; the first is the one that is shown."""
+    unread: tuple[str, ...] = ()
+    """Files of `.workflows/` that should say what a workflow has, and are damaged."""
 
     def __str__(self) -> str:
         driven = f"driven by {self.driver}" if self.driver else "no active run"
@@ -106,6 +108,11 @@ class Status:
             "\n  and before by ".join([f"{workflow} as run by {files[0]}", *files[1:]])
             for workflow, files in self.files.items()
             if len(files) > 1 or " --set " in files[0]
+        ]
+        lines += [
+            f"{path} is damaged, so what its workflow has is not shown; its chunks are there, and "
+            "`quarkline run` of its file writes it again"
+            for path in self.unread
         ]
         lines += [
             f"in flight: {stage}, checkpoint of {format_bytes(nbytes)}" for stage, nbytes in self.checkpoints
@@ -153,7 +160,8 @@ def status(store: Store | str | os.PathLike[str]) -> Status:
         for jobs in job_lists(store)
         if not driver or driver.run != jobs.folder.name
     )
-    return Status(str(store.path), driver, nodes, last, in_flight, left, energies(states.values()), files)
+    spent, unread = energies(states.values()), tuple(map(str, damaged_manifests(store, known)))
+    return Status(str(store.path), driver, nodes, last, in_flight, left, spent, files, unread)
 
 
 def _last_run(store: Store, states: Mapping[str, RunState], current: str) -> RunStatus | None:

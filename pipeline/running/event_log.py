@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.running.run_state import RunState
 from pipeline.store.durable import delete
-from pipeline.store.plain_files import json_lines, json_object, plain
+from pipeline.store.plain_files import content_of, json_lines, json_object
 from pipeline.store.store import Store
 from pipeline.store.typed import fits
 from pipeline.worker.events import ChunkState, Event, EventKind
@@ -148,7 +148,7 @@ def drop_old_runs(store: Store, current: str = "") -> None:
 def state_of(store: Store, run: str) -> RunState:
     """The state of a run until now, by its tally and the events since."""
     try:
-        content = json_object(plain(_folder(store, run) / TALLY).read_bytes()) or {}
+        content = json_object(content_of(_folder(store, run) / TALLY)) or {}
         read, state = content.pop("read"), RunState.of(content)
         if not fits(int)(read) or read < 0:
             raise ValueError(f"the tally of run {run} is damaged")

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.store.durable import delete, flocked
 from pipeline.store.group import array_digest, open_group, open_packed, recorded_sums
-from pipeline.store.packed import FILE_BYTES, unpacked
+from pipeline.store.packed import unpacked
 from pipeline.store.plain_files import content_of
 from pipeline.store.record import RECORD, RECORD_BYTES, record_in
 from pipeline.store.shelves import links_in, refuse_links
@@ -65,7 +65,7 @@ def whole_record(path: Path, stage: str, key: str) -> dict[str, Any]:
         record = record_in(content_of(path / RECORD, RECORD_BYTES), stage, key)
         group = open_group(path, recorded_sums(record))
     else:
-        files = unpacked(content_of(path, FILE_BYTES))
+        files = unpacked(content_of(path))
         record = record_in(files[RECORD], stage, key)
         group = open_packed(files, recorded_sums(record))
     for name, about in record["arrays"].items():

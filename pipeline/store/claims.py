@@ -22,7 +22,7 @@ from pathlib import Path
 from pipeline.store import lease
 from pipeline.store.durable import delete, write_atomically
 from pipeline.store.lease import Driver, Witness, read_driver
-from pipeline.store.plain_files import plain
+from pipeline.store.plain_files import content_of
 from pipeline.store.shelves import inside
 from pipeline.store.store import Store
 
@@ -102,7 +102,7 @@ class Claims:
     def _counts(self, path: Path) -> bool:
         """True if a claim is of a driver that is at work."""
         try:
-            run = plain(inside(self._folder, path.name)).read_text(errors="replace")
+            run = content_of(inside(self._folder, path.name)).decode(errors="replace")
         except ValueError:  # no file: nobody's
             return False
         if run == NOBODY or (run and not _RUN.fullmatch(run)):  # a path would lead to another file

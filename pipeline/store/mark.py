@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import plain
+from pipeline.store.plain_files import content_of
 from pipeline.store.shelves import inside
 from stages.base.errors import InputError
 
@@ -38,7 +38,7 @@ def format_of(store: Path) -> int | None:
 def _text(store: Path) -> str | None:
     """Content of a store's mark, None where there is none."""
     try:
-        return plain(inside(store, MARK)).read_text(errors="replace")
+        return content_of(inside(store, MARK)).decode(errors="replace")
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -53,11 +53,11 @@ def format_in(text: str, store: str) -> int:
     """
     try:
         written = json.loads(text)["format"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"store {store}: {MARK} is damaged; it should say {TEXT}") from error
-    if written not in READABLE:
+    if type(written) is not int or written not in READABLE:
         raise InputError(
-            f"store {store} has format {written}, this version of quarkline reads 1 and {FORMAT} "
+            f"store {store} has format {written!r:.40}, this version of quarkline reads 1 and {FORMAT} "
             "and writes the latter: use the version that wrote it, or another store"
         )
     return int(written)

@@ -10,9 +10,6 @@ from struct import Struct
 
 from pipeline.store.record import RECORD, RECORD_BYTES
 
-FILE_BYTES = 128 << 20
-"""Of the file of a packed chunk, at most, as it is read: far more than is packed into one."""
-
 ENTRIES = 10_000
 """Of a packed chunk, at most; Python takes 1 KB for each before anything is known of it."""
 

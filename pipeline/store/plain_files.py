@@ -12,6 +12,9 @@ from typing import Any
 LINE_BYTES = 16 << 20
 """Of a line, at most: no event and no entry of a ledger comes near."""
 
+FILE_BYTES = 128 << 20
+"""Of a file that is read whole, at most: a manifest has about 70 for each chunk."""
+
 _DECODER = json.JSONDecoder()
 
 
@@ -27,17 +30,16 @@ def plain(path: Path) -> Path:
     return path
 
 
-def content_of(path: Path, most: int) -> bytes:
+def content_of(path: Path, most: int = FILE_BYTES) -> bytes:
     """The content of a file.
 
     Raises:
-        OSError, ValueError: as `plain` does; it has more bytes than `most`, of which no more are read.
+        OSError, ValueError: as `plain` does; it has more bytes than `most`, and none is read.
     """
-    with plain(path).open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
+    if plain(path).stat().st_size > most:
         raise ValueError(f"{path} has more than {most} bytes")
-    return content
+    with path.open("rb") as file:
+        return file.read()
 
 
 def text_of(path: Path) -> str:

@@ -27,7 +27,7 @@ from pipeline.store.checkpoint import checkpoints, remove_checkpoint
 from pipeline.store.durable import delete, flush, flush_all, flush_group, give_name
 from pipeline.store.errors import DamagedChunkError, StoreError, StoreFullError, UnreadableChunkError
 from pipeline.store.mark import FORMAT, MARK, format_of, mark
-from pipeline.store.packed import FILE_BYTES, unpacked
+from pipeline.store.packed import unpacked
 from pipeline.store.plain_files import content_of
 from pipeline.store.record import RECORD_BYTES, Facts, record_in
 from pipeline.store.shelves import (
@@ -300,7 +300,7 @@ class Store:
         path = self.location(stage, key)
         if not path.name.endswith(PACKED):
             return record_in(content_of(path / "zarr.json", RECORD_BYTES), stage, key), None
-        files = unpacked(content_of(path, FILE_BYTES))
+        files = unpacked(content_of(path))
         return record_in(files["zarr.json"], stage, key), files
 
     def arrays(self, stage: str, key: str) -> dict[str, StoredArray]:

@@ -240,7 +240,14 @@ def test_a_store_of_another_format_is_refused(made: Store) -> None:
         Store(made.path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "format 1"])
+@pytest.mark.parametrize("written", ["true", '"2"', "2.0", "[2]", "1e999"])
+def test_a_format_that_is_no_whole_number_is_refused(made: Store, written: str) -> None:
+    (made.path / "quarkline.json").write_text(f'{{"format": {written}}}')
+    with pytest.raises(InputError, match=r"has format (True|'2'|2\.0|\[2\]|inf), this version"):
+        Store(made.path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "format 1", "[" * 10**5])
 def test_a_damaged_mark_is_refused(made: Store, text: str) -> None:
     (made.path / "quarkline.json").write_text(text)
     with pytest.raises(InputError, match=r"quarkline\.json is damaged"):

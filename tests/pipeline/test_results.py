@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -233,6 +234,12 @@ def test_status(compute: Compute, store: Store) -> None:
     assert "last run" in str(found)
     with driver_lock(store, "run-7"):
         assert "driven by run run-7" in str(status(store))
+    (place,) = (store.path / ".workflows").glob("[!.]*.json")
+    for length in (10, 1 << 40):  # cut off; of no size that one is
+        os.truncate(place, length)
+        assert f"{place} is damaged, so what its workflow has is not shown" in str(status(store))
+    compute(workflow())
+    assert status(store).nodes == found.nodes
 
 
 def test_new_names_for_old_chunks_are_kept_without_a_run(compute: Compute, store: Store) -> None:

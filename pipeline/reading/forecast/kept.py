@@ -12,7 +12,7 @@ from pipeline.reading.account import NodeAccount
 from pipeline.reading.forecast.samples import stored_size
 from pipeline.reading.report import Section, Table
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import json_object, plain
+from pipeline.store.plain_files import content_of, json_object
 from pipeline.store.store import Store
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def keep(forecast: Forecast, store: Store) -> None:
 def reconciled(store: Store, workflow: str, nodes: Sequence[NodeAccount]) -> list[Section]:
     """Forecast and reality of the chunks that were computed since; nothing without a forecast."""
     try:
-        kept = json_object(plain(store.inside(".forecasts") / f"{workflow}.json").read_bytes()) or {}
+        kept = json_object(content_of(store.inside(".forecasts") / f"{workflow}.json")) or {}
         told, since = kept["nodes"], kept["time"]
     except (OSError, ValueError, KeyError):
         return []

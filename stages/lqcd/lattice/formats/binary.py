@@ -88,7 +88,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except PermissionError:
         raise fault(path, "no permission to read it", "ask its owner, or chmod it") from None
     except OSError as error:
-        raise fault(path, f"cannot be read ({error.strerror})", "check the disk or file system") from error
+        raise fault(
+            path, f"cannot be read ({error.strerror or error})", "check the disk or file system"
+        ) from error
 
 
 def lattice_of(path: Path, extents: tuple[int, ...]) -> Lattice:

@@ -201,7 +201,7 @@ def stored_links(message: Message) -> StoredField | None:
 
 
 def layout(message: Message) -> str:
-    """What the private record states of a site's data."""
+    """Type, precision, number and size of a site's data, by the private record."""
     names = ("datatype", "precision", "datacount", "typesize")
     kind, precision, count, size = (lime.element(message.record_xml, name) for name in names)
     return f"type {kind}, precision {precision}, {count} data of {size} bytes per site"
