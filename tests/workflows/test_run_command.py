@@ -167,7 +167,9 @@ def test_values_of_a_command_are_files_of_their_own(
     assert "noise.seed=56" in (project.parent / "other" / "index.html").read_text()
     label = f"{project} --set noise.seed=56"
     status, store = quarkline("status", project).out, project.parent / "store"
-    assert f"g2_disconnected as run by {label}\n  and before by " in status
+    assert f"g2_disconnected as run by {label}\n  and before by " in status and "none of this" not in status
+    other = quarkline("status", project, "--set", "noise.seed=57").out
+    assert f"none of this was run as {project} --set noise.seed=57: `quarkline plan " in other
     assert (
         quarkline("status", "store", "--handover", "page.html", "--json").out.count("--set noise.seed=56") > 1
     )

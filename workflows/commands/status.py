@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +17,7 @@ from pipeline.reading.handover import Handover, handover
 from pipeline.reading.handover_page import write_handover
 from pipeline.reading.status import Status
 from workflows.campaign.queue import campaign_lines
-from workflows.catalogue import status_lines
+from workflows.catalogue import load_project, status_lines
 from workflows.commands.options import JsonOption, SetOption, Target
 from workflows.display import progress_bar
 from workflows.documents import Document
@@ -67,8 +70,17 @@ def status(
     state, targets = find_status(store), status_lines(store)
     lacking = {node.workflow for node in state.nodes if node.stored < node.chunks}
     campaigns = campaign_lines(store, {node.workflow for node in state.nodes} - lacking)
-    text = "\n".join([str(state), *campaigns, *targets])
+    text = "\n".join([str(state), *campaigns, *targets, *_not_run(state, target, changes)])
     DOCUMENT.show(state, {"targets": targets, "campaigns": campaigns}, text=text, as_json=json)
+
+
+def _not_run(state: Status, file: Path, changes: Sequence[str] | None) -> list[str]:
+    """That no run was of a file with these changes, in a line."""
+    project = load_project(file, changes) if changes else None
+    if not (project and project.source) or project.source.label in chain(*state.files.values()):
+        return []
+    plan = f"quarkline plan {shlex.quote(str(file))}{project.options}"
+    return [f"none of this was run as {project.source.label}: `{plan}` says what is stored of it"]
 
 
 def _hand_over(store: Store, page: Path, json: bool) -> None:
