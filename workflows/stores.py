@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISDIR
 
 from pipeline import InputError, Plan, Store, plan
 from pipeline.reading.gc import BACKENDS
 from pipeline.store.object_store import store_at, url_in
+from pipeline.store.shelves import listed
 from workflows.catalogue import load_project
 from workflows.parameter_file import names_workflow
 from workflows.shared.definition import Project
@@ -56,21 +58,56 @@ def project_and_store(
 
 
 def remarks(planned: Plan, project: Project, file: Path, chosen: Path | None) -> list[str]:
-    """A warning where the file's store is new, while one beside it has results that are planned.
+    """Warnings about the places of results, of which a plan makes none.
 
-    Folders above are refused by `project_and_store`; one beside this one, or the file's, may well have its
-    own store.
+    The store or the report's folder cannot be written; or the store is new, while one beside it has results
+    that are planned. Folders above are refused by `project_and_store`; one beside this one, or the file's,
+    may well have its own store.
     """
+    store, report = (chosen or project.store).absolute(), project.report.absolute()
+    inside = [Path(entry.path) for entry in listed(store) if entry.is_dir()] if planned.missing else []
+    places = (
+        ("store", store, [store, *inside] if planned.missing else [], "by --store FOLDER or the key `store`"),
+        ("report's folder", report, [report], "by the key `report`"),
+    )
+    found = [
+        f"the {what} {place} cannot be written ({why}): choose another one {how}"
+        for what, place, folders, how in places
+        if (why := next(filter(None, map(_unwritable, folders)), ""))
+    ]
     if chosen or project.store.is_absolute() or len(planned.missing) < len(planned.chunks):
-        return []
+        return found
     for folder in _beside(Path.cwd(), file.resolve().parent):
         if _holds(other := folder / project.store, planned):
-            return [
-                f"the store {str(project.store)!r} is {project.store.absolute()} and holds nothing of this "
-                f"file, results of which are in {other}: to go on from them, run it in {folder}, or say "
-                f"--store {other}"
-            ]
-    return []
+            found.append(
+                f"the store {str(project.store)!r} is {store} and holds nothing of this file, results of "
+                f"which are in {other}: to go on from them, run it in {folder}, or say --store {other}"
+            )
+            break
+    return found
+
+
+def _unwritable(folder: Path) -> str:
+    """Why a folder, which may not exist yet, cannot be made or written; '' where nothing is against it."""
+    for place in (folder, *folder.parents):
+        try:
+            mode = os.stat(place).st_mode
+            system = os.statvfs(place)
+        except FileNotFoundError:
+            if os.path.islink(place):
+                return f"{place} is a link to {os.readlink(place)}, which is not there"
+            continue
+        except OSError as error:
+            return f"{place}: {error.strerror}"
+        if not S_ISDIR(mode):
+            return f"{place} is a file"
+        if system.f_flag & os.ST_RDONLY:
+            return f"{place} is on a file system that is read-only"
+        made_by_kernel = place.resolve().parts[1:2] in (("proc",), ("sys",))
+        return (
+            f"{place}: Permission denied" if made_by_kernel or not os.access(place, os.W_OK | os.X_OK) else ""
+        )
+    return ""
 
 
 def _beside(*folders: Path) -> Iterator[Path]:

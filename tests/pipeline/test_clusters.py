@@ -97,10 +97,18 @@ def test_names_and_addresses(tmp_path: Path) -> None:
         choose("loca")
 
 
-def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("lacking", "named"), [("dask_cuda", "the cuda cluster needs dask-cuda"), ("cupy", "GPUs need CuPy")]
+)
+def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch, lacking: str, named: str) -> None:
+    """CuPy is named first, by which GPUs are counted: it brings dask-cuda along."""
     without(monkeypatch, "dask_cuda")
+    if lacking == "cupy":
+        without(monkeypatch, "cupy")
+    else:
+        monkeypatch.setattr("pipeline.running.clusters.cuda._device_count", lambda: 1)
     with (
-        pytest.raises(InputError, match=r"needs dask-cuda .* pip install 'quarkline\[cuda13\]'"),
+        pytest.raises(InputError, match=rf"{named} .* pip install 'quarkline\[cuda13\]'"),
         Cuda().open(DEMAND),
     ):
         pass

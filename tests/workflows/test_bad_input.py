@@ -81,6 +81,39 @@ def test_run_refuses_before_anything_starts(
     assert not (g2.parent / "store").exists()
 
 
+@pytest.mark.parametrize("key", ["store", "report"])
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("/proc/here/below", "/proc: Permission denied"),
+        ("closed/below", "{here}/closed: Permission denied"),
+        ("loose/below", "{here}/loose is a link to nowhere, which is not there"),
+        ("file/below", "{here}/file/below: Not a directory"),
+        ("x" * 300, "{here}/" + "x" * 300 + ": File name too long"),
+    ],
+)
+def test_plan_says_where_a_run_cannot_write(
+    quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch, key: str, place: str, why: str
+) -> None:
+    here, access = g2.parent, os.access
+    monkeypatch.chdir(here)
+    Path("file").touch()
+    Path("closed").mkdir()
+    Path("loose").symlink_to("nowhere")
+    before = sorted(here.rglob("*"))
+    monkeypatch.setattr(
+        os, "access", lambda path, how: Path(path).name != "closed" and access(path, how)
+    )  # as root may do everything
+    answer = quarkline("plan", edit(g2, (f"{key}: {key}\n", f"{key}: {place}\n")))
+    if key == "store" and place[0] in "fx":  # which is refused as it is read
+        refused(answer, f"store {here / place} cannot be read: {why.rpartition(': ')[2]}")
+    else:
+        what = "the store" if key == "store" else "the report's folder"
+        said = f"{what} {here / place} cannot be written ({why.format(here=here)}): choose another one by"
+        assert answer.code == 0 and f"warning: {said}" in answer.out.replace("\n", " ")
+    assert sorted(here.rglob("*")) == before
+
+
 def test_lattice_beyond_the_machines_memory(
     quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

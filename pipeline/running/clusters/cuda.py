@@ -80,8 +80,8 @@ class Cuda(Cluster):
         """Start the workers, and end them with the block."""
         from dask.system import CPU_COUNT
 
-        cluster = _cluster_class()
         devices = _device_count()
+        cluster = _cluster_class()
         workers, each = min(self._workers_of(devices), demand.of_use), self.gpus_per_worker
         environment = worker_environment(max(1, CPU_COUNT // workers), self.backend, each)
         options = {"n_workers": workers, "threads_per_worker": 1, "resources": {"device": 1}}
