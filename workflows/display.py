@@ -100,7 +100,9 @@ class RunDisplay:
         elif kind == EventKind.PROGRESS:
             self._share(event, event.done / max(event.total, 1), _note(event))
         elif kind == EventKind.COMPILING:
-            self._share(event, self._shares.get(event.node, {}).get(event.key, 0.0), "compiling kernels")
+            share = self._shares.get(event.node, {}).get(event.key, 0.0)
+            doing = "compiling" if event.more.get("compiled") else "waiting for"
+            self._share(event, share, f"{doing} kernels")
         elif kind in ENDED:
             self._end(event)
         if self._state.first.missing:

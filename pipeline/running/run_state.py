@@ -209,10 +209,15 @@ def time_left(seconds: float | None) -> str:
 
 
 def compiling(running: Iterable[Event]) -> str:
-    """`compiling kernels: 12`, of all chunks in work that wait for some now; '' where none does."""
+    """`compiling kernels: 12`, of all chunks in work that wait for some now; '' where none does.
+
+    `waiting for kernels` where these have compiled none: other processes do.
+    """
     waiting = (each for each in running if each.kind == EventKind.COMPILING)
     numbers = [number for each in waiting if isinstance(number := each.more.get("compiled"), int)]
-    return f"compiling kernels: {sum(numbers)}" if numbers else ""
+    if not any(numbers):
+        return "waiting for kernels" if numbers else ""
+    return f"compiling kernels: {sum(numbers)}"
 
 
 def _count(counts: dict[str, Any], name: str, number: float = 1) -> None:

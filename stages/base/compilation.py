@@ -77,12 +77,18 @@ def getting(*, for_lattice: bool = False) -> Iterator[Getting]:
 
 @contextmanager
 def telling(tell: Callable[[int], None]) -> Iterator[None]:
-    """Tell after each kernel that this thread compiles in the block how many these are."""
+    """Tell how many kernels this thread has compiled in the block: after each, and where it waits for one."""
     _waited.compiled, _waited.tell = 0, tell
     try:
         yield
     finally:
         _waited.tell = None
+
+
+def tell_of_wait() -> None:
+    """Tell that this thread waits for a kernel which another process compiles."""
+    if _waited.tell:
+        _waited.tell(_waited.compiled)
 
 
 def got(began: float, *, compiled: bool) -> None:

@@ -7,6 +7,7 @@ Whoever watches over their memory is told when more of it is mapped.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
@@ -36,6 +37,9 @@ def imported_cupy() -> ModuleType:
     except OSError as error:
         remedy = "set CUPY_CACHE_DIR to a folder that can be written"
         raise InputError(f"CuPy keeps compiled kernels, and cannot ({error}): {remedy}") from error
+    except Exception as error:  # as one of another NumPy's or Python's raises
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise InputError(f"CuPy cannot be imported ({reason}): {INSTALL}") from error
 
 
 def gpus_per_worker() -> int:
@@ -147,3 +151,17 @@ mapped: list[MappedMemory] = []
 
 listeners: list[Callable[[], None]] = []
 """Called whenever an array took such memory."""
+
+
+def main() -> int:
+    """Exit code of `python -m stages.base.gpus`: 1, and a sentence on standard error, without CuPy."""
+    try:
+        imported_cupy()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -98,6 +98,26 @@ def test_names_and_addresses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("raise ImportError('no libcuda.so')", "GPUs need CuPy (no libcuda.so): pip install"),
+        ("raise PermissionError(13, 'denied', '/home')", "CuPy keeps compiled kernels, and cannot ("),
+        ("raise ValueError('numpy.dtype size changed')", "CuPy cannot be imported (ValueError: numpy.dtype"),
+    ],
+)
+def test_workers_whose_cupy_cannot_be_imported_end_in_a_sentence(
+    tmp_path: Path, fault: str, said: str
+) -> None:
+    (tmp_path / "cupy.py").write_text(fault)
+    site = ClusterSection(kind="slurm", cores=1, gpus=1, environment={"PYTHONPATH": str(tmp_path)})
+    lines = JobQueue(site).options()["job_script_prologue"]
+    script = "\n".join([*lines, "echo a worker"])  # type: ignore[misc]
+    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+    assert ended.returncode == 1 and not ended.stdout
+    assert ended.stderr.startswith(f"error: {said}") and ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("lacking", "named"), [("dask_cuda", "the cuda cluster needs dask-cuda"), ("cupy", "GPUs need CuPy")]
 )
 def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch, lacking: str, named: str) -> None:

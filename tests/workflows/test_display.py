@@ -18,6 +18,7 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "started", "node": "gauge", "key": "g", **PLACE},
     {"event": "done", "node": "gauge", "key": "g", **PLACE},
     {"event": "started", "node": "loops_light", "key": "a", **PLACE},
+    {"event": "compiling", "node": "loops_light", "key": "a", "compiled": 0, **PLACE},
     {"event": "compiling", "node": "loops_light", "key": "a", "compiled": 12, **PLACE},
     {
         "event": "progress",
@@ -71,6 +72,8 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     text = shown(capsys)
     assert "dashboard: http://secret" in text
     assert re.search(r"gauge +━+ 1/1", text)
+    assert re.search(r"all +[━╸╺]+ 1/3 .*waiting for kernels", text)
+    assert re.search(r"loops_light +[━╸╺]+ 0/2 .*waiting for kernels", text)
     assert re.search(r"all +[━╸╺]+ 1/3 .*compiling kernels: 12", text)
     assert re.search(r"loops_light +[━╸╺]+ 0/2 .*compiling kernels ", text)
     assert re.search(r"loops_light +[━╸╺]+ 0/2 .*iterations 57 residual 4.2e-06", text)

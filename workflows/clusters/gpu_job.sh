@@ -28,6 +28,7 @@ trap 'kill $(jobs -p) 2> /dev/null || true; wait; rm -rf "$folder"' EXIT
 # Whoever reaches a scheduler without certificates runs code as its user: these are made for this job alone.
 # setsid: an interrupt from the keyboard is for the driver alone, which stops cleanly.
 export PYTHONSAFEPATH=1    # a random.py or stages.py in this folder is not imported
+python3 -m stages.base.gpus || exit 3    # which says why CuPy cannot be imported
 eval "$(python3 -m pipeline.running.clusters.certificates "$folder")"
 export DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES=2
 export DASK_DISTRIBUTED__SCHEDULER__ROOTISH_TASKGROUP_DEPENDENCIES=1

@@ -19,10 +19,10 @@ from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.security import Security
 
-from pipeline.running.clusters import NO_EMPTY_PATH, Demand
+from pipeline.running.clusters import Demand
 from pipeline.running.clusters.certificates import write_certificates
 from pipeline.running.clusters.local import SETTINGS, unless_stopped
-from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports, workers_of_gpus
+from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, opening, workers_of_gpus
 from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.watching import watched
 from pipeline.worker.plugins import PATIENCE, Watchdog
@@ -96,9 +96,7 @@ def command(site: ClusterSection, name: str, scheduler: str, files: dict[str, st
     several = site.gpus and site.each > 1
     alone = f"{worker} --name {name}"
     start = workers_of_gpus(worker, name, site.each, site.gpus_per_worker) if several else alone
-    return "; ".join(
-        [f"cd {shlex.quote(os.getcwd())}", *exports(site), *(site.prologue or ()), NO_EMPTY_PATH, start]
-    )
+    return "; ".join([f"cd {shlex.quote(os.getcwd())}", *opening(site), start])
 
 
 class _Host(ProcessInterface):  # type: ignore[misc]

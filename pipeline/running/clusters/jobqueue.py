@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipeline.batch import batch_system
-from pipeline.running.clusters import NO_EMPTY_PATH, Demand
+from pipeline.running.clusters import Demand
 from pipeline.running.clusters.jobs import JobList
 from pipeline.running.clusters.local import unless_stopped
-from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, exports
+from pipeline.running.clusters.remote import WORKER_ARGUMENTS, Remote, opening
 from pipeline.running.clusters.section import Workers
 from pipeline.running.limits import HOST
 from stages.base.errors import InputError
@@ -112,7 +112,7 @@ class JobQueue(Remote):
             "processes": 1 if site.gpus else site.each,
             "security": True,
             "scheduler_options": {**(configured["scheduler-options"] or {}), **own},
-            "job_script_prologue": [*exports(site), *(site.prologue or ()), NO_EMPTY_PATH],
+            "job_script_prologue": opening(site),
             "worker_extra_args": [*(configured["worker-extra-args"] or ()), *WORKER_ARGUMENTS],
         }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.running.clusters import Cluster, Devices
+from pipeline.running.clusters import NO_EMPTY_PATH, Cluster, Devices
 from pipeline.running.clusters.local import worker_environment
 from pipeline.running.clusters.section import ClusterSection
 from pipeline.running.limits import HOST
@@ -50,6 +50,12 @@ def exports(site: ClusterSection) -> list[str]:
     variables = worker_environment(threads, site.backend, site.gpus_per_worker)
     ours = {**variables, SILENT_WORKER: "[]"}
     return [*(f"export {name}={value}" for name, value in ours.items()), *site.exports]
+
+
+def opening(site: ClusterSection) -> list[str]:
+    """Lines of a shell before workers start: environment, prologue, and the end, in words, without CuPy."""
+    cupy = [f"{site.interpreter} -m stages.base.gpus || exit 1"] if site.backend == "cuda" else []
+    return [*exports(site), *(site.prologue or ()), NO_EMPTY_PATH, *cupy]
 
 
 def workers_of_gpus(command: str, name: str, workers: int, gpus_per_worker: int = 1) -> str:

@@ -140,7 +140,7 @@ def read_source(path: Path, lattice: Lattice) -> NDArray[np.complex128]:
     x, y, z, t = lattice.extents
     shape = (t, z, y, x, SPINS, COLOURS)
     field = _mapped(path)
-    if not np.iscomplexobj(field) or field.shape[:6] != shape or field.ndim > 7:
+    if not np.iscomplexobj(field) or field.shape[:6] != shape or field.ndim > 7 or not field.size:
         raise InputError(
             f"{path} holds {field.dtype} {field.shape}, but a source on {lattice} is complex {shape}, "
             "t z y x spin colour, with a last axis where there are several columns"
@@ -158,11 +158,18 @@ def source_columns(path: Path) -> int:
     Raises InputError.
     """
     shape = _mapped(path).shape
+    if len(shape) not in (6, 7) or 0 in shape:
+        raise InputError(
+            f"{path} holds an array of shape {shape}, but a source has the axes t z y x spin colour, none of "
+            "them empty, and a last one where there are several columns: write it by numpy.save"
+        )
     return int(shape[6]) if len(shape) == 7 else 1
 
 
 def _mapped(path: Path) -> NDArray:
     """The one array of a NumPy file, not yet read: a damaged header may claim any size."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no file, but a folder or a pipe: name the NumPy file of a source")
     try:
         with warnings.catch_warnings(action="ignore"):  # Python's parser, of a damaged header
             field = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -5,19 +5,39 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from queue import Queue
 
 import numba
 import numpy as np
 import pytest
 from numba import njit
 
+from stages.base.compilation import telling
 from stages.lqcd.kernels import block_blas, cg_update, slice_products
 from stages.lqcd.kernels.cg_update import CGCoefficients
+from stages.lqcd.kernels.cpu import compiled
 from stages.lqcd.kernels.random_numbers import philox4x32
 from stages.lqcd.lattice.geometry import Lattice
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_who_waits_for_a_kernel_of_another_process_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "gettempdir", lambda: str(tmp_path))
+    told = Queue()
+
+    def second():
+        with telling(told.put), compiled._turn("a kernel"):
+            told.put("its turn")
+
+    waiting = threading.Thread(target=second)
+    with compiled._turn("a kernel"):
+        waiting.start()
+        assert told.get(timeout=60) == 0
+    assert told.get(timeout=60) == "its turn"
+    waiting.join()
 
 
 @pytest.fixture

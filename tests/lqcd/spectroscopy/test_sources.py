@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,10 +93,22 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         (good[:-1], r"holds complex128 \(5, .* is complex \(6, 2, 2, 4, 4, 3\)"),
         (good.real, "holds float64"),
         (good * np.nan, "not finite"),
+        (np.ones((*good.shape, 0), complex), r"\(6, 2, 2, 4, 4, 3, 0\), but a source on"),
+        (np.ones((), complex), r"holds complex128 \(\), but"),
+        (np.ones((*good.shape, 1, 1), complex), "with a last axis where"),
+        (np.zeros(good.shape, [("re", float), ("im", float)]), r"holds \[\('re', '<f8'\)"),
     ):
         np.save(path, field)
         with pytest.raises(InputError, match=said):
             sources.read_source(path, LATTICE)
+    for shape in ((), (3,), (*good.shape, 0), (0, *good.shape[1:]), (*good.shape, 1, 1)):
+        np.save(path, np.ones(shape, complex))
+        with pytest.raises(InputError, match=re.escape(f"holds an array of shape {shape}, but a source has")):
+            sources.source_columns(path)
+    os.mkfifo(tmp_path / "pipe")
+    for other in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InputError, match="is no file, but a folder or a pipe"):
+            sources.source_columns(other)
     with path.open("wb") as archive:
         np.savez(archive, source=np.ones(3))
     with pytest.raises(InputError, match="several NumPy arrays"):

@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fcntl import LOCK_EX, flock
+from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cache, partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -36,7 +36,7 @@ from numba.core.typing.templates import Signature
 from numba.np.numpy_support import from_dtype
 from numpy.typing import DTypeLike
 
-from stages.base.compilation import getting
+from stages.base.compilation import getting, tell_of_wait
 from stages.lqcd.kernels.cpu.calling import CalledByAddress, WithoutWrappers, address_of, call, lay_out
 from stages.lqcd.kernels.cpu.recording import Argument, Call, done
 
@@ -170,7 +170,11 @@ def _turn(name: str) -> Iterator[None]:
         yield
         return
     with lock:
-        flock(lock, LOCK_EX)
+        try:
+            flock(lock, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            tell_of_wait()
+            flock(lock, LOCK_EX)
         yield
 
 
