@@ -38,7 +38,7 @@ def test_line_that_starts_the_workers_of_a_host() -> None:
         f"cd {os.getcwd()}; export NUMBA_NUM_THREADS=4; export OMP_NUM_THREADS=4; "
         "export OPENBLAS_NUM_THREADS=1; export MKL_NUM_THREADS=1; export QUARKLINE_GPUS_PER_WORKER=1; "
         "export PYTHONSAFEPATH=1; export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES=[]; export A='b c'; "
-        f"module load cuda; {NO_EMPTY_PATH}; set -- 0 1; "
+        f"module load cuda; {NO_EMPTY_PATH}; /opt/python -m stages.base.gpus || exit 1; set -- 0 1; "
         "IFS=,; for device in ${CUDA_VISIBLE_DEVICES:-0,1}; do unset IFS; [ $# -gt 0 ] || break; "
         'CUDA_VISIBLE_DEVICES="$device" /opt/python -m distributed.cli.dask_worker tls://10.0.0.1:5 --nanny '
         "--nthreads 1 --resources device=1 --memory-limit 0 --no-dashboard --dashboard-address 127.0.0.1:0 "

@@ -45,6 +45,7 @@ export DASK_DISTRIBUTED__WORKER__HTTP__ROUTES=[]
 export A='b c'
 module load cuda
 """
+CUPY = "apptainer exec --nv q.sif python3 -m stages.base.gpus || exit 1\n"
 WORKER = (
     "apptainer exec --nv q.sif python3 -m distributed.cli.dask_worker SCHEDULER --name dummy-name --nthreads "
     "16 --memory-limit 64.00GiB --nanny --death-timeout 60 --nthreads 1 --resources device=1 --memory-limit "
@@ -120,7 +121,7 @@ def test_script_of_a_job_with_two_gpus(kind: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PATH", str(tmp_path))  # nothing is submitted
     with cluster_of(SITE.model_copy(update={"kind": kind}), tmp_path) as cluster:
         script = script_of(cluster, tmp_path)
-        assert script == f"{HEADS[kind]}{PROLOGUE}{NO_EMPTY_PATH}\n{OF_TWO_GPUS}"
+        assert script == f"{HEADS[kind]}{PROLOGUE}{NO_EMPTY_PATH}\n{CUPY}{OF_TWO_GPUS}"
         assert cluster.new_spec["group"] == ["-0", "-1"]
         cluster.hold(Workers(min=0, max=3))
         assert cluster.wanted == 2  # jobs, for three workers
