@@ -59,7 +59,7 @@ def _entry(content: bytes, entry: zipfile.ZipInfo) -> bytes:
     begin = entry.header_offset
     signature, name, more = _LOCAL.unpack_from(content, begin)
     begin += _LOCAL.size
-    if signature != zipfile.stringFileHeader or content[begin : begin + name] != entry.filename.encode():
+    if signature != b"PK\x03\x04" or content[begin : begin + name] != entry.filename.encode():
         raise ValueError(f"{entry.filename} is not where its directory says")
     begin += name + more
     part = content[begin : begin + entry.compress_size]
