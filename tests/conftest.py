@@ -13,6 +13,7 @@ from functools import cache
 from importlib import import_module
 from itertools import chain, zip_longest
 from pathlib import Path
+from shutil import disk_usage
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +25,14 @@ from distributed import LocalCluster
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from stages.lqcd.kernels.cpu import compiled
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
+
+MEMORY = Path("/dev/shm")
+"""A file system in memory; a commit of a chunk waits for a disk."""
+
+ROOM = 1 << 30
+"""Bytes that it has free where temporary folders go there."""
 
 IDLE_CLUSTERS = {
     "ADMIN__TICK__INTERVAL": "1s",
@@ -95,6 +103,14 @@ REFERENCE_FILES = Path(
 LEFT_OUT = pytest.StashKey[int]()
 """Number of tests that need those files, where they are absent."""
 
+WIDTHS = {*range(1, 9), 10, 12, 14, 16, 17, 19, 24, 32, 33, 48}
+"""Numbers of right-hand sides that a quick run may compile CPU kernels for, each of which takes a second."""
+
+OF_WIDTH = re.compile(
+    r"(?:(?:hisq|wilson)_dslash|clover|dots|cg_\w+|lane_\w+|one_link_current)_(\d+)_(?:32|64)"
+)
+"""Names of kernels that are compiled for a number of right-hand sides."""
+
 PARTS = 8
 """Parts of the long tests, one of which CI runs."""
 
@@ -110,6 +126,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     for setting, value in IDLE_CLUSTERS.items():
         os.environ.setdefault(f"DASK_DISTRIBUTED__{setting}", value)
+    if MEMORY.is_dir() and disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if config.getoption("numprocesses", None):
         for library in ("OMP", "OPENBLAS", "MKL"):
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
@@ -123,8 +141,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if marker and f"not {marker[1]}" in config.option.markexpr else None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Before markers are looked at, those of the oracle are set; what they leave is put in order."""
+    mark_oracles(items)
+    yield
+    arrange(config, items)
+
+
+def mark_oracles(items: list[pytest.Item]) -> None:
+    """The oracle is NumPy of any precision: in single it is slow where the same test has it in double."""
+    names = {item.nodeid for item in items}
+    for item in items:
+        single = "complex64" in item.nodeid and item.nodeid.replace("complex64", "complex128") in names
+        if single and getattr(item, "callspec", None) and item.callspec.params.get("backend") == "reference":
+            item.add_marker(pytest.mark.slow)
+
+
+def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files that need the warm workers come first. Of the others, those that start processes and wait
     alternate with those that compute, so that test processes leave the processors neither idle nor to each
     other; long files are not left for the end.
@@ -253,6 +287,22 @@ def own_processors() -> Iterator[None]:
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     numba.set_num_threads(max(1, numba.config.NUMBA_NUM_THREADS // processes))
     with threadpool_limits(1, "blas"):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_widths(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A quick run compiles kernels for no number of right-hand sides but those of `WIDTHS`."""
+    compile_one = compiled._cached
+
+    def checked(function: Any, name: str, *rest: Any, **options: Any) -> Any:
+        width = OF_WIDTH.match(name)
+        assert not width or int(width[1]) in WIDTHS, f"{name}: no width of quick runs (tests/conftest.py)"
+        return compile_one(function, name, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if "not slow" in request.config.option.markexpr:
+            patch.setattr(compiled, "_cached", checked)
         yield
 
 

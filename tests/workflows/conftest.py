@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_project import TINY, CommandLine, run_to_its_end
+from tiny_project import TINY, CommandLine, plain, run_to_its_end
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,10 +23,13 @@ def quarkline(
     return CommandLine(capsys)
 
 
-@pytest.fixture
-def plain_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Empty figures in the reports of this test: those of the finished runs that it starts from are drawn."""
-    monkeypatch.setattr("pipeline.reading.report.svg", lambda plot: "<svg></svg>")
+@pytest.fixture(autouse=True)
+def plain_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty figures in the reports of quick tests, and of the finished runs that they start from, but one of
+    `g2_disconnected` and one of `laph_mesons`, which have figures of all kinds.
+    """
+    if not any(map(request.node.get_closest_marker, ("slow", "browser", "gpu"))):
+        plain(monkeypatch)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +43,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     """A folder in which the tiny workflow `g2.yaml` has run to its end. Only to be copied."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "g2.yaml").write_text(TINY)
-    return run_to_its_end(folder, cluster)
+    return run_to_its_end(folder, cluster, drawn=True)
 
 
 @pytest.fixture

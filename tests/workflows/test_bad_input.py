@@ -17,8 +17,6 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
-
 COMMAND = [sys.executable, "-c", "import sys; from workflows.command import main; sys.exit(main())"]
 ROOT = Path(__file__).parents[2]
 SIZES = TINY[TINY.index("configurations: 2") : TINY.index("  dilution")]

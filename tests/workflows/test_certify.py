@@ -189,7 +189,7 @@ def test_store_and_messages(folder: Path, only, quarkline: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_report_and_exports_name_certificates(quarkline: CommandLine, project: Path, plain_figures) -> None:
+def test_report_and_exports_name_certificates(quarkline: CommandLine, project: Path) -> None:
     """Of a run that has none, they say so and why."""
     answer = quarkline("report", project)
     assert answer.code == 0

@@ -27,7 +27,6 @@ G2 = TINY.replace("solves:", "estimator: {difference: split_even}\nsolves:")
     ],
     ids=["g2", "split_even", "mesons", "hisq_mesons"],
 )
-@pytest.mark.usefixtures("plain_figures")
 def test_all_chunks_with_solves_agree_with_the_second_path(
     text: str, stages: dict[str, int], quarkline: CommandLine, cluster: str
 ) -> None:

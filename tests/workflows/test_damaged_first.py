@@ -14,8 +14,6 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
-
 TRIALS = ("solver_trials", "solver_choice")
 """Stages."""
 

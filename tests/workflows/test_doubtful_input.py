@@ -32,7 +32,6 @@ from workflows.publishing import _warnings
 from workflows.shared.ensemble_doubts import TWO_GROUPS, parted
 from workflows.shared.report_sections import equal_fields, several_ensembles
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
 SMALL = Lattice((4, 4, 4, 4))
 WALL = (
     "kind: point, times: [0, 3]}\nmesons: {operators: [pion5, rhoi, rhois], momenta: [[0, 0, 0], [1, 0, 0]]}",

@@ -14,8 +14,6 @@ from tiny_project import CommandLine
 
 from pipeline import open_result
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
-
 
 @pytest.fixture
 def mailed(quarkline: CommandLine, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -105,7 +105,6 @@ def test_hdf5_has_dimensions_for_xarray(average: xarray.Dataset, tmp_path: Path)
         np.testing.assert_array_equal(found.correlator.sel(gamma="GammaX"), average.correlator[1])
 
 
-@pytest.mark.usefixtures("plain_figures")
 def test_export_to_other_programs(
     quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

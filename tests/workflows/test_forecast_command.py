@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from tiny_project import TINY, CommandLine, missing
 
 from workflows.commands.forecast import DOCUMENT
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
 LOOPS = ("loops_light", "loops_strange", "loops_light_fine", "loops_strange_fine")
 
 

@@ -164,13 +164,18 @@ def test_no_solver_converges(quarkline: CommandLine, auto: Path, cluster: str) -
     assert "raise max_iterations, loosen the tolerance, or use a larger mass" in answer.out
 
 
-def test_trials_before_the_rounds_of_a_target(quarkline: CommandLine, tmp_path: Path, cluster: str) -> None:
+def test_trials_come_before_the_rounds_of_a_target(quarkline: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "g2.yaml").write_text(TARGETED)
+    rounds, missing = planned(quarkline, edit(tmp_path / "g2.yaml", AUTO, SECTION))
+    assert rounds == []
+    assert Counter(missing.values()) == {"configuration": 1, "deflation_space": 1, "solver_trials": 1}
+
+
+@pytest.mark.slow
+def test_the_rounds_of_a_target_after_trials(quarkline: CommandLine, tmp_path: Path, cluster: str) -> None:
     """The space is needed anyway; the pilot, and what follows, are those of the solver named."""
     (tmp_path / "g2.yaml").write_text(TARGETED)
     file = edit(tmp_path / "g2.yaml", AUTO, SECTION)
-    rounds, missing = planned(quarkline, file)
-    assert rounds == []
-    assert Counter(missing.values()) == {"configuration": 1, "deflation_space": 1, "solver_trials": 1}
     store, project = Store(tmp_path / "store"), load_project(file)
     with_cluster = choose(cluster)
     run(make_plan(project.workflow, store, backend=with_cluster.backend), store, cluster=with_cluster)

@@ -242,7 +242,6 @@ def test_deflation_is_refused_as_that_of_loops(quarkline: CommandLine, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("plain_figures")
 def test_walls_and_smeared_links(quarkline: CommandLine, hisq: Path, cluster: str) -> None:
     """A corner wall, and noise with smeared links of operators: columns of each, and errors of the noise."""
     edit(

@@ -37,7 +37,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     """A folder in which `laph.yaml` has run to its end. Only to be copied."""
     folder = tmp_path_factory.mktemp("laph")
     (folder / "laph.yaml").write_text(LAPH)
-    return run_to_its_end(folder, cluster, "laph.yaml")
+    return run_to_its_end(folder, cluster, "laph.yaml", drawn=True)
 
 
 @pytest.fixture
@@ -79,7 +79,6 @@ def test_levels_of_one_operator_are_its_correlator(ran: Path) -> None:
     )
 
 
-@pytest.mark.usefixtures("plain_figures")
 def test_one_analysis_that_fails_leaves_the_rest(quarkline: CommandLine, laph: Path, cluster: str) -> None:
     """A correlation matrix that is not positive: report and export of all else, until the file is mended."""
     dependent = (

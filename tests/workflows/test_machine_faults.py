@@ -43,7 +43,6 @@ def full_output() -> Iterator[None]:
         device.close()
 
 
-@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize(
     "line",
     [

@@ -177,7 +177,6 @@ def test_propagators_that_are_kept(quarkline: CommandLine, mesons: Path, cluster
     np.testing.assert_allclose(pion, norms[..., 0], rtol=1e-12)
 
 
-@pytest.mark.usefixtures("plain_figures")
 def test_sources_on_smeared_links(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
     """The correlators of the file are those of the same steps in Python, and not those on thin links."""
     smearing = "smearing: {width: 1.5, steps: 4, links: {kind: ape, steps: 2, alpha: 0.5}}"

@@ -19,8 +19,6 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
-
 LABELS = [f"conf.{number}.ildg" for number in range(6)]
 MARK = "5 of 6 configurations"
 SMOOTH = 4

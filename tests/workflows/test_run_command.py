@@ -29,8 +29,6 @@ from stages.loops.correlator import FLAVOURS
 from stages.loops.current_loops import current_loops
 from workflows.catalogue import load_project
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
-
 
 def chunk_times(folder: Path) -> dict[str, int]:
     """When each chunk of the store was written."""
@@ -101,7 +99,7 @@ def test_second_run_computes_nothing(quarkline: CommandLine, project: Path) -> N
 
 
 def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(
-    quarkline: CommandLine, project: Path, plain_figures: None
+    quarkline: CommandLine, project: Path
 ) -> None:
     """First where the store was moved to, then wherever a file, a chunk or the forecast is another."""
     folder = project.parent

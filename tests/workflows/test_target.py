@@ -13,8 +13,6 @@ from tiny_project import TINY, CommandLine, edit, refused, run_to_its_end
 
 from pipeline import Store, open_result, verify
 
-pytestmark = pytest.mark.usefixtures("plain_figures")
-
 TARGETED = (
     TINY.replace("  vectors: 4\n  chunk: 2\n", "  chunk: 4\n")
     .replace("{tolerance: 1.0e-3}", "{tolerance: 3.0e-2}")

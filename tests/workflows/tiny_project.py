@@ -72,10 +72,17 @@ def edit(file: Path, *changes: tuple[str, str]) -> Path:
     return file
 
 
-def run_to_its_end(folder: Path, cluster: str, name: str = "g2.yaml") -> Path:
-    """Run a workflow file in its folder, which is returned."""
+def plain(patch: pytest.MonkeyPatch) -> None:
+    """Figures of reports are not drawn, which takes half a second for each."""
+    patch.setattr("pipeline.reading.report.svg", lambda plot: "<svg></svg>")
+
+
+def run_to_its_end(folder: Path, cluster: str, name: str = "g2.yaml", *, drawn: bool = False) -> Path:
+    """Run a workflow file in its folder, which is returned; its report has figures where they are `drawn`."""
     with pytest.MonkeyPatch.context() as place:
         place.chdir(folder)
+        if not drawn:
+            plain(place)
         assert main(["run", name, "--cluster", cluster]) == 0
     return folder
 

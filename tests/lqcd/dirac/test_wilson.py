@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
@@ -33,9 +34,8 @@ def operator(links: NDArray, lattice: Lattice = LATTICE, **options: Any) -> Wils
 
 
 def dense(A: Any) -> NDArray:
-    """The matrix of an operator, column by column."""
-    size = int(np.prod(A.shape))
-    return A.apply(np.eye(size, dtype=A.dtype).reshape(*A.shape, size)).reshape(size, size)
+    """The matrix of an operator."""
+    return matrix_of(A.apply, A.shape, A.dtype)
 
 
 def written_out(made: WilsonLinks, mass: float) -> NDArray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dense_operator import DenseOperator, hermitian
+from matrices import matrix_of
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
@@ -48,10 +49,5 @@ def draw() -> Callable[..., NDArray]:
 
 @pytest.fixture
 def dense() -> Callable[[Any, tuple[int, ...]], NDArray]:
-    """The matrix of a function of fields ``[*shape, N]``, column by column."""
-
-    def dense(apply: Any, shape: tuple[int, ...]) -> NDArray:
-        size = int(np.prod(shape))
-        return apply(np.eye(size, dtype=complex).reshape(*shape, size)).reshape(-1, size)
-
-    return dense
+    """The matrix of a function of fields ``[*shape, N]``."""
+    return matrix_of
