@@ -117,6 +117,7 @@ PARTS = 8
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--part", type=int, metavar="K", help=f"one of {PARTS} parts of the tests")
+    parser.addoption("--few", type=int, metavar="N", help="of each test at most N sets of its parameters")
     parser.addoption("--until", type=float, metavar="T", help="skip what may end after this Unix time")
 
 
@@ -164,10 +165,10 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     other; long files are not left for the end.
     """
     leave_out_comparisons(config, items)
+    if (few := config.getoption("few")) is not None:
+        keep(config, items, few_of_each(items, few))
     if (part := config.getoption("part")) is not None:
-        others = [item for item in items if not in_part(item, part % PARTS)]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if in_part(item, part % PARTS)]
+        keep(config, items, {item for item in items if in_part(item, part % PARTS)})
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
@@ -216,6 +217,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "warm" if needs_workers(config.rootpath / file) else file
 
     return Scheduling(config, log)
+
+
+def keep(config: pytest.Config, items: list[pytest.Item], kept: set[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def few_of_each(items: list[pytest.Item], few: int) -> set[pytest.Item]:
+    """At most so many items of each test, from the first to the last set of parameters."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return {
+        each[round(place)]
+        for each in tests.values()
+        for place in np.linspace(0, len(each) - 1, min(few, len(each)))
+    }
 
 
 def in_part(item: pytest.Item, part: int) -> bool:
