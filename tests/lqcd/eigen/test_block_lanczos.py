@@ -61,10 +61,7 @@ def rough_operator(backend):
 
 
 def dense_eigenvalues(A, xp):
-    size = int(np.prod(A.shape))
-    unit = xp.eye(size, dtype=complex).reshape(*A.shape, size)
-    columns = [A.apply(xp.ascontiguousarray(unit[..., i : i + 48])) for i in range(0, size, 48)]
-    return np.linalg.eigvalsh(np.concatenate([as_numpy(c) for c in columns], -1).reshape(size, size))
+    return np.linalg.eigvalsh(matrix_of(lambda x: as_numpy(A.apply(xp.asarray(x))), A.shape))
 
 
 def free_operator(extent, backend):
