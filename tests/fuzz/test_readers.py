@@ -10,7 +10,7 @@ from outcomes import NEVER, Outcome, Tally, fuzz, write_row
 
 GAUGE = ["DDalphaAMG", "ILDG", "MILC v5", "NERSC, 2 rows", "NERSC, 3 rows", "SciDAC links", "openQCD"]
 FIELDS = ["SciDAC field, matrices", "SciDAC field, vectors", "source (NumPy)"]
-SHORT, LONG = 60, 100_000
+SHORT, LONG = 150, 100_000
 
 
 @pytest.mark.parametrize("name", [*GAUGE, *FIELDS])
