@@ -15,7 +15,7 @@ import pytest
 from tiny_project import TINY, CommandLine
 
 from pipeline import Store
-from pipeline.planning import manifest
+from pipeline.planning import manifest, manifest_files
 from quarkline import main
 from stages.base.errors import InputError
 from stages.base.gpus import imported_cupy
@@ -231,9 +231,9 @@ def test_a_manifest_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.Mon
     """Its chunks would look as if nobody had run for them."""
     (store := Store(tmp_path / "store")).create()
     (store.path / ".workflows" / "g2.json").write_text("{}")
-    monkeypatch.setattr(manifest, "plain", lambda path: (_ for _ in ()).throw(of_system(EACCES, path)))
+    monkeypatch.setattr(manifest, "content_of", lambda path: (_ for _ in ()).throw(of_system(EACCES, path)))
     with pytest.raises(InputError, match=r"g2\.json cannot be read: Permission denied"):
-        manifest.manifests(store)
+        manifest_files.manifests(store)
 
 
 PACKAGES = {
