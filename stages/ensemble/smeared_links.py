@@ -12,7 +12,7 @@ from stages.ensemble.configuration import GaugeLinks, links_cost
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.origin import Origin
-from stages.lqcd.gauge.reunitarise import to_su3
+from stages.lqcd.gauge.reunitarise import to_su3_or_open
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice
@@ -50,7 +50,7 @@ def smeared_links(
     """
     check_weights(kind, rho=rho, alpha=alpha)
     links = Origin(gauge.links, at.backend).fetched()
-    thin, deviation = to_su3(links, out=links)
+    thin, deviation = to_su3_or_open(links, gauge.lattice)
     at.record(reunitarisation_deviation=deviation)
     common = {"steps": steps, "directions": SPATIAL_DIRECTIONS}
     if kind == "stout":

@@ -12,7 +12,7 @@ from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
 from stages.lqcd.gauge.origin import Origin
-from stages.lqcd.gauge.reunitarise import to_su3
+from stages.lqcd.gauge.reunitarise import to_su3_or_open
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array
@@ -144,7 +144,7 @@ def wilson_operator(
 def smeared(gauge: GaugeLinks, backend: str, *, rho: float, steps: int, spatial: bool = False) -> Array:
     """Stout links, of all directions or of those in space; made unitary first."""
     links = Origin(gauge.links, backend).fetched()
-    su3, _ = to_su3(links, out=links)
+    su3, _ = to_su3_or_open(links, gauge.lattice)
     directions = SPATIAL_DIRECTIONS if spatial else ALL_DIRECTIONS
     return stout_links(su3, gauge.lattice, rho, steps, directions)
 

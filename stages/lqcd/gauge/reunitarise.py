@@ -11,6 +11,7 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels import smearing
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import contiguous, field_like
+from stages.lqcd.lattice.geometry import Lattice
 
 LARGEST_DEVIATION = 1e-4
 """Links further than this from SU(3) are no gauge configuration; rounding to 32 bits leaves about 1e-7."""
@@ -46,6 +47,18 @@ def to_su3(links: Array, out: Array | None = None) -> SpecialUnitary:
             "has zero links in the last time slice, which Wilson quarks take with boundary: dirichlet"
         )
     return SpecialUnitary(result.reshape(links.shape), deviation)
+
+
+def to_su3_or_open(links: Array, lattice: Lattice) -> SpecialUnitary:
+    """As `to_su3`, in place; zero links that leave the last slice of an open boundary stay as they are."""
+    last = links[-1, :, -lattice.sites_per_slice :]
+    if last.any():
+        return to_su3(links, out=links)
+    for row in range(3):
+        last[..., row, row] = 1
+    made = to_su3(links, out=links)
+    last[...] = 0
+    return made
 
 
 def to_u3(v: Array, out: Array | None = None) -> Unitary:

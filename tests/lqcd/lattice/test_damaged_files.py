@@ -14,6 +14,8 @@ from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
+from stages.ensemble.configuration import GaugeLinks
+from stages.ensemble.wilson_operator import smeared
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
@@ -360,6 +362,12 @@ def test_an_open_boundary(tmp_path: Path, links: NDArray, lattice: Lattice) -> N
     assert read.ok and read.statistics.trace == pytest.approx(link_statistics(field).trace)
     expected = wilson_links(links, lattice, boundary="dirichlet").links
     np.testing.assert_array_equal(wilson_links(read.links, lattice, boundary="dirichlet").links, expected)
+    for spatial in (True, False):  # a staple through links that are not there adds nothing
+        stout = smeared(
+            GaugeLinks(read.links.copy(), np.array(lattice.extents)), "cpu", rho=0.1, steps=1, spatial=spatial
+        )
+        assert np.isfinite(stout).all() and not stout[3, :, -lattice.sites_per_slice :].any()
+        wilson_links(stout, lattice, boundary="dirichlet")
     for refusing in (wilson_links, hisq_links):
         options = {"naik_epsilon": 0.0} if refusing is hisq_links else {}
         with pytest.raises(InputError, match=r"open boundary .* take with boundary: dirichlet"):
