@@ -41,9 +41,10 @@ def to_su3(links: Array, out: Array | None = None) -> SpecialUnitary:
     result = field_like(links) if out is None else out
     deviation = smearing.special_unitary(flat, result.reshape(-1, 3, 3))
     if not deviation <= LARGEST_DEVIATION:
+        far = f"links are {deviation:.2g} away from SU(3), more than the {LARGEST_DEVIATION:g} that rounding "
         raise InputError(
-            f"links are {deviation:.2g} away from SU(3), more than the {LARGEST_DEVIATION:g} that rounding "
-            "explains: give the thin links of a gauge configuration, undamaged; one with an open boundary "
+            (f"{far}explains" if deviation > 0 else "some links are zero or not finite, and not in SU(3)")
+            + ": give the thin links of a gauge configuration, undamaged; one with an open boundary "
             "has zero links in the last time slice, which Wilson quarks take with boundary: dirichlet"
         )
     return SpecialUnitary(result.reshape(links.shape), deviation)
