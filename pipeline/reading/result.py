@@ -78,7 +78,8 @@ def _opened(store: Store, manifest: Manifest, label: str, partial: bool = False)
     if not chunks or (len(chunks) < len(node.chunks) and not partial):
         raise IncompleteError(
             f"result {label!r} has {len(chunks)} of {len(node.chunks)} chunks in store {store.path}: "
-            "run its workflow" + (", or open what is there with partial=True" if chunks or averaged else "")
+            "run its workflow"
+            + (", or open what is there in Python with partial=True" if chunks or averaged else "")
         )
     grid = _grid(node)
     record = store.record(stage, next(iter(chunks.values())))

@@ -68,7 +68,7 @@ def test_one_damaged_file_of_six(quarkline: CommandLine, six: Path, cluster: str
     assert answer.code == 1 and f"report ({MARK}): " in answer.out
     told = quarkline("status", folder / "store").out
     assert re.search(rf"^failed: 2 chunks: .*{LABELS[2]}.*checksum", told, re.MULTILINE), told
-    with pytest.raises(InputError, match=r"0 of 1 chunks .* open what is there with partial=True"):
+    with pytest.raises(InputError, match=r"0 of 1 chunks .* open what is there in Python with partial=True"):
         open_result(folder / "store", "average")
     part = open_result(folder / "store", "average", partial=True).load()
     others = each.correlator.drop_sel(config=LABELS[2]).values.real.mean(axis=(0, 1))

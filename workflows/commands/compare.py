@@ -110,7 +110,8 @@ def _place(text: str, chosen: Path | None) -> tuple[Store, str | None]:
 def _text(found: list[ArrayComparison], exactly: float | None) -> str:
     """A row for each array, what the errors are, and the verdict."""
     differ = [f"{each.node} {each.array}" for each in found if not each.agrees]
-    verdict = f"they differ: {', '.join(differ)}" if differ else "they agree"
+    same = "they show no significant difference" if exactly is None else "they agree"
+    verdict = f"they differ: {', '.join(differ)}" if differ else same
     if exactly is not None:
         head = ["result", "array", "numbers", "largest difference", "at"]
         rows = [[e.node, e.array, str(e.numbers), f"{e.largest_difference:.2e}", e.where] for e in found]
