@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+]+):/+(?P<rest>.*)")
 
-NEEDED = "pip install 'quarkline[s3]'"
+NEEDED = "pip install -e '.[s3]' in quarkline's checkout"
 
 
 def url_in(place: object) -> str | None:

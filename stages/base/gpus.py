@@ -21,7 +21,7 @@ from stages.base.errors import InputError
 GPUS_PER_WORKER = "QUARKLINE_GPUS_PER_WORKER"
 """Variable of a worker's environment: GPUs that share its lattice, the first of those that it sees."""
 
-INSTALL = "pip install 'quarkline[cuda13]' (or [cuda12])"
+INSTALL = "pip install -e '.[cuda13]' (or [cuda12]) in quarkline's checkout"
 """What brings all that GPUs need."""
 
 UNEQUAL = 1.1

@@ -50,6 +50,8 @@ def test_the_example_of_the_page(field: GaugeField, monkeypatch: pytest.MonkeyPa
 def test_the_page_lists_what_is_offered() -> None:
     listed = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| `.*", PAGE.read_text(), re.M)))
     assert sorted(listed) == sorted(ql.__all__)
+    described = re.findall(r"^::: [\w.]+\.(\w+)$", PAGE.with_name("api.md").read_text(), re.M)
+    assert set(ql.__all__) <= set(described)
 
 
 @pytest.mark.parametrize("name", ["normal", "full"])

@@ -128,7 +128,7 @@ def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch, lacking: str
     else:
         monkeypatch.setattr("pipeline.running.clusters.cuda._device_count", lambda: 1)
     with (
-        pytest.raises(InputError, match=rf"{named} .* pip install 'quarkline\[cuda13\]'"),
+        pytest.raises(InputError, match=rf"{named} .* pip install -e '\.\[cuda13\]'"),
         Cuda().open(DEMAND),
     ):
         pass
@@ -147,7 +147,7 @@ def test_cuda_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "dask_jobqueue")
     with (
-        pytest.raises(InputError, match=r"pip install 'quarkline\[slurm\]'"),
+        pytest.raises(InputError, match=r"pip install -e '\.\[slurm\]'"),
         JobQueue(ClusterSection(kind="slurm")).open(DEMAND),
     ):
         pass

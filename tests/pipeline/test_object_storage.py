@@ -123,7 +123,7 @@ def test_what_cannot_be_reached_or_written_is_one_message(
     with pytest.raises(InputError, match="is no folder here"):
         Store("s3://bucket/store")
     monkeypatch.setitem(sys.modules, "upath", None)
-    with pytest.raises(InputError, match=r"not installed .*: pip install 'quarkline\[s3\]'"):
+    with pytest.raises(InputError, match=r"not installed .*: pip install -e '\.\[s3\]'"):
         open_result(url, "mean")
 
 

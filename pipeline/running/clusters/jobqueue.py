@@ -132,7 +132,8 @@ def cluster_class(kind: str) -> Any:
         from pipeline.running.clusters.recorded_jobs import recorded
     except ImportError as error:
         raise InputError(
-            f"the {kind} cluster needs dask-jobqueue ({error}): pip install 'quarkline[slurm]'"
+            f"the {kind} cluster needs dask-jobqueue ({error}): "
+            "pip install -e '.[slurm]' in quarkline's checkout"
         ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)  # the import takes it away, and ends the process with code 0
