@@ -107,7 +107,7 @@ def test_truncated_anywhere(tmp_path: Path, healthy: Healthy, name: str) -> None
     whole = healthy(name)
     rng = np.random.default_rng(404)
     for length in (1, 3, 4, 20, 23, 24, 80, 150, len(whole) - 8, *rng.integers(25, len(whole), 40)):
-        refused(tmp_path / "a", whole[:length], "truncated|no gauge-field file|has no|gauge fields")
+        refused(tmp_path / "a", whole[:length], "truncated|is not a gauge file|has no|gauge fields")
         with pytest.raises(InputError):
             read_extents(tmp_path / "a")
 
@@ -116,7 +116,7 @@ def test_truncated_anywhere(tmp_path: Path, healthy: Healthy, name: str) -> None
 def test_bytes_too_many(tmp_path: Path, healthy: Healthy, name: str) -> None:
     """Those after the last LIME record are told of where they cannot be one (`test_lime_files`)."""
     tail = struct.pack(">I4x", 0x456789AB) if name in ("ildg", "scidac") else b"\0" * 8
-    refused(tmp_path / "a", healthy(name) + tail, "truncated|follow the header|no gauge-field file")
+    refused(tmp_path / "a", healthy(name) + tail, "truncated|follow the header|is not a gauge file")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -144,7 +144,7 @@ def test_wrong_extents_in_binary_headers(
 ) -> None:
     content = bytearray(healthy(name))
     struct.pack_into(layout, content, offset, extent)
-    refused(tmp_path / "a", bytes(content), "even numbers|bytes|no gauge-field file")
+    refused(tmp_path / "a", bytes(content), "even numbers|bytes|is not a gauge file")
 
 
 @pytest.mark.parametrize("text", ["3", "0", "8", "four", "1000000000000", "9" * 400])
