@@ -74,7 +74,7 @@ def _section_of(workflow: Path) -> ParameterFile:
 def _named(cluster: str) -> ParameterFile:
     path = Path(cluster)
     if cluster.endswith(SUFFIXES) and "://" not in cluster:
-        if not path.is_file():
+        if not path.exists():
             beside = {each.stem: each for each in path.parent.glob("*.y*ml") if not names_workflow(each)}
             close = beside.get(nearest(path.stem, beside) or "")
             hint = f"did you mean {close}?" if close else "quarkline init slurm_gpu writes one"

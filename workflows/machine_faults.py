@@ -58,6 +58,9 @@ RUNNING = {
 }
 """What a RuntimeError with such words says."""
 
+UNMAPPED = ("failed to map", "cannot allocate memory")
+"""Words of the system's linker on a library that found no room."""
+
 UNPARSED = "Environment variable 'NUMBA_[A-Z_]+' is defined but its associated value"
 """What Numba warns of, with a traceback, before it takes its default."""
 
@@ -84,8 +87,8 @@ def guarded(command: Callable[[], int]) -> int:
 
 def machine_fault(error: BaseException) -> str:
     """A sentence on a fault of the machine, or a name that is no text; '' for any other error."""
-    if isinstance(error, MemoryError) or _of_memory(error):
-        return f"there is too little memory{f' ({error})' if str(error) else ''}: {MEMORY}"
+    if (found := _of_memory(error)) is not None:
+        return f"there is too little memory{f' ({found})' if found else ''}: {MEMORY}"
     if isinstance(error, UnicodeEncodeError):
         return _of_text(error)
     if isinstance(error, RuntimeError):
@@ -107,10 +110,18 @@ def machine_fault(error: BaseException) -> str:
     return f"{f'{where}: ' if where else ''}{error.strerror}; {remedy}" if remedy else ""
 
 
-def _of_memory(error: BaseException) -> bool:
-    """True for a library that found no room in memory when it was loaded."""
-    text = str(error)
-    return isinstance(error, ImportError) and ("failed to map" in text or "cannot allocate memory" in text)
+def _of_memory(error: BaseException | None) -> str | None:
+    """What an error says of memory, on one line; None for an error of anything else.
+
+    A library that found no room when it was loaded ends in a page of NumPy's, or in the cause of another one.
+    """
+    lines = [line.strip() for line in str(error).splitlines()]
+    if isinstance(error, MemoryError):
+        return next(filter(None, lines), "")
+    if not isinstance(error, ImportError | OSError):
+        return None
+    found = next((line for line in lines if any(words in line for words in UNMAPPED)), None)
+    return found or _of_memory(error.__cause__ or error.__context__)
 
 
 def _of_text(error: UnicodeEncodeError) -> str:

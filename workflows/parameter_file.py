@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from pipeline.store.plain_files import text_of
 from stages.base.errors import InputError, nearest, suggestion
-from workflows.yaml_text import Location, parsed, shown
+from workflows.yaml_text import BINARY, Location, parsed, shown, text_in
 
 if TYPE_CHECKING:
     from stages.lqcd.lattice.geometry import Lattice
@@ -185,21 +185,17 @@ def read_parameter_file(path: Path, changes: Iterable[str] = ()) -> ParameterFil
     """The values and lines of the YAML mapping in `path`, with changes as of `changed`.
 
     Raises:
-        InputError: no such file, not text, not YAML (with the line), a key given twice, tags, nesting or
-            aliases beyond what a parameter file needs, or not a mapping.
+        InputError: no such file, a device, not text, too long, not YAML (with the line), a key given twice,
+            tags, nesting or aliases beyond what a parameter file needs, or not a mapping.
     """
     try:
-        return changed(parameters_in(path, path.read_text(encoding="utf-8")), changes)
+        return changed(parameters_in(path, text_in(path)), changes)
     except FileNotFoundError:
         raise InputError(f"{path}: no such workflow file{_similar_file(path)}") from None
-    except IsADirectoryError:
-        raise InputError(
-            f"{path}: cannot be read as a text file: it is a folder, name a file in it"
-        ) from None
     except UnicodeDecodeError as error:
         raise InputError(
             f"{path}: cannot be read as a text file: byte {error.object[error.start]:#04x} at {error.start} "
-            "is no UTF-8; write the file in UTF-8, and give gauge configurations to `quarkline check`"
+            f"is no UTF-8; write the file in UTF-8, {BINARY}"
         ) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read as a text file: {error}") from None

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from stat import S_ISDIR, S_ISFIFO, S_ISREG
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -14,6 +18,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 from ruamel.yaml.scanner import Scanner
 
+from pipeline.store.plain_files import TEXT_BYTES
 from stages.base.errors import InputError
 
 Location = tuple[str | int, ...]
@@ -25,6 +30,44 @@ MOST_VALUES = 100_000
 MOST_DIGITS = 300
 """Limit of a number; a double has 309 before its point at most."""
 _LONG_NUMBER = re.compile(rf"[-+]?[0-9_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
+
+
+BINARY = "and give gauge configurations to `quarkline check`"
+"""The remedy for a file that may be one."""
+
+
+def text_in(path: Path) -> str:
+    """The text of a file, or of a pipe of the shell, `<(command)` or `/dev/stdin`.
+
+    A named pipe would never answer, and a device never end. Raises InputError, OSError, UnicodeDecodeError.
+    """
+    there = path.stat()
+    if S_ISFIFO(there.st_mode) and path.is_relative_to("/dev"):
+        content = _piped(path, there.st_ino)
+    elif S_ISREG(there.st_mode):
+        content = _content(path)
+    else:
+        folder = S_ISDIR(there.st_mode)
+        what = "a folder, name a file in it" if folder else "a device or a named pipe, name a file"
+        raise InputError(f"{path}: cannot be read as a text file: it is {what}")
+    return StringIO(content.decode(), newline=None).getvalue()
+
+
+def _content(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(TEXT_BYTES + 1)
+    if len(content) > TEXT_BYTES:
+        raise InputError(
+            f"{path}: has more than {TEXT_BYTES} bytes, and no workflow or cluster file comes near that; "
+            f"name one, {BINARY}"
+        )
+    return content
+
+
+@cache
+def _piped(path: Path, number: int) -> bytes:
+    """The content of the pipe of that number, which gives it only once: each reader of the file needs it."""
+    return _content(path)
 
 
 def parsed(text: str) -> tuple[Any, dict[Location, int]]:

@@ -15,10 +15,17 @@ from pathlib import Path
 from typing import TypedDict
 
 from pipeline.planning.manifest import Manifest
-from pipeline.planning.manifest_files import FORMER, drop_former, former_manifests, manifests, write_manifest
+from pipeline.planning.manifest_files import (
+    FORMER,
+    damaged_manifests,
+    drop_former,
+    former_manifests,
+    manifests,
+    write_manifest,
+)
 from pipeline.planning.plan import Plan
 from pipeline.store.durable import write_atomically
-from pipeline.store.plain_files import content_of, json_object, text_of
+from pipeline.store.plain_files import FILE_BYTES, content_of, json_object, text_of
 from pipeline.store.store import Store
 from pipeline.store.typed import expect
 
@@ -73,7 +80,10 @@ def keep_plan(store: Store, plan: Plan) -> None:
 
 
 def past_plans(store: Store) -> Iterator[PastPlan]:
-    """All that a store remembers, and the last plan of each workflow, which older versions kept only."""
+    """All that a store remembers, and the last plan of each workflow, which older versions kept only.
+
+    Raises OSError.
+    """
     known: set[str] = set()
     for path in _files(store):
         if plan := _read(path):
@@ -90,8 +100,15 @@ def bring_past_plans(source: Store, target: Store) -> None:
         if plan := _read(path):
             _add(target, path.name, plan)
     for path in source.inside(".workflows").glob(FORMER.format("*", "*")):
-        if (text := text_of(path)) and not (place := target.inside(".workflows", path.name)).exists():
+        text, place = text_of(path, FILE_BYTES), target.inside(".workflows", path.name)
+        if text and not place.exists():
             write_atomically(place, text)
+
+
+def damaged_plans(store: Store) -> list[Path]:
+    """Files of plans, past and last, that cannot be read: which chunks they want is not known."""
+    past = [path for path in _files(store) if not _read(path) and not Manifest.in_file(path)]
+    return [*past, *damaged_manifests(store, manifests(store))]
 
 
 def forget(store: Store) -> None:
@@ -127,11 +144,11 @@ def _add(store: Store, name: str, plan: PastPlan) -> None:
 
 
 def _read(path: Path) -> PastPlan | None:
-    """The plan in a file; None where there is none, or it is damaged."""
+    """The plan in a file; None where there is none, or it is damaged. Raises OSError of any other fault."""
     try:
         content = expect(json_object(content_of(path)), PastPlanFacts, "a past plan")
         joined = content.pop("keys")
         keys = frozenset(joined[k : k + DIGITS] for k in range(0, len(joined), DIGITS))
         return PastPlan(**content, keys=keys)
-    except (OSError, ValueError, TypeError):
+    except (FileNotFoundError, ValueError, TypeError):
         return None

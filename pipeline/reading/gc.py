@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.declare.text import counted, format_bytes
-from pipeline.planning.history import forget, past_plans
+from pipeline.planning.history import damaged_plans, forget, past_plans
 from pipeline.planning.manifest import PART
 from pipeline.planning.plan import plan
 from pipeline.planning.workflow import Workflow
@@ -36,6 +36,8 @@ class Garbage:
     """Workflows that were run into the store, were not given, and lose chunks."""
     losses: dict[str, int] = field(default_factory=dict)
     """Chunks and checkpoints that each past plan loses, by its file and day."""
+    damaged: tuple[str, ...] = ()
+    """Files of plans that cannot be read: which chunks they want is not known."""
     foreign: tuple[str, ...] = ()
     """Files in the store that are none of its own; they are left alone."""
 
@@ -50,6 +52,10 @@ class Garbage:
         if self.others:
             lines.append(f"some of them belong to {', '.join(self.others)}, not given here")
         lines += [f"of {plan}: {number}" for plan, number in self.losses.items()]
+        if self.damaged and (self.chunks or self.checkpoints):
+            lines.append(
+                f"damaged plans, so that it is not known which chunks they want: {', '.join(self.damaged)}"
+            )
         if self.foreign:
             lines.append(f"left alone, not of this store: {', '.join(self.foreign)}")
         return "\n".join(lines)
@@ -93,6 +99,7 @@ def collect_garbage(
             checkpoints=len(states),
             others=tuple(sorted(others - {workflow.name for workflow in reaching})),
             losses=losses,
+            damaged=tuple(str(path.relative_to(store.path)) for path in damaged_plans(store)),
             foreign=tuple(str(path.relative_to(store.path)) for path in store.foreign()),
         )
         if not dry_run:

@@ -173,8 +173,7 @@ def handover(
         devices=dict(Counter(map(_device, records.values())).most_common()),
         jobs=tuple(_jobs(ledger)),
         campaigns={
-            path.parent.name: path.read_text(encoding="utf-8")
-            for path in sorted((store.path / ".campaigns").glob("*/*.json"))
+            path.parent.name: text_of(path) for path in sorted((store.path / ".campaigns").glob("*/*.json"))
         },
         stops=tuple(_stops(ledger)),
         damaged=(*damaged, *_set_aside(store)),

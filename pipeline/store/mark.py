@@ -42,7 +42,11 @@ def _text(store: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise InputError(f"store {store} cannot be read: {getattr(error, 'strerror', error)}") from error
+        what = getattr(error, "strerror", None) or str(error)
+        remedy = f": put a file with {TEXT} in its place" if what.endswith("is no file") else ""
+        if isinstance(error, NotADirectoryError):
+            remedy = ": a store is a folder, and this path is that of a file or goes through one"
+        raise InputError(f"store {store} cannot be read: {what}{remedy}") from error
 
 
 def format_in(text: str, store: str) -> int:

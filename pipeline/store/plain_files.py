@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -14,6 +15,9 @@ LINE_BYTES = 16 << 20
 
 FILE_BYTES = 128 << 20
 """Of a file that is read whole, at most: a manifest has about 70 for each chunk."""
+
+TEXT_BYTES = 4 << 20
+"""Of a parameter file or a list of jobs, at most."""
 
 _DECODER = json.JSONDecoder()
 
@@ -42,10 +46,13 @@ def content_of(path: Path, most: int = FILE_BYTES) -> bytes:
         return file.read()
 
 
-def text_of(path: Path) -> str:
-    """The text of a file; '' where there is none that can be read, other signs for bytes that are none."""
+def text_of(path: Path, most: int = TEXT_BYTES) -> str:
+    """The text of a file; other signs for bytes that are none.
+
+    '' where there is none that can be read, or one of more bytes than `most`.
+    """
     try:
-        return plain(path).read_text(encoding="utf-8", errors="replace")
+        return StringIO(content_of(path, most).decode(errors="replace"), newline=None).getvalue()
     except (OSError, ValueError):
         return ""
 

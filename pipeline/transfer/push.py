@@ -11,7 +11,7 @@ from pathlib import Path
 from pipeline.planning.manifest_files import manifests
 from pipeline.store.arrival import ARRIVALS, whole_record
 from pipeline.store.ledger import Ledger
-from pipeline.store.plain_files import text_of
+from pipeline.store.plain_files import plain
 from pipeline.store.shelves import PACKED
 from pipeline.store.store import Store
 from pipeline.transfer.belongings import bring_belongings
@@ -75,18 +75,18 @@ def _send_belongings(source: Store, target: RemoteStore) -> list[str]:
         about = Store(folder)
         about.create()
         target.bring_about(about.path)
-        before, lines = _contents(about.path), len(_lines(about))
+        ledger = Ledger(about).path
+        before, held = _contents(about.path), ledger.stat().st_size if ledger.exists() else 0
         notes = bring_belongings(source, about)
         changed = [name for name, content in _contents(about.path).items() if before.get(name) != content]
         if changed:
             target.send_about(changed, about.path)
-        if new := _lines(about)[lines:]:
-            target.append(".ledger.jsonl", "".join(f"{line}\n" for line in new))
+        if ledger.exists():
+            with plain(ledger).open("rb") as entries:
+                entries.seek(held)
+                if new := entries.read():
+                    target.append(".ledger.jsonl", new.decode())
         return notes
-
-
-def _lines(about: Store) -> list[str]:
-    return text_of(Ledger(about).path).splitlines()
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -298,13 +298,15 @@ def test_deleting_takes_the_link_and_not_its_target(victim: Path, tmp_path: Path
         ".lease",
     ],
 )
-@pytest.mark.parametrize("kind", ["pipe", "folder", "bytes"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "bytes", "long"])
 def test_what_is_no_file_of_the_store_stops_nobody(
     made: Store, tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pipe that is opened never answers."""
     monkeypatch.setattr(lease, "STALE", 0.2)
     monkeypatch.setattr(lease, "BEAT", 0.05)
+    if kind == "long" and name == ".digests.jsonl":
+        pytest.skip("it is read line by line, to its end")
     place(made.path / name, kind)
     assert status(made).store
     assert len(plan(demo("ab"), made).missing) == 0
@@ -340,5 +342,8 @@ def place(path: Path, kind: str) -> None:
         os.mkfifo(path)
     elif kind == "folder":
         path.mkdir()
+    elif kind == "long":
+        path.touch()
+        os.truncate(path, 1 << 40)
     else:
         path.write_bytes(b"\xff\xfe\0[")

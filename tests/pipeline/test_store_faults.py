@@ -380,7 +380,15 @@ def test_garbage_has_the_names_of_all_that_was_run(
 
     with pytest.raises(InputError, match="no"):
         collect_garbage(store, [fields("three", "acd")], agree=refuse)
-    assert asked[0].others == ("one",) and len(store.keys("field")) == 7
+    assert asked[0].others == ("one",) and asked[0].damaged == () and len(store.keys("field")) == 7
+    damaged = next((store.path / ".workflows").glob(".two-*.json"))
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:-9])
+    with pytest.raises(InputError, match="no"):
+        collect_garbage(store, [fields("three", "acd")], agree=refuse)
+    assert asked[1].damaged == (f".workflows/{damaged.name}",)
+    assert f"not known which chunks they want: .workflows/{damaged.name}" in str(asked[1])
+    damaged.write_bytes(whole)
     collect_garbage(store, [fields("three", "acd")])
     assert {Path(past.path).name for past in past_plans(store)} == {"a.yaml", "b.yaml"}
     assert not collect_garbage(store, [fields("three", "acd")], agree=refuse).chunks

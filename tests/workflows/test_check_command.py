@@ -69,6 +69,14 @@ def test_bad_files_are_one_error_each_and_the_rest_is_checked(
     assert "good.nersc: NERSC" in answer.out
 
 
+def test_a_line_break_in_a_name_is_spelled(quarkline: CommandLine, good: list[Path]) -> None:
+    named, absent = good[1].rename(good[1].with_name("a\nb")), good[0].with_name("c\nd")
+    answer = quarkline("check", named, absent)
+    assert "a\\nb: NERSC, 4x4x4x6" in answer.out and answer.err.endswith(
+        "c\\nd: no such file; check the name\n"
+    )
+
+
 def test_json_has_an_object_per_file_in_order(
     quarkline: CommandLine, good: list[Path], bad: list[Path]
 ) -> None:

@@ -153,6 +153,12 @@ def too_much() -> Exception:
     return caught.value
 
 
+def caused(text: str, cause: Exception) -> Exception:
+    error = OSError(text)
+    error.__cause__ = cause
+    return error
+
+
 SENTENCES = [
     (of_system(EACCES, "a/b"), "a/b: Permission denied; ask its owner for permission"),
     (of_system(EROFS, Path("a/b")), "a/b: Read-only file system; the file system is read-only: choose"),
@@ -163,6 +169,14 @@ SENTENCES = [
     (MemoryError(), "there is too little memory: free some, or raise the limit (ulimit -v"),
     (too_much(), "there is too little memory (Unable to allocate 256. PiB for an array with shape"),
     (ImportError("libblas.so: failed to map segment from shared object"), "there is too little memory (libb"),
+    (
+        ImportError("\n\nIMPORTANT: READ THIS\n\nOriginal error was: libblas.so: failed to map segment\n"),
+        "there is too little memory (Original error was: libblas.so: failed to map segment): free some",
+    ),
+    (
+        caused("llvmlite.so could not be found", OSError("llvmlite.so: failed to map segment")),
+        "there is too little memory (llvmlite.so: failed to map segment): free some",
+    ),
     (RuntimeError("can't start new thread"), "no thread can be started: raise the limit of processes"),
     (
         RuntimeError("cannot cache function 'f': no locator available for file 'x.py'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,16 @@ def test_merge_keys_share_a_section(tmp_path: Path) -> None:
     assert file.values == {"a": {"x": 1, "y": {"z": 2}}, "b": {"x": 3, "y": {"z": 2}}}
     assert file.line(("b", "x")) == 6
     assert file.line(("b", "y")) in (4, 5)
+
+
+def test_a_pipe_of_the_shell_gives_its_text_to_each_reader() -> None:
+    """As `quarkline plan <(command)` reads it for the workflow and for the cluster."""
+    out, into = os.pipe()
+    os.write(into, b"a: 1\r\nb: 2\n")
+    os.close(into)
+    for _ in range(2):
+        assert read_parameter_file(Path(f"/dev/fd/{out}")).values == {"a": 1, "b": 2}
+    os.close(out)
 
 
 def test_comments_may_stand_anywhere(tmp_path: Path) -> None:

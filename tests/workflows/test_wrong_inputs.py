@@ -6,6 +6,7 @@ changed there as well.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -204,6 +205,8 @@ OF_CLUSTERS = (
 )
 KINDS = "known: local, cuda, slurm, pbs, lsf"
 NO_PORT = "has no port of 1 to 65535: write it as tcp://host:8786"
+NO_FILE = "cannot be read as a text file: it is a device or a named pipe, name a file"
+
 COMMANDS = {
     "run g2.yaml --workers 0": f"Invalid value for '--workers': '0' {NO_COUNT}",
     "run g2.yaml --workers two": f"Invalid value for '--workers': 'two' {NO_COUNT}",
@@ -308,7 +311,18 @@ COMMANDS = {
     "given elsewhere; leave it out",
     "run g2.yaml --cluster tcp://h:8786 --dashboard-port 2": "error: --dashboard-port 2: the dashboard of "
     "tcp://h:8786 is started elsewhere; leave it out",
-    "run g2.yaml --store g2.yaml": "error: store HERE/g2.yaml cannot be read: Not a directory",
+    "run g2.yaml --store g2.yaml": "error: store HERE/g2.yaml cannot be read: Not a directory: a store is a "
+    "folder, and this path is that of a file or goes through one",
+    "plan pipe.yaml": f"error: pipe.yaml: {NO_FILE}",
+    "plan /dev/zero": f"error: /dev/zero: {NO_FILE}",
+    "run g2.yaml --cluster pipe.yaml": f"error: pipe.yaml: {NO_FILE}",
+    "submit g2.yaml --cluster pipe.yaml": f"error: pipe.yaml: {NO_FILE}",
+    "gc pipe.yaml": f"error: pipe.yaml: {NO_FILE}",
+    "verify pipe.yaml": f"error: pipe.yaml: {NO_FILE}",
+    "plan long.yml": "error: long.yml: has more than 4194304 bytes, and no workflow or cluster file comes "
+    "near that; name one, and give gauge configurations to `quarkline check`",
+    "status s": "error: store HERE/s cannot be read: HERE/s/quarkline.json is no file: put a file with "
+    '{"format": 2} in its place',
     "run .": "error: .: cannot be read as a text file: it is a folder, name a file in it",
     "plan nothing.yaml": "error: nothing.yaml: no such workflow file: did you mean g2.yaml?",
     "plan g2.yaml --store .": "error: HERE is a folder, but not a quarkline store: choose another",
@@ -354,6 +368,11 @@ def test_commands(quarkline: CommandLine) -> None:
     write_configuration("good.ildg")
     Path("g2.yaml").write_text(TINY)
     Path("site.yaml").write_text("kind: slurm\ngpus: two\n")
+    os.mkfifo("pipe.yaml")
+    Path("long.yml").touch()
+    os.truncate("long.yml", 1 << 40)
+    Path("s").mkdir()
+    os.mkfifo("s/quarkline.json")
     Path("two.yaml").write_text(TINY.replace("store: store", "store: two"))
     expected = {line: text.replace("HERE", str(Path.cwd())) for line, text in COMMANDS.items()}
     assert {line: answered(quarkline, line) for line in expected} == expected

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.progress import TimeRemainingColumn
 
+from pipeline.declare.text import literal
 from stages.base.errors import InputError
 from stages.lqcd.lattice.formats import CheckReport, check_gauge
 from workflows.display import progress_bar
@@ -80,7 +81,7 @@ def check(
         for report in reports:
             say(_text(report))
     for error in errors.values():
-        say(f"error: {error}", err=True)
+        say(literal(f"error: {error}"), err=True)
     if errors:
         raise typer.Exit(2)
 
@@ -108,7 +109,7 @@ def _text(report: CheckReport) -> str:
     total, spatial, temporal = (_ten_digits(value) for value in report.plaquette)
     held = ", ".join(check.verified for check in report.checks if check.ok)
     lines = [
-        f"{report.path}: {report.format}, {report.lattice}, {report.precision} bit",
+        f"{literal(str(report.path))}: {report.format}, {report.lattice}, {report.precision} bit",
         f"  plaquette    {total} (spatial {spatial}, temporal {temporal})",
         f"  link trace   {_ten_digits(report.link_trace)}",
         f"  unitarity    |U^dag U - 1| <= {report.unitarity_deviation:.1e}, "

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.remote import Remote
+from pipeline.store.plain_files import TEXT_BYTES, content_of
 from stages.base.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _check_file(path: Path) -> None:
     if not path.is_file():
         raise InputError(f"cluster {str(path)!r} is neither an address (tcp://host:port) nor a file")
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(content_of(path, TEXT_BYTES))
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict) or not isinstance(content.get("address"), str):

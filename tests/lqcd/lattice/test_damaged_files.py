@@ -168,6 +168,11 @@ def test_extents_exchanged_in_one_of_two_headers(tmp_path: Path, healthy: Health
     refused(tmp_path / "a", content, "ILDG header states 6x4x2x8, its SciDAC header 4x6x2x8")
 
 
+def test_a_field_of_another_group(tmp_path: Path, healthy: Healthy) -> None:
+    content = healthy("ildg").replace(b"su3gauge", b"su2gauge")
+    refused(tmp_path / "a", content, "its ILDG header states <field> 'su2gauge'; fields of kind su3gauge can")
+
+
 def test_precision_that_the_data_do_not_have(tmp_path: Path, healthy: Healthy) -> None:
     content = healthy("ildg").replace(b"<precision>64", b"<precision>32")
     refused(tmp_path / "a", content, "with 288 bytes per site takes 110592 bytes, its data have 221184")
@@ -241,6 +246,13 @@ def test_numbers_of_a_header_that_are_meant_otherwise(
     content = (tmp_path / "a").read_bytes()
     refused(tmp_path / "a", content, f"{said}; the checksum is right")
     refused(tmp_path / "a", content.replace(b"CHECKSUM", b"SOMETHING"), f"{said}; correct it there")
+
+
+def test_a_boundary_in_a_nersc_header_is_a_note(tmp_path: Path, healthy: Healthy) -> None:
+    content = healthy("nersc").replace(b"BOUNDARY_4 = PERIODIC", b"BOUNDARY_4 = ANTIPERIODIC")
+    (path := tmp_path / "a").write_bytes(content)
+    (note,) = check_gauge(path).notes
+    assert note.startswith("states BOUNDARY_4 = ANTIPERIODIC: links are taken as stored")
 
 
 @pytest.mark.parametrize("key", ["DATATYPE", "DIMENSION_4", "FLOATING_POINT"])

@@ -161,7 +161,7 @@ def _load(path: Path) -> GaugeField:
 
 def _field(source: GaugeSource) -> GaugeField:
     links, checksums = source.load()
-    remarks = source.remarks if isinstance(source, LimeGaugeFile) else ()
+    remarks = source.remarks if isinstance(source, LimeGaugeFile | nersc.NerscFile) else ()
     return GaugeField(
         source.path, source.format, source.lattice, links, source.metadata, source.claims, checksums, remarks
     )

@@ -88,6 +88,8 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     except PermissionError:
         raise fault(path, "no permission to read it", "ask its owner, or chmod it") from None
     except OSError as error:
+        if error.errno is None:  # of a library that the reader needs, not of the file
+            raise
         raise fault(
             path, f"cannot be read ({error.strerror or error})", "check the disk or file system"
         ) from error

@@ -45,6 +45,7 @@ from stages.lqcd.lattice.formats.site_data import SCIDAC, encoded_slabs
 from stages.lqcd.lattice.geometry import Lattice
 
 STATED_PLAQUETTE = re.compile(r"\bplaquette\s*=[ \t]*([^\s,;]*)")
+FIELD = "su3gauge"
 LETTERS = {32: "F", 64: "D"}
 """Precisions as SciDAC's records name them."""
 XML = '<?xml version="1.0" encoding="UTF-8"?>'
@@ -113,6 +114,9 @@ def _ildg_links(message: Message) -> StoredField:
     path, xml = message.path, message.ildg_xml
     if not xml:
         raise damaged(path, "its ILDG data come without an 'ildg-format' record")
+    kind = lime.element(xml, "field") or FIELD
+    if kind != FIELD:
+        raise fault(path, f"its ILDG header states <field> {kind!r}", f"fields of kind {FIELD} can be read")
     lattice = lattice_of(path, tuple(integer(path, xml, name) for name in ("lx", "ly", "lz", "lt")))
     precision = integer(path, xml, "precision")
     if precision not in (32, 64):
@@ -186,7 +190,7 @@ def _ildg_xml(lattice: Lattice, precision: int) -> bytes:
         'xmlns="http://www.lqcd.org/ildg" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
         'xsi:schemaLocation="http://www.lqcd.org/ildg/filefmt.xsd"'
     )
-    body = f"<version>1.0</version><field>su3gauge</field><precision>{precision}</precision>{extents}"
+    body = f"<version>1.0</version><field>{FIELD}</field><precision>{precision}</precision>{extents}"
     return f"{XML}<ildgFormat {namespaces}>{body}</ildgFormat>".encode()
 
 

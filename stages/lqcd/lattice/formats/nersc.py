@@ -50,6 +50,7 @@ DATATYPES = {2: "4D_SU3_GAUGE", 3: "4D_SU3_GAUGE_3x3"}
 ORDERS = {"BIG": ">", "LITTLE": "<"}
 READ = re.compile("DATATYPE|FLOATING_POINT|CHECKSUM|PLAQUETTE|LINK_TRACE|DIMENSION_[1-4]")
 """Keys whose values are used."""
+BOUNDARY = re.compile("BOUNDARY_[1-4]")
 
 THIRD_ROW_TOLERANCE = 1e-5
 """How far a third row may be from conj(row 1 x row 2) for a file that leaves it out."""
@@ -75,6 +76,16 @@ class NerscFile:
     def claims(self) -> tuple[Claim, ...]:
         stated = ((PLAQUETTE, "PLAQUETTE"), (LINK_TRACE, "LINK_TRACE"))
         return tuple(printed_claim(name, self.metadata.get(key, ""), self.precision) for name, key in stated)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Boundaries that are not periodic, which is said of the quarks: no link here has a sign for it."""
+        stated = (f"{key} = {text}" for key, text in self.metadata.items() if BOUNDARY.fullmatch(key))
+        return tuple(
+            f"states {each}: links are taken as stored; the workflow file says the boundary of the quarks"
+            for each in stated
+            if not each.upper().endswith("= PERIODIC")
+        )
 
     def load(self) -> tuple[NDArray, tuple[Check, ...]]:
         links, computed = read_links(self.path, self.offset, self.lattice, self.word, NERSC, self.rows)
