@@ -32,6 +32,9 @@ MOST_DIGITS = 300
 _LONG_NUMBER = re.compile(rf"[-+]?[0-9_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
 
 
+SHELL_PIPE = re.compile("/dev/stdin|/(dev|proc/[a-z0-9]+)/fd/[0-9]+")
+"""Pipes that a shell fills."""
+
 BINARY = "and give gauge configurations to `quarkline check`"
 """The remedy for a file that may be one."""
 
@@ -42,7 +45,7 @@ def text_in(path: Path) -> str:
     A named pipe would never answer, and a device never end. Raises InputError, OSError, UnicodeDecodeError.
     """
     there = path.stat()
-    if S_ISFIFO(there.st_mode) and path.is_relative_to("/dev"):
+    if S_ISFIFO(there.st_mode) and SHELL_PIPE.fullmatch(str(path)):
         content = _piped(path, there.st_ino)
     elif S_ISREG(there.st_mode):
         content = _content(path)

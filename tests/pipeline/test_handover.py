@@ -98,6 +98,12 @@ def test_a_damaged_record_is_named_and_an_old_store_without_its_file_is_told(
     assert "its file is not in the store" in page and "quarkline run /there/demo.yaml" in page
 
 
+def test_a_pipe_in_place_of_a_campaign_is_not_opened(store: Store) -> None:
+    (file := store.path / ".campaigns" / "demo" / "campaign.json").unlink()
+    os.mkfifo(file)
+    assert handover(store).campaigns == {"demo": ""}
+
+
 def test_a_run_without_an_event_began_when_its_name_says(store: Store, tmp_path: Path) -> None:
     run = f"{datetime.now() - timedelta(hours=2):%Y%m%d-%H%M%S}-dddd"
     log_of(store, run).parent.mkdir()

@@ -36,6 +36,12 @@ def test_a_pipe_of_the_shell_gives_its_text_to_each_reader() -> None:
     os.close(out)
 
 
+def test_a_named_pipe_is_refused_wherever_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="it is a device or a named pipe, name a file"):
+        read_parameter_file(tmp_path / "pipe")
+
+
 def test_comments_may_stand_anywhere(tmp_path: Path) -> None:
     file = read(tmp_path, "b: 1\na: # of what\n  0.5\n\nc: 2\n")
     assert file.values == {"b": 1, "a": 0.5, "c": 2}

@@ -13,7 +13,7 @@ from pipeline.batch import KINDS, BatchSystem, batch_system
 from pipeline.running.clusters.section import ClusterSection
 from pipeline.store.durable import write_atomically
 from pipeline.store.ledger import Ledger, LedgerEvent
-from pipeline.store.plain_files import plain
+from pipeline.store.plain_files import content_of
 from pipeline.store.store import Store
 from stages.base.errors import InputError
 
@@ -112,7 +112,7 @@ def read_campaign(place: Path) -> Campaign:
         InputError: there is none, or it was written by another version.
     """
     try:
-        return _ADAPTER.validate_json(plain(place / FILE).read_bytes())
+        return _ADAPTER.validate_json(content_of(place / FILE))
     except FileNotFoundError:
         raise InputError(f"{place} is no campaign of `quarkline submit`") from None
     except (OSError, ValueError) as error:

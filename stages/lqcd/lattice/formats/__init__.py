@@ -53,7 +53,7 @@ def read_gauge(path: str | Path, *, wrong_header: bool = False) -> GaugeField:
     Raises InputError if the file cannot be read, is truncated or of no known format, if a checksum, plaquette
     or link trace that it states does not match its links, or if they are not in SU(3). Warns (UserWarning,
     and in `notes`) of a LIME file without its checksum record, of a stated value that has no digits to
-    compare, and of stray bytes after the last record.
+    compare, of stray bytes after the last record, and of a boundary that a NERSC header states not periodic.
     """
     field = _load(Path(path))
     for check in field.checks:
