@@ -7,6 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 from numpy.typing import NDArray
 
 from pipeline import At
@@ -71,9 +72,7 @@ def measured(operator, basis, times=(1,), separations=(3,), backend="cpu", **opt
 
 def dense_inverse(operator: WilsonOperator) -> NDArray:
     """``[n, n]``, n over parity, site and component."""
-    size = int(np.prod(operator.shape))
-    matrix = operator.apply(np.eye(size, dtype=complex).reshape(*operator.shape, size))
-    return np.linalg.inv(matrix.reshape(size, size))
+    return np.linalg.inv(matrix_of(operator.apply, operator.shape))
 
 
 def dense_vectors(basis: LaplaceBasis, time: int) -> NDArray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 
 from pipeline import At, FolderCheckpoint
 from pipeline.store import checkpoint
@@ -42,9 +43,8 @@ def dslash(gauge: configuration.GaugeLinks) -> StaggeredDslash:
 @pytest.fixture(scope="module")
 def dense(dslash: StaggeredDslash) -> np.ndarray:
     """B as a matrix."""
-    rows = 3 * dslash.lattice.half_volume
-    unit = np.eye(rows, dtype=complex).reshape(rows // 3, 3, rows)
-    return SquaredDslash(dslash, EVEN).apply(unit).reshape(rows, rows)
+    B = SquaredDslash(dslash, EVEN)
+    return matrix_of(B.apply, B.shape)
 
 
 def space_of(dslash: StaggeredDslash, vectors: int = VECTORS, **options: Any) -> DeflationSpace:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 from settings import grouped
 
 from pipeline import At
@@ -271,8 +272,7 @@ def test_ensemble_and_bootstrap_average(measured):
 def deflation(staggered):
     """The 24 lowest modes, by dense diagonalisation."""
     B = SquaredDslash(staggered, 0)
-    identity = np.eye(384, dtype=complex).reshape(128, 3, 384)
-    _, vectors = np.linalg.eigh(B.apply(identity).reshape(384, 384))
+    _, vectors = np.linalg.eigh(matrix_of(B.apply, B.shape))
     lowest = np.ascontiguousarray(vectors[:, :24]).reshape(128, 3, 24)
     return StaggeredSpace(staggered, Space.measured(B, lowest))
 

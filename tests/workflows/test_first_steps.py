@@ -137,7 +137,7 @@ def test_lattices_are_named_once_and_unquoted_patterns(quarkline: CommandLine, t
     Path("d.1").rename("one.1")
     Path("link.1").symlink_to("one.1")
     assert quarkline("init", "mesons", "my new.yaml", "--files", "[ol]*.1").out.endswith(
-        "quarkline plan 'my new.yaml'; to do it: quarkline run 'my new.yaml'\n"
+        "Preview: quarkline plan 'my new.yaml'. Run: quarkline run 'my new.yaml'\n"
     )
     refused(quarkline("plan", "my new.yaml"), "one.1 is read as 2 configurations, because of links to it")
 

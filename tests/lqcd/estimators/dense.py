@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from matrices import matrix_of
 from scipy.linalg import expm
 
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
@@ -27,9 +28,7 @@ def random_links(lattice, seed, roughness=0.4):
 
 def dense_matrix(operator):
     """The matrix of a linear operator on fields ``[*shape, N]``."""
-    size = int(np.prod(operator.shape))
-    identity = np.eye(size, dtype=complex).reshape(*operator.shape, size)
-    return operator.apply(identity).reshape(size, size)
+    return matrix_of(operator.apply, operator.shape)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
@@ -61,10 +62,9 @@ def links_of(thin, boundary="antiperiodic", naik_epsilon=0.0):
 
 
 def dense_pairs(B):
-    size = int(np.prod(B.shape))
-    matrix = B.apply(np.eye(size, dtype=complex).reshape(*B.shape, size)).reshape(size, size)
+    matrix = matrix_of(B.apply, B.shape)
     values, vectors = np.linalg.eigh(matrix)
-    return values, vectors.reshape(*B.shape, size)
+    return values, vectors.reshape(*B.shape, -1)
 
 
 def to_half(vectors):

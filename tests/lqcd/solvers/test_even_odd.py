@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
@@ -32,8 +33,7 @@ def operator(dslash):
 def dense_operator(dslash):
     """M of mass 0.1 as a matrix on ``[parity, site, colour]``."""
     full = StaggeredOperator(dslash, 0.1)
-    size = int(np.prod(full.shape))
-    return full.apply(np.eye(size, dtype=complex).reshape(*full.shape, size)).reshape(size, size)
+    return matrix_of(full.apply, full.shape)
 
 
 def test_is_the_dense_inverse(operator, solver, dense_operator, random_block):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matrices import matrix_of
 from numpy.typing import NDArray
 from scipy.linalg import expm
 from tiny_lattice import LATTICE
@@ -32,6 +33,5 @@ def operator(thin_links: NDArray) -> WilsonOperator:
 @pytest.fixture(scope="session")
 def inverse(operator: WilsonOperator) -> NDArray:
     """M^-1 as a matrix ``[parity, site, 12, parity, site, 12]``."""
-    size = int(np.prod(operator.shape))
-    matrix = operator.apply(np.eye(size, dtype=complex).reshape(*operator.shape, size))
-    return np.linalg.inv(matrix.reshape(size, size)).reshape(*operator.shape, *operator.shape)
+    matrix = matrix_of(operator.apply, operator.shape)
+    return np.linalg.inv(matrix).reshape(*operator.shape, *operator.shape)

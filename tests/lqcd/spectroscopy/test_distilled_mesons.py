@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from distilled import eigenvectors, exact, perambulator, point_to_all, table_of
+from matrices import matrix_of
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
@@ -114,9 +115,8 @@ def test_bases_run_backwards_as_they_run_forwards() -> None:
     """Free quarks: C(T - t) = C(t) within a basis; pions and rhos, as reflections of x tell, do not mix."""
     links = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, LATTICE.half_volume, 3, 3)).copy()
     dslash = WilsonDslash(wilson_links(links, LATTICE, boundary="antiperiodic"))
-    size = int(np.prod(LATTICE.extents)) * 12
     M = WilsonOperator(dslash, 0.3)
-    inverse = np.linalg.inv(M.apply(np.eye(size, dtype=complex).reshape(*M.shape, size)).reshape(size, size))
+    inverse = np.linalg.inv(matrix_of(M.apply, M.shape))
     vectors = eigenvectors(links, LATTICE, 48)
     tau = perambulator(vectors, inverse.reshape(*M.shape, *M.shape), LATTICE, SOURCE)
     operators = [MesonOperator.parse(text) for text in (*BASES["pion"][0], *BASES["rho"][0])]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lexicographic import to_lexicographic
+from matrices import matrix_of
 from numpy.typing import NDArray
 
 from pipeline import At
@@ -55,8 +56,7 @@ def thin() -> NDArray:
 def inverse_of(links: StaggeredLinks, mass: float) -> NDArray:
     """G = (2 m + D)^-1 as a matrix on ``[parity, site, colour]``."""
     M = StaggeredOperator(StaggeredDslash(links), mass)
-    size = int(np.prod(M.shape))
-    return np.linalg.inv(M.apply(np.eye(size, dtype=complex).reshape(*M.shape, size)).reshape(size, size))
+    return np.linalg.inv(matrix_of(M.apply, M.shape))
 
 
 @pytest.fixture(scope="module")

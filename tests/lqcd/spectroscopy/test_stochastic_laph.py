@@ -16,6 +16,7 @@ from distilled import (
     stochastic_columns,
     table_of,
 )
+from matrices import matrix_of
 from numpy.typing import NDArray
 from scipy.linalg import expm, lu_factor, lu_solve
 from tiny_lattice import LATTICE
@@ -105,11 +106,7 @@ def slice_columns(links: NDArray) -> NDArray:
     dslash = WilsonDslash(wilson_links(links, WHOLE, boundary="antiperiodic", csw=1.3))
     operator = WilsonOperator(dslash, -0.2)
     size, sites = int(np.prod(operator.shape)), WHOLE.sites_per_slice
-    matrix = np.empty((size, size), complex)
-    for first in range(0, size, 64):
-        unit = np.zeros((size, 64), complex)
-        unit[first + np.arange(64), np.arange(64)] = 1
-        matrix[:, first : first + 64] = operator.apply(unit.reshape(*operator.shape, 64)).reshape(size, 64)
+    matrix = matrix_of(operator.apply, operator.shape)
     wanted = np.zeros((2, WHOLE.half_volume, 12, 2, sites, 12), complex)
     for parity in (0, 1):
         block = wanted[parity, SOURCE * sites : (SOURCE + 1) * sites, :, parity]
