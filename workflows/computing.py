@@ -19,7 +19,6 @@ from workflows.catalogue import dashboard_additions
 from workflows.display import RunDisplay
 from workflows.partial import Part, complete_part
 from workflows.publishing import publish, unchanged_page
-from workflows.rehearsal import rehearsed
 from workflows.rounds import Rounds
 from workflows.shared.definition import Project
 from workflows.stores import remarks
@@ -61,8 +60,7 @@ class Computing:
         self.tell(_headline(explain(plan)))
         left = None if self.end is None else max(1.0, self.end - monotonic())
         share = Share(waits=self.project.in_rounds) if self.share else None
-        ahead = rehearsed(self.project, plan, self.cluster)
-        with ahead, RunDisplay(quiet=self.quiet) as display:
+        with RunDisplay(quiet=self.quiet) as display:
             outcome = run(
                 plan,
                 self.results,
