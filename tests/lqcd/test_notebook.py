@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -195,9 +196,6 @@ def test_objects_are_told_apart_kept_and_shown(quarks: Any, field: GaugeField) -
 
 
 def test_a_backend_that_is_not_there_is_one_sentence(field: GaugeField, monkeypatch: Any) -> None:
-    def cuda(backend: str) -> Any:
-        return SimpleNamespace(is_available=lambda: False)
-
-    monkeypatch.setattr("stages.lqcd.kernels.dispatch.array_module_of", cuda)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(is_available=lambda: False))
     with pytest.raises(ql.InputError, match="needs a CUDA device and its driver"):
         ql.hisq(field, boundary="antiperiodic", naik_epsilon=0.0, backend="cuda")

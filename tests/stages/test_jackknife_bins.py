@@ -56,7 +56,11 @@ CASES: dict[Callable[..., Any], tuple[Callable[..., NamedTuple], dict[str, Any]]
 
 
 def test_no_average_is_left_out() -> None:
-    modules = (import_module(each.name) for each in pkgutil.walk_packages(stages.__path__, "stages."))
+    modules = (
+        import_module(each.name)
+        for each in pkgutil.walk_packages(stages.__path__, "stages.")
+        if ".cuda" not in each.name  # needs CuPy
+    )
     declared = {
         each.stage.name
         for module in modules
