@@ -38,6 +38,19 @@ class Figure:
     plot: Plot
     caption: str
 
+    @property
+    def svg(self) -> str:
+        """The plot as an inline `<svg>` element, the same bytes for the same plot."""
+        import matplotlib
+
+        buffer = io.StringIO()
+        with matplotlib.rc_context({"svg.hashsalt": "quarkline", "svg.fonttype": "path"}):
+            self.plot.savefig(
+                buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None}
+            )
+        text = buffer.getvalue()
+        return text[text.index("<svg") :]
+
 
 class Cell(NamedTuple):
     """A cell as a page shows it; kind: `number`, flush right, or another class of the page's style."""
@@ -171,9 +184,7 @@ def templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(Path(__file__).parent)
-    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    environment.filters["svg"] = svg
-    return environment
+    return Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
 
 
 def _in_words(value: object) -> str:
@@ -242,17 +253,6 @@ def _tables(sections: Iterable[Section]) -> Iterator[str]:
     for section in sections:
         if tables := [table_text(part) for part in section.parts if isinstance(part, Table)]:
             yield "\n\n".join([f"# {section.title}", *tables])
-
-
-def svg(plot: Plot) -> str:
-    """A matplotlib figure as an inline `<svg>` element, the same bytes for the same figure."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "quarkline", "svg.fonttype": "path"}):
-        plot.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
 
 
 def _replace(path: Path, text: str) -> Path:

@@ -74,7 +74,7 @@ def edit(file: Path, *changes: tuple[str, str]) -> Path:
 
 def plain(patch: pytest.MonkeyPatch) -> None:
     """Figures of reports are not drawn, which takes half a second for each."""
-    patch.setattr("pipeline.reading.report.svg", lambda plot: "<svg></svg>")
+    patch.setattr("pipeline.reading.report.Figure.svg", "<svg></svg>")
 
 
 def run_to_its_end(folder: Path, cluster: str, name: str = "g2.yaml", *, drawn: bool = False) -> Path:
