@@ -1,4 +1,4 @@
-"""Matrices of operators that are given as functions of fields."""
+"""Matrices of operators that are given as functions of fields, and random links."""
 
 from __future__ import annotations
 
@@ -20,3 +20,12 @@ def matrix_of(
     unit = np.eye(size, dtype=dtype).reshape(*shape, size)
     blocks = (unit[..., first : first + COLUMNS] for first in range(0, size, COLUMNS))
     return np.concatenate([apply(np.ascontiguousarray(block)) for block in blocks], -1).reshape(-1, size)
+
+
+def random_su3(rng: np.random.Generator, *shape: int, size: float) -> NDArray:
+    """SU(3) matrices exp(i H) ``[*shape, 3, 3]``, H Hermitian and traceless with entries of about `size`."""
+    matrix = size * (rng.normal(size=(*shape, 3, 3)) + 1j * rng.normal(size=(*shape, 3, 3)))
+    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
+    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
+    phases, vectors = np.linalg.eigh(hermitian)
+    return (vectors * np.exp(1j * phases)[..., None, :]) @ vectors.conj().swapaxes(-1, -2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.linalg import expm
+from matrices import random_su3
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import SpatialHop
@@ -23,15 +23,8 @@ def solver(vectors, block=8, tolerance=1e-10, **options):
     return LaplaceSolver(vectors, block, tolerance, **options)
 
 
-def su3(rng, *shape, size=0.4):
-    matrix = size * (rng.normal(size=(*shape, 3, 3)) + 1j * rng.normal(size=(*shape, 3, 3)))
-    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
-    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
-    return expm(1j * hermitian)
-
-
 def rough(lattice, seed=3):
-    return su3(np.random.default_rng(seed), 4, 2, lattice.half_volume)
+    return random_su3(np.random.default_rng(seed), 4, 2, lattice.half_volume, size=0.4)
 
 
 def free(lattice):
@@ -109,7 +102,7 @@ def test_single_precision():
 
 def test_neighbours_in_single_precision_are_kept_apart():
     """Levels of a smooth field, split by about 0.002."""
-    near_one = su3(np.random.default_rng(5), 4, 2, WIDE.half_volume, size=0.03)
+    near_one = random_su3(np.random.default_rng(5), 4, 2, WIDE.half_volume, size=0.03)
     modes = solver(21, tolerance=1e-5, dtype=np.complex64).solve(near_one, WIDE)
     assert modes.residuals.max() < 2e-4
     check(modes, near_one, WIDE, 2e-4)
@@ -139,7 +132,7 @@ def test_reference_values(reference_data, expected):
 def test_projector_is_gauge_covariant():
     """V V^H of transformed links is g V V^H g^dag."""
     rng, lattice = np.random.default_rng(17), WIDE
-    links, g = rough(lattice), su3(rng, 2, lattice.half_volume)
+    links, g = rough(lattice), random_su3(rng, 2, lattice.half_volume, size=0.4)
     turned, made = transformed(links, g, lattice), solver(10)
     V = made.solve(links, lattice).vectors
     by_slice = g.reshape(2, lattice.time_extent, -1, 3, 3).swapaxes(0, 1)
@@ -183,7 +176,8 @@ def test_bases_of_degenerate_subspaces_are_reproducible():
 def test_bases_of_degenerate_subspaces_in_single_precision():
     """Dense diagonalisations, whatever tolerance is asked for: in the convention to rounding."""
     lattice = Lattice((4, 4, 4, 2))
-    links = transformed(free(lattice), su3(np.random.default_rng(5), 2, lattice.half_volume), lattice)
+    rotation = random_su3(np.random.default_rng(5), 2, lattice.half_volume, size=0.4)
+    links = transformed(free(lattice), rotation, lattice)
     double = solver(66).solve(links, lattice).vectors  # 3, 18 and 45 of one value
     single = solver(66, dtype=np.complex64).solve(links, lattice).vectors
     assert np.abs(single - double).max() < 1e-3

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from matrices import matrix_of
-from scipy.linalg import expm
+from matrices import matrix_of, random_su3
 
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.staggered import SquaredDslash
@@ -18,12 +17,7 @@ TINY = Lattice((4, 4, 4, 4))
 
 def random_links(lattice, seed, roughness=0.4):
     """SU(3) links exp(i H) ``[mu, parity, site, 3, 3]``, H of entries about `roughness`."""
-    rng = np.random.default_rng(seed)
-    shape = (4, 2, lattice.half_volume, 3, 3)
-    matrix = roughness * (rng.normal(size=shape) + 1j * rng.normal(size=shape))
-    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
-    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
-    return expm(1j * hermitian)
+    return random_su3(np.random.default_rng(seed), 4, 2, lattice.half_volume, size=roughness)
 
 
 def dense_matrix(operator):

@@ -1,6 +1,7 @@
 """The split-even difference of two masses: exact on complete sources, unbiased, less noise."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -21,14 +22,22 @@ pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 LIGHT, STRANGE = 0.04, 0.21
 DIFFERENCE = 2
-LINKS = hisq_links(random_links(TINY, 3401, 0.8), TINY, boundary="antiperiodic", naik_epsilon=0.0)
-DSLASH = StaggeredDslash(LINKS)
 SOLVER = DenseSolver()
+
+
+@cache
+def links():
+    return hisq_links(random_links(TINY, 3401, 0.8), TINY, boundary="antiperiodic", naik_epsilon=0.0)
+
+
+@cache
+def dslash():
+    return StaggeredDslash(links())
 
 
 def trace_of(deflation=None, solver=SOLVER):
     return SplitEvenTrace(
-        *(LoopTrace(DSLASH, CurrentLinks(LINKS), mass, solver, deflation) for mass in (LIGHT, STRANGE))
+        *(LoopTrace(dslash(), CurrentLinks(links()), mass, solver, deflation) for mass in (LIGHT, STRANGE))
     )
 
 
@@ -44,7 +53,7 @@ def exact():
 
 @pytest.fixture(scope="module")
 def modes():
-    return dense_deflation(DSLASH, dense_spectrum(DSLASH), 24)
+    return dense_deflation(dslash(), dense_spectrum(dslash()), 24)
 
 
 def test_a_complete_set_of_sources_gives_the_exact_difference_with_its_sign(exact):
@@ -59,7 +68,7 @@ def test_a_complete_set_of_sources_gives_the_exact_difference_with_its_sign(exac
 
 def test_low_part_of_the_difference_and_the_exact_remainder_add_up(exact, modes):
     rest = exact_loops(trace_of(modes), np, 192)
-    low = mode_currents(DSLASH, CurrentLinks(LINKS), modes.even)
+    low = mode_currents(dslash(), CurrentLinks(links()), modes.even)
     currents = [low_mode_current(low.eigenvalue, low.current, mass) for mass in (LIGHT, STRANGE)]
     densities = [low_mode_density(low.eigenvalue, mass, TINY.volume) for mass in (LIGHT, STRANGE)]
     for found, (light, strange), expected in zip(rest, (currents, densities), exact, strict=True):
@@ -97,7 +106,7 @@ def test_truncated_solves_of_the_difference_are_unbiased(exact):
 
 
 def test_refuses_masses_of_different_links():
-    other = replace(LINKS)
+    other = replace(links())
     strange = LoopTrace(StaggeredDslash(other), CurrentLinks(other), STRANGE, SOLVER)
     with pytest.raises(InputError, match="only where both masses share their links: give them one naik_eps"):
         SplitEvenTrace(trace_of().light, strange)

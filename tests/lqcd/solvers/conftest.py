@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matrices import random_su3
 from numpy.typing import NDArray
-from scipy.linalg import expm
 
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
@@ -87,12 +87,7 @@ def random_block() -> Callable[..., NDArray]:
 @pytest.fixture(scope="session")
 def thin_links() -> NDArray:
     """SU(3) links ``[mu, parity, site, 3, 3]`` of the 4^4 lattice, moderately rough."""
-    rng = np.random.default_rng(811)
-    shape = (4, 2, LATTICE.half_volume, 3, 3)
-    matrix = 0.7 * (rng.normal(size=shape) + 1j * rng.normal(size=shape))
-    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
-    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
-    return expm(1j * hermitian)
+    return random_su3(np.random.default_rng(811), 4, 2, LATTICE.half_volume, size=0.7)
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrices import matrix_of
+from matrices import matrix_of, random_su3
 from numpy.typing import NDArray
-from scipy.linalg import expm
 from tiny_lattice import LATTICE
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
@@ -16,12 +15,7 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 @pytest.fixture(scope="session")
 def thin_links() -> NDArray:
     """SU(3) links ``[mu, parity, site, 3, 3]``."""
-    rng = np.random.default_rng(20261121)
-    shape = (4, 2, LATTICE.half_volume, 3, 3)
-    matrix = 0.3 * (rng.normal(size=shape) + 1j * rng.normal(size=shape))
-    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
-    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
-    return expm(1j * hermitian)
+    return random_su3(np.random.default_rng(20261121), 4, 2, LATTICE.half_volume, size=0.3)
 
 
 @pytest.fixture(scope="session")

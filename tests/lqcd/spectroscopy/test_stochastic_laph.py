@@ -16,9 +16,9 @@ from distilled import (
     stochastic_columns,
     table_of,
 )
-from matrices import matrix_of
+from matrices import matrix_of, random_su3
 from numpy.typing import NDArray
-from scipy.linalg import expm, lu_factor, lu_solve
+from scipy.linalg import lu_factor, lu_solve
 from tiny_lattice import LATTICE
 
 from stages.base.errors import InputError
@@ -94,11 +94,7 @@ def test_all_eigenvectors_of_4x4x4x8_and_their_noise() -> None:
 
 
 def rough_links() -> NDArray:
-    rng, shape = np.random.default_rng(38), (4, 2, WHOLE.half_volume, 3, 3)
-    matrix = 0.3 * (rng.normal(size=shape) + 1j * rng.normal(size=shape))
-    hermitian = (matrix + matrix.conj().swapaxes(-1, -2)) / 2
-    hermitian -= np.eye(3) * np.trace(hermitian, axis1=-2, axis2=-1)[..., None, None] / 3
-    return expm(1j * hermitian)
+    return random_su3(np.random.default_rng(38), 4, 2, WHOLE.half_volume, size=0.3)
 
 
 def slice_columns(links: NDArray) -> NDArray:
