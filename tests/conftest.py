@@ -103,6 +103,9 @@ REFERENCE_FILES = Path(
 LEFT_OUT = pytest.StashKey[int]()
 """Number of tests that need those files, where they are absent."""
 
+WORKERS = pytest.StashKey[LocalCluster]()
+"""The warm workers of this process, while they run."""
+
 WIDTHS = {*range(1, 9), 10, 12, 14, 16, 17, 19, 24, 32, 33, 48}
 """Numbers of right-hand sides that a quick run may compile CPU kernels for, each of which takes a second."""
 
@@ -342,7 +345,7 @@ def log_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def scheduler(log_path: Path) -> Iterator[str]:
+def scheduler(log_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """Address of two workers that stay warm for all tests of this process, as somebody else's cluster.
 
     A worker that a run gives up is started anew in the middle of another test: its environment is written
@@ -356,7 +359,18 @@ def scheduler(log_path: Path) -> Iterator[str]:
     }
     running = LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=0, **options)
     with running:
+        request.config.stash[WORKERS] = running
         yield running.scheduler_address
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Idle workers cost a tenth of a processor: they end after the last file that takes them."""
+    if nextitem is None or needs_workers(nextitem.path):
+        return
+    if (running := item.config.stash.get(WORKERS, None)) is not None:
+        del item.config.stash[WORKERS]
+        running.close()
 
 
 @pytest.fixture(scope="session")
