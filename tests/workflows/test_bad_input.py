@@ -329,8 +329,10 @@ def test_one_file_fills_no_bin_of_two(quarkline: CommandLine, files: Path) -> No
     refused(quarkline("run", files), "1 configuration in bins of 2 leave fewer than two bins")
 
 
-def test_damaged_configuration_costs_only_itself(quarkline: CommandLine, files: Path, cluster: str) -> None:
-    """A flipped bit is found when the file is read; the other configuration is measured."""
+def test_files_count_by_content_and_not_by_path(quarkline: CommandLine, files: Path, cluster: str) -> None:
+    """A flipped bit is found when the file is read, and costs only that configuration. Results that are
+    complete stay so when files move, until their content is another.
+    """
     damaged = files.parent / "confs" / "conf.2.ildg"
     good = damaged.read_bytes()
     bad = bytearray(good)
@@ -348,13 +350,8 @@ def test_damaged_configuration_costs_only_itself(quarkline: CommandLine, files: 
     answer = quarkline("run", files, "--cluster", cluster)
     assert answer.code == 0
     assert re.search(r"correlator +1 +0\b", answer.out)
-
-
-def test_files_count_by_content_and_not_by_path(quarkline: CommandLine, files: Path, cluster: str) -> None:
-    assert quarkline("run", files, "--cluster", cluster).code == 0
-    digest = sha256((files.parent / "confs" / "conf.2.ildg").read_bytes()).hexdigest()
     page = (files.parent / "report" / "index.html").read_text()
-    assert f"{digest}  configuration config=conf.2.ildg" in page
+    assert f"{sha256(good).hexdigest()}  configuration config=conf.2.ildg" in page
     (files.parent / "confs").rename(files.parent / "elsewhere")
     edit(files, ("confs/*.ildg", "elsewhere/*.ildg"))
     assert "0 to compute" in quarkline("plan", files).out
