@@ -19,9 +19,9 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
 
-LABELS = [f"conf.{number}.ildg" for number in range(6)]
-MARK = "5 of 6 configurations"
-SMOOTH = 4
+LABELS = [f"conf.{number}.ildg" for number in range(3)]
+MARK = "2 of 3 configurations"
+SMOOTH = 1
 """Number of the configuration whose solves take more iterations than the others'."""
 FILES = re.sub(r"  heatbath: .*\n", '  files: "confs/*.ildg"\n', MESONS).replace("[0, 2]", "[0]")
 
@@ -37,8 +37,8 @@ def damage(file: Path) -> Callable[[], int]:
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
-    """A folder in which `mesons.yaml` has run to its end on six files. Only to be copied."""
-    folder = tmp_path_factory.mktemp("six")
+    """A folder in which `mesons.yaml` has run to its end on three files. Only to be copied."""
+    folder = tmp_path_factory.mktemp("three")
     (folder / "confs").mkdir()
     lattice = Lattice((4, 4, 4, 4))
     for number, label in enumerate(LABELS):
@@ -49,22 +49,22 @@ def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
 
 
 @pytest.fixture
-def six(ran: Path, tmp_path: Path) -> Path:
+def three(ran: Path, tmp_path: Path) -> Path:
     """A copy of the finished run; its workflow file."""
     shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
     return tmp_path / "mesons.yaml"
 
 
-def test_one_damaged_file_of_six(quarkline: CommandLine, six: Path, cluster: str) -> None:
-    """Report, average and export of the other five, marked; the same command completes them."""
-    folder = six.parent
+def test_one_damaged_file_of_three(quarkline: CommandLine, three: Path, cluster: str) -> None:
+    """Report, average and export of the other two, marked; the same command completes them."""
+    folder = three.parent
     whole = open_result(folder / "store", "average").load()
     each = open_result(folder / "store", "mesons").load()
     for name in ("store", "report"):
         shutil.rmtree(folder / name)
     mend = damage(folder / "confs" / LABELS[2])
 
-    answer = quarkline("run", six, "--cluster", cluster)
+    answer = quarkline("run", three, "--cluster", cluster)
     assert answer.code == 1 and f"report ({MARK}): " in answer.out
     told = quarkline("status", folder / "store").out
     assert re.search(rf"^failed: 2 chunks: .*{LABELS[2]}.*checksum", told, re.MULTILINE), told
@@ -73,7 +73,7 @@ def test_one_damaged_file_of_six(quarkline: CommandLine, six: Path, cluster: str
     part = open_result(folder / "store", "average", partial=True).load()
     others = each.correlator.drop_sel(config=LABELS[2]).values.real.mean(axis=(0, 1))
     np.testing.assert_allclose(part.correlator, others, rtol=1e-13)
-    assert part.attrs["partial"] == MARK and part.sizes["sample"] == 5
+    assert part.attrs["partial"] == MARK and part.sizes["sample"] == 2
     files = {
         name: (folder / "report" / name).read_text() for name in ("index.html", "tables.txt", "mesons.txt")
     }
@@ -86,52 +86,54 @@ def test_one_damaged_file_of_six(quarkline: CommandLine, six: Path, cluster: str
     assert re.search(rf"mesons +1 +{LABELS[2]}\n", files["tables.txt"])
     np.testing.assert_allclose(np.loadtxt(folder / "report" / "mesons.txt")[:, 1], part.correlator[0, 0])
 
-    answer = quarkline("export", six, "--output", "out")
+    answer = quarkline("export", three, "--output", "out")
     assert answer.code == 1 and f"until then: {MARK}" in answer.err
-    for name, configurations in (("average", None), ("mesons", 5)):
+    for name, configurations in (("average", None), ("mesons", 2)):
         with h5py.File(folder / "out" / f"{name}.h5") as file:
             assert file.attrs["partial"] == MARK
             assert configurations is None or len(file["config"]) == configurations
-    assert quarkline("report", six).code == 1
+    assert quarkline("report", three).code == 1
 
     mend()
-    assert missing(quarkline, six) == {"observables": 1, "mesons": 1, "average": 1}
-    answer = quarkline("run", six, "--cluster", cluster)
+    assert missing(quarkline, three) == {"observables": 1, "mesons": 1, "average": 1}
+    answer = quarkline("run", three, "--cluster", cluster)
     assert answer.code == 0
     found = open_result(folder / "store", "average").load()
     np.testing.assert_allclose(found.correlator, whole.correlator, rtol=1e-13)
-    assert "partial" not in found.attrs and found.sizes["sample"] == 6
+    assert "partial" not in found.attrs and found.sizes["sample"] == 3
     assert MARK not in (folder / "report" / "index.html").read_text()
-    assert quarkline("export", six, "--output", "out").code == 0
+    assert quarkline("export", three, "--output", "out").code == 0
     with h5py.File(folder / "out" / "average.h5") as file:
         assert "partial" not in file.attrs
 
 
-def test_one_solve_that_does_not_converge(quarkline: CommandLine, six: Path, cluster: str) -> None:
+def test_one_solve_that_does_not_converge(quarkline: CommandLine, three: Path, cluster: str) -> None:
     """Its configuration is left out of everything, until more iterations are allowed."""
-    iterations = open_result(six.parent / "store", "mesons").iterations.max(["source", "column"]).values
+    iterations = open_result(three.parent / "store", "mesons").iterations.max(["source", "column"]).values
     worst = LABELS[int(np.argmax(iterations))]
-    shutil.rmtree(six.parent / "store" / "meson_two_point")
-    shutil.rmtree(six.parent / "store" / "meson_average")
+    shutil.rmtree(three.parent / "store" / "meson_two_point")
+    shutil.rmtree(three.parent / "store" / "meson_average")
     limit = int(np.sort(iterations)[-2])
     assert limit < iterations.max() and worst == LABELS[SMOOTH]
-    edit(six, ("tolerance: 1.0e-6", f"tolerance: 1.0e-6, max_iterations: {limit}"))
-    answer = quarkline("run", six, "--cluster", cluster, "--json")
+    edit(three, ("tolerance: 1.0e-6", f"tolerance: 1.0e-6, max_iterations: {limit}"))
+    answer = quarkline("run", three, "--cluster", cluster, "--json")
     result = json.loads(answer.out)
     assert answer.code == 1 and result["partial"] == MARK and worst in result["failures"][0]
-    assert open_result(six.parent / "store", "average", partial=True).attrs["partial"] == MARK
-    edit(six, (f", max_iterations: {limit}", ""))
-    assert quarkline("run", six, "--cluster", cluster).code == 0
-    assert open_result(six.parent / "store", "average").sizes["sample"] == 6
+    assert open_result(three.parent / "store", "average", partial=True).attrs["partial"] == MARK
+    edit(three, (f", max_iterations: {limit}", ""))
+    assert quarkline("run", three, "--cluster", cluster).code == 0
+    assert open_result(three.parent / "store", "average").sizes["sample"] == 3
 
 
-def test_a_report_on_the_way(quarkline: CommandLine, six: Path) -> None:
+def test_a_report_on_the_way(quarkline: CommandLine, three: Path) -> None:
     """Of an ensemble that has grown, before it has run again: averages are made, nothing is measured."""
-    for number in (6, 7):
+    for number in (3, 4):
         label = f"conf.{number}.ildg"
         lattice = Lattice((4, 4, 4, 4))
-        write_ildg(six.parent / "confs" / label, thermalised(lattice, 6.0, number, label, 1, 0), lattice, 64)
-    answer = quarkline("report", six)
-    assert answer.code == 1 and "until then: 6 of 8 configurations" in answer.err
-    assert "6 of 8 configurations" in (six.parent / "report" / "index.html").read_text()
-    assert missing(quarkline, six) == {"observables": 2, "mesons": 2, "average": 1}
+        write_ildg(
+            three.parent / "confs" / label, thermalised(lattice, 6.0, number, label, 1, 0), lattice, 64
+        )
+    answer = quarkline("report", three)
+    assert answer.code == 1 and "until then: 3 of 5 configurations" in answer.err
+    assert "3 of 5 configurations" in (three.parent / "report" / "index.html").read_text()
+    assert missing(quarkline, three) == {"observables": 2, "mesons": 2, "average": 1}

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 QUENCHED = {"beta": 6.0, "configurations": 2, "sweeps": 3, "overrelaxation": 1, "seed": 977}
 WILSON = {
-    "ensemble": {"heatbath": {"extents": [4, 4, 4, 16], **QUENCHED}},
+    "ensemble": {"heatbath": {"extents": [4, 4, 4, 10], **QUENCHED}},
     "quark": {"kappa": 0.11, "csw": 1.2, "boundary": "antiperiodic"},
     "solves": {"solver": "cgnr", "tolerance": 1e-6},
 }
@@ -26,14 +26,15 @@ SHORT: dict[str, dict[str, Any]] = {
     "tutorial": {
         "ensemble": {"heatbath": {"extents": [4, 4, 4, 4], **QUENCHED}},
         "masses": {"light": 0.1, "strange": 0.3},
-        "noise": {"kind": "z2", "seed": 55, "vectors": 8, "chunk": 2, "dilution": {"displacement": 2}},
+        "noise": {"kind": "z2", "seed": 55, "vectors": 4, "chunk": 4, "dilution": {"displacement": 2}},
     },
     "tutorial_mesons": WILSON,
     "tutorial_distillation": {
-        "ensemble": {"heatbath": {"extents": [4, 4, 4, 16], **QUENCHED, "configurations": 3, "sweeps": 20}},
+        "ensemble": {"heatbath": {"extents": [4, 4, 4, 10], **QUENCHED, "sweeps": 20}},
+        "quark": {"kappa": 0.11, "boundary": "antiperiodic"},
         "distillation": {"vectors": 6},
         "operators": {"bases": ["pion", "rho"], "t0": 1},
-        "solves": {"solver": "cgnr", "tolerance": 1e-9},
+        "solves": {"solver": "cgnr", "tolerance": 1e-6},
     },
 }
 """Sections of the file that a tutorial works with, in place of those that `init` writes."""
