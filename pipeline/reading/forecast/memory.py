@@ -31,7 +31,7 @@ DEVICE_KNOWN, DEVICE_UNKNOWN = 0.05, 0.3
 """Of the logarithm of the bytes on a GPU, of a stage with records and of one without."""
 
 COMPILERS = 50e6
-"""Bytes of Numba and LLVM in a process, which come with its first kernel (docs/forecast.md)."""
+"""Bytes of Numba and LLVM in a process, which come with its first kernel (docs/notes/forecast.md)."""
 
 
 Points = Sequence[tuple[float, float]]
