@@ -20,9 +20,9 @@ from pipeline.reading.forecast.estimate import Estimate, Numbers, factors
 WATTS = {"cpu": (150.0, 150.0, 100.0), "cuda": (800.0, 250.0, 125.0)}
 """Moving, starting and waiting, before any record: of a processor, and of an H200.
 
-Solves of 16^4 to 24^3 x 32 drew 450 to 680 W there, 120 to 130 W were drawn beside them (docs/notes/forecast.md).
-The first number is more than the board's 700 W, as kernels are started while bytes move: a pass takes less
-than the sum of both.
+Solves of 16^4 to 24^3 x 32 drew 450 to 680 W there, 120 to 130 W were drawn beside them
+(docs/notes/forecast.md). The first number is more than the board's 700 W, as kernels are started while bytes
+move: a pass takes less than the sum of both.
 """
 
 WIDTHS = (0.1, 0.25, 0.25)
