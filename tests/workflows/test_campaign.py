@@ -454,6 +454,7 @@ def test_the_next_job_asks_for_what_this_one_lacked(campaign: Campaign, paper: P
         follower.ask_for(more)  # the partition has no such nodes: the job before stays
     assert paper.jobs == {"1": State.ENDED, "2": State.ALIVE}
     assert as_submitted(campaign, ledger.entries(), "2") == longer
+    assert [accounts(campaign).follower(each) for each in ("17", "2")] == ["2", None]
 
 
 @pytest.mark.parametrize(

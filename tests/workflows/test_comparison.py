@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray
+from scipy import special
 
 from stages.base.errors import InputError
 from stages.lqcd.analysis.jackknife import jackknife_samples
@@ -34,21 +35,50 @@ def average(
 
 
 @pytest.mark.parametrize(("times", "correlated"), [(6, True), (30, False)])
-@pytest.mark.parametrize("gauge", [5, 8])
-def test_chi_squared_is_one_per_degree_of_freedom(times: int, correlated: bool, gauge: int) -> None:
+@pytest.mark.parametrize("paired", [True, False])
+def test_chi_squared_is_one_per_degree_of_freedom(times: int, correlated: bool, paired: bool) -> None:
     """Of equal expectation values, on the same configurations or others; a shift of 5 sigma is found."""
     found = [
-        compared(average(k, times=times), average(k + 100, times=times, gauge=gauge), None)[0]
+        compared(
+            average(k, times=times, gauge=2 * k),
+            average(k + 100, times=times, gauge=2 * k + (0 if paired else 1)),
+            None,
+        )[0]
         for k in range(60)
     ]
-    assert {each.correlated for each in found} == {correlated}
+    assert {(each.correlated, each.paired, each.samples) for each in found} == {(correlated, paired, 40)}
     assert {each.degrees_of_freedom for each in found} == {2 * times}
-    if gauge == 5:  # the gauge field's part cancels
-        assert 0.8 < np.mean([each.chi_squared for each in found]) < (2.2 if correlated else 1.2)
-        assert max(each.largest_deviation for each in found) < 6
+    assert 0.8 < np.mean([each.chi_squared for each in found]) < (2.2 if correlated else 1.2)
+    assert max(each.largest_deviation for each in found) < 6
     assert all(each.agrees for each in found)
     apart = compared(average(3), average(4, shift=1.5), None)[0]
     assert not apart.agrees and apart.largest_deviation > 4 and apart.where.startswith("flavour=")
+
+
+@pytest.mark.parametrize(("others", "paired"), [(40, True), (40, False), (9, False)])
+def test_one_number_has_the_probability_of_students_t(others: int, paired: bool) -> None:
+    """Hotelling's of one number; with as many degrees of freedom as the smaller of two ensembles has."""
+    one, other = average(3, gauge=3), average(4, configurations=others, gauge=3 if paired else 4)
+    (found,) = compared(*(each.isel(flavour=[0], time=[2]) for each in (one, other)), None)
+    assert (found.correlated, found.paired, found.samples) == (True, paired, others)
+    assert found.chi_squared == pytest.approx(found.largest_deviation**2)
+    tail = special.stdtr(others - 1, -found.largest_deviation)
+    assert found.probability == pytest.approx(2 * tail) and found.agrees
+
+
+@pytest.mark.parametrize("size", [1e6, 1e-20])
+def test_numbers_without_an_error_may_differ_by_rounding_of_the_largest(size: float) -> None:
+    data = average(7).isel(time=[0, 1]) * size
+    for name in ("correlator", "correlator_samples"):
+        data[name][{"time": 1}] = 0
+    data = data.assign_attrs(average(7).attrs)
+    largest = float(abs(data.correlator).max())
+    for by, agrees in ((1e-13, True), (1e-11, False)):
+        other = data.copy(deep=True)
+        for name in ("correlator", "correlator_samples"):
+            other[name][{"time": 1}] = by * largest
+        (found,) = compared(data, other, None)
+        assert found.agrees == agrees and found.largest_difference == pytest.approx(by)
 
 
 def test_a_result_is_equal_to_itself() -> None:

@@ -10,7 +10,7 @@ from tiny_project import TINY
 
 from stages.base.errors import InputError
 from workflows.g2_disconnected.schema import G2Parameters
-from workflows.parameter_file import read_parameter_file
+from workflows.parameter_file import changed, read_parameter_file
 
 
 def read(tmp_path: Path, text: str):
@@ -46,6 +46,25 @@ def test_comments_may_stand_anywhere(tmp_path: Path) -> None:
     file = read(tmp_path, "b: 1\na: # of what\n  0.5\n\nc: 2\n")
     assert file.values == {"b": 1, "a": 0.5, "c": 2}
     assert file.line(("c",)) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "values", "place"),
+    [
+        ("b.x=3", {"a": 1, "b": {"x": 3, "y": [4, {"z": 5, "w": 6}]}}, ("b", "x")),
+        ("b.y.1.z=7", {"a": 1, "b": {"x": 2, "y": [4, {"z": 7, "w": 6}]}}, ("b", "y", 1, "z")),
+        ("b.y=[8]", {"a": 1, "b": {"x": 2, "y": [8]}}, ("b", "y")),
+        ("c.d=9", {"a": 1, "b": {"x": 2, "y": [4, {"z": 5, "w": 6}]}, "c": {"d": 9}}, ("c", "d")),
+    ],
+)
+def test_a_change_leaves_what_is_beside_it(
+    tmp_path: Path, change: str, values: object, place: tuple[str | int, ...]
+) -> None:
+    file = read(tmp_path, "a: 1\nb:\n  x: 2\n  y:\n  - 4\n  - z: 5\n    w: 6\n")
+    made = changed(file, [change])
+    assert (made.values, made.options) == (values, {place: f"--set {change}"})
+    assert file.values == {"a": 1, "b": {"x": 2, "y": [4, {"z": 5, "w": 6}]}}
+    assert made.place(place) == f"--set {change}" and made.place(("a",)) == "line 1"
 
 
 BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))

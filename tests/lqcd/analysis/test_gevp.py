@@ -124,6 +124,13 @@ def test_samples_are_numbered_as_the_mean() -> None:
     assert found.energy_error[:, 2:5] == pytest.approx(0.5e-3, rel=0.01)
 
 
+def test_levels_are_those_of_the_largest_sum_of_squared_overlaps() -> None:
+    """C(0) = 1: overlaps are the elements of the reference, whose plain sums prefer the other order."""
+    C, reference = correlator(np.eye(2), ENERGIES[:2], 4), np.array([[0.9, 0.6], [0.55, 0.0]])
+    found = levels_of(C, 0, reference)
+    np.testing.assert_allclose(found.values, np.exp(-np.outer(ENERGIES[:2], np.arange(4))), rtol=1e-12)
+
+
 def test_errors_are_honest() -> None:
     """Deviations over jackknife errors, of many small ensembles, have a mean square of 1."""
     rng, ensembles, configs = np.random.default_rng(77), 400, 40
@@ -151,6 +158,16 @@ def test_what_is_refused() -> None:
         InputError, match=r"at t0 = 1 of jackknife sample 1 is .* eigenvalue is -1.*, operators"
     ):
         spectrum(good, np.stack([good, -good]), 1)
+    silent = good.copy()
+    silent[1, :] = silent[:, 1] = 0
+    with pytest.raises(InputError, match=r"its smallest eigenvalue is 0, operators"):
+        levels_of(silent, 1)
+    lost = np.stack([good, good])
+    lost[1, 0, 1, 5] = np.nan
+    with pytest.raises(
+        InputError, match=r"of jackknife sample 1 has .nan\+0j. at t = 5 for operators 0 and 1: leave out"
+    ):
+        spectrum(good, lost, 1)
     for t0 in (-1, 7):
         with pytest.raises(InputError, match=f"t0 = {t0} of the eigenvalue problem is none of 0 to 6"):
             levels_of(good, t0)

@@ -86,6 +86,11 @@ def test_bootstrap_error_of_a_mean(count):
     assert np.allclose(samples.mean(axis=0), data.mean(axis=0), atol=5 * expected.max() / np.sqrt(4000))
 
 
+def test_bootstrap_error_in_closed_form():
+    """Samples 0 and 2 of three configurations: a variance of 2 with one degree of freedom, times 3 / 2."""
+    assert np.isclose(bootstrap_error([0.0, 2.0], 3), np.sqrt(3), rtol=1e-14)
+
+
 def test_bootstrap_is_reproducible_and_seeded():
     data = RNG.normal(size=(9, 2))
     assert np.array_equal(bootstrap_samples(data, 20, seed=5), bootstrap_samples(data, 20, seed=5))
