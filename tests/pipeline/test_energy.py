@@ -114,7 +114,7 @@ def shown(*nodes: NodeAccount) -> str:
 
 
 def test_report_shows_the_energy_of_nodes_on_gpus() -> None:
-    text = shown(account("links", None), account("loops", 610.0, 640.4)).splitlines()
+    text = shown(account("links", None, 3.0), account("loops", 610.0, 640.4)).splitlines()
     assert text[0].split()[-1] == "joules"
     assert [line.split()[-1] for line in text[2:]] == ["-", "1250"]
     assert "joules" not in shown(account("links", None))

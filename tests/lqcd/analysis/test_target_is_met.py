@@ -12,6 +12,8 @@ from pipeline import At
 from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
 from stages.loops import current_loops as loops
+from stages.loops.correlator import Correlator
+from stages.loops.noise_allocation import gauge_noise
 from stages.lqcd.analysis.allocation import Counts, VarianceModel, next_counts
 from stages.lqcd.analysis.disconnected import SPATIAL, disconnected_correlator, time_correlation
 from stages.lqcd.analysis.stochastic_error import noise_moments
@@ -86,6 +88,17 @@ def test_synthetic_loops(quantity: str, scale: float, target: float) -> None:
     if quantity == "correlator":
         exact = time_correlation(exact, exact).mean(axis=0)[WINDOW]
     check(quantity, synthetic(source, 50), exact, target)
+
+
+@pytest.mark.parametrize(("quantity", "variance"), [("loops", 18.0), ("correlator", 50.0)])
+def test_gauge_noise_is_the_spread_without_its_stochastic_part(quantity: str, variance: float) -> None:
+    """Values of two configurations differ by 6 and by 10 where they count, and by far more elsewhere."""
+    one, other = (Correlator(np.zeros((2, 4)), np.zeros((2, 4, 3)), *np.zeros((3, 1))) for _ in range(2))
+    other.correlator[:], other.loops[:] = 1000, 1000
+    other.correlator[1, 1:3], other.loops[1, SPATIAL] = 10, 6
+    found = [gauge_noise([one, other], quantity, 1, slice(1, 3), noise) for noise in (0, 2, 51)]
+    assert found == pytest.approx([sqrt(variance), sqrt(variance - 2), 0])
+    assert gauge_noise([other], quantity, 1, slice(1, 3), 0) == 0
 
 
 @pytest.mark.slow

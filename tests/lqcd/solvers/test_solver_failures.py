@@ -11,7 +11,15 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.gcr import GCR
 from stages.lqcd.solvers.normal_equations import NormalEquations
-from stages.lqcd.solvers.recurrence import Stagnation
+from stages.lqcd.solvers.recurrence import (
+    PATIENCE,
+    BreakdownError,
+    Cycle,
+    End,
+    Plateau,
+    Stagnation,
+    StopRules,
+)
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
 from stages.lqcd.solvers.sstep_cg import SStepCG
 
@@ -303,6 +311,61 @@ def test_only_gains_that_estimates_show_and_residuals_do_not_count_as_rounding()
         counts = [replaced([60.0, 0.32], [60.0, 0.4], iterations) for _ in range(4)]
         assert counts == [False, False, False, True]
     assert watch.over(6300)
+
+
+@pytest.mark.parametrize(
+    ("options", "estimates", "ends"),
+    [
+        ({}, [[0.5, 0.5], [0.2, 0.09]], [None, End.REPLACE]),
+        ({}, [[8.0, 0.5], [0.9, 0.5], [0.7, 0.5]], [None, None, End.REPLACE]),  # from the largest since
+        ({"fixed": True}, [[8.0, 0.5], [0.7, 0.5], [0.09, 0.5]], [None, None, End.REPLACE]),
+        ({"delta": 0.0}, [[0.5, 0.5], [1e-7, 1e-7], [1e-8, 1e-8]], [None, None, End.CONVERGED]),
+        ({}, [[0.5, 1e-9]], [None]),  # a column that is done asks for nothing
+        ({"narrows": True}, [[0.5, 1e-9]], [End.REPLACE]),
+        ({"max_iterations": 2}, [[0.5, 0.5], [0.5, 0.5]], [None, End.REPLACE]),
+        ({"full": True}, [[0.5, 0.5]], [End.REPLACE]),
+        ({}, [[101.0, 0.5]], [SolveStatus.DIVERGED]),
+    ],
+)
+def test_ends_of_a_cycle(options, estimates, ends):
+    given = {"delta": 0.1, "fixed": False, "narrows": False, "max_iterations": 9, **options}
+    full = given.pop("full", False)
+    ones = np.ones(2)
+    cycle, found = Cycle(1e-8 * ones, ones, 100 * ones, plateau=Plateau(ones), **given), []
+    for iterations, estimate in enumerate(estimates, start=1):
+        try:
+            found.append(cycle.end(iterations, np.array(estimate), full))
+        except BreakdownError as error:
+            found.append(error.status)
+    assert found == ends
+
+
+@pytest.mark.parametrize(
+    ("patience", "floor", "falls", "rests"),
+    [
+        (0, np.inf, {10: 0.4}, 10 + PATIENCE),
+        (0, np.inf, {10: 0.4, 150: 0.19, 300: 0.1}, 150 + PATIENCE),
+        (2, np.inf, {10: 0.4, 150: 0.19}, 150 + 300),
+        (0, 0.3, {10: 0.4}, None),
+        (0, 0.3, {10: 0.4, 20: 0.19}, 20 + PATIENCE),
+    ],
+)
+def test_estimates_rest_where_none_has_halved_for_long(patience, floor, falls, rests):
+    """Only columns that are open count: another halves all the time."""
+    plateau, estimate = Plateau(np.ones(2), floor, patience), np.ones(2)
+    ends = []
+    for iterations in range(500):
+        estimate = np.array([falls.get(iterations, estimate[0]), estimate[1] / 2])
+        ends.append(plateau.reached(iterations, estimate, np.array([True, False])))
+    assert (ends.index(True) if any(ends) else None) == rests
+
+
+def test_rounding_seen_in_one_precision_stays_seen():
+    one = np.ones(1)
+    rules = StopRules(one, 1e-8 * one, 100, 10**6, even_fall=False)
+    for mixed, seen in ((True, False), (False, True), (True, True)):
+        rules.replaced(one, 0.1 * one, 0.9 * one, 1, mixed)
+        assert rules.rounding_seen is seen
 
 
 class NoisyModes:
