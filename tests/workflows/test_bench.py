@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from tiny_project import CommandLine
 
+from pipeline.running.clusters.choose import choose
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.benchmarks import machine, staggered
+from workflows.benchmarks import end_to_end, machine, staggered
 from workflows.benchmarks.families import FAMILIES, bench_of, speeds
 from workflows.benchmarks.ledger import read_ledger
 from workflows.benchmarks.speed import Bench, SiteCost, _seconds, streaming
@@ -112,7 +113,11 @@ def test_every_family_is_measured(quarkline: CommandLine, backend: str) -> None:
     assert answer.err.count("\n") == len(lines) + 4  # the table, for who watches
 
 
-def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(backend: str) -> None:
+def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(
+    backend: str, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if backend == "cpu":
+        monkeypatch.setattr(end_to_end, "choose", lambda *_, **__: choose(cluster))
     bench = bench_of(backend, (4, 4, 4, 4), None, ["single"])
     whole, solves = speeds(bench, ["end-to-end"])
     assert whole.rhs == solves.rhs == 2 * 2 * 2 * 16  # configurations, masses, vectors, subsets

@@ -56,6 +56,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("pipeline.running.clusters.local.default_workers", lambda *_: 1)
     yield tmp_path
     for name in [name for name in sys.modules if name.split(".")[0] == "polyakov"]:
         del sys.modules[name]

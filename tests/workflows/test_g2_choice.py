@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,14 @@ SECTION = ("solves:", f"{DEFLATION}solves:")
 LOW_MODES = ("current:", "estimator: {low_modes: true}\ncurrent:")
 COMPARED = ("current:", "alternatives: {low: {low_modes: true}}\ncurrent:")
 TARGET = "target: {loops: 0.2}\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def widths() -> Iterator[None]:
+    """Few widths of blocks are tried: for each of them kernels are compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("workflows.shared.solves_section.trial_widths", lambda block, _: [block, block // 2])
+        yield
 
 
 @pytest.fixture(scope="module")

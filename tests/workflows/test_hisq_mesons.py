@@ -195,11 +195,15 @@ def keys_of(quarkline: CommandLine, file: Path, node: str) -> set[str]:
     return {chunk["key"] for chunk in json.loads(answer.out)["missing"] if chunk["node"] == node}
 
 
-def test_a_chosen_solver_with_low_modes(quarkline: CommandLine, hisq: Path, cluster: str) -> None:
+def test_a_chosen_solver_with_low_modes(
+    quarkline: CommandLine, hisq: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One round measures; the campaign's keys are those of a file that says what was chosen."""
     before = open_result(hisq.parent / "store", "mesons").load()
     auto = "{tolerance: 1.0e-8, precision: double-single, solver: auto}"
     edit(hisq, ("{tolerance: 1.0e-8}", auto), ("solves:", f"{DEFLATION}solves:"))
+    edit(hisq, ("configurations: 2", "configurations: 1"), ("times: [0, 3]", "times: [0]"))
+    monkeypatch.setattr("workflows.shared.solves_section.trial_widths", lambda block, _: [block])
     assert missing(quarkline, hisq) == {"deflation_space": 1, "solver_choice": 1}
     answer = quarkline("run", hisq, "--cluster", cluster)
     found = re.search(r"^solver: (.*?(\w+) (\S+) (\d+)) is the cheapest of ", answer.out, re.MULTILINE)
@@ -212,7 +216,7 @@ def test_a_chosen_solver_with_low_modes(quarkline: CommandLine, hisq: Path, clus
     solvers = [f"{low}{s}" for low in ("", "deflated ") for s in ("batched_cg", "block_cgrq")]
     assert names == {f"{solver} {each}" for solver in solvers for each in precisions}
     after = open_result(hisq.parent / "store", "mesons").load()
-    np.testing.assert_allclose(after.correlator, before.correlator, atol=1e-6)
+    np.testing.assert_allclose(after.correlator, before.correlator[:1, :1], atol=1e-6)
     named = auto.replace("double-single", found[3]).replace("auto", found[2])
     edit(hisq, (auto, named))
     if not found[1].startswith("deflated"):
