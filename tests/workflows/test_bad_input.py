@@ -39,46 +39,6 @@ def test_every_command_refuses_a_bad_file(quarkline: CommandLine, g2: Path, comm
     assert not (g2.parent / "store").exists()
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ("light: 0.1", "light: 0", "`masses.light` (line 5): a mass must be positive, got 0"),
-        ("light: 0.1", "light: '0.1'", "`masses.light` (line 5) is '0.1', expected a number"),
-        ("[4, 4, 4, 4]", "[4, 4, 3, 4]", "four even numbers of at least 2 (x y z t), got (4, 4, 3, 4)"),
-        (
-            "vectors: 4",
-            "vectors: 100000000",
-            "`noise.vectors` (line 9): got 100000000, but a plan has room for",
-        ),
-        (
-            "configurations: 2",
-            "configurations: 1000000000",
-            "`ensemble.heatbath.configurations` (line 3) is 1000000000",
-        ),
-        (
-            SIZES,
-            SIZES.replace("configurations: 2", "configurations: 2000").replace("vectors: 4", "vectors: 4000"),
-            "node 'loops_light' has 4000000 chunks (2000 config x 4000 noise x 1 probe, in chunks of "
-            "{config: 1, noise: 2, probe: 1}), which makes",
-        ),
-        ("displacement: 2", "displacement: 3", "does not divide every extent of the lattice 4x4x4x4"),
-        (
-            "antiperiodic",
-            "open",
-            "`links.boundary` (line 4) is 'open', expected 'periodic' or 'antiperiodic'",
-        ),
-        ("workflow: g2_disconnected", "workflow: g2", "is 'g2'"),
-        ("workflow: g2_disconnected", "workflow: [g2]", "`workflow` (line 1) is ['g2']"),
-        ("workflow: g2_disconnected\n", "", "missing key `workflow`; known: g2_disconnected"),
-    ],
-)
-def test_run_refuses_before_anything_starts(
-    quarkline: CommandLine, g2: Path, before: str, after: str, message: str
-) -> None:
-    refused(quarkline("run", edit(g2, (before, after))), message)
-    assert not (g2.parent / "store").exists()
-
-
 @pytest.mark.parametrize("key", ["store", "report"])
 @pytest.mark.parametrize(
     ("place", "why"),

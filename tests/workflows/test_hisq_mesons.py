@@ -142,41 +142,6 @@ def test_what_repeats_what(quarkline: CommandLine, hisq: Path) -> None:
     assert missing(quarkline, hisq) == {"mesons": 6, "average": 1}
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        ("mass: 0.3", "mass: 0", "`quark.mass` (line 4) is 0, expected a number above 0"),
-        ("rhois]", "rhos]", "no staggered meson is named 'rhos': did you mean 'rhois'?"),
-        ("rhois]", "rhoi]", "`mesons.operators` (line 6): names rhoi twice: leave one out"),
-        ("[0, 3]", "[0, 4]", "`sources.times` (line 5): a source at t = 4 is outside the lattice 4x4x4x4"),
-        ("[0, 3]", "[0, 0]", "`sources.times` (line 5): names 0 twice: leave one out"),
-        ("[0, 3]", "[0], points: [[0, 9, 0]]", "`sources.points` (line 5): a source at y = 9 is outside"),
-        (
-            "[0, 3]",
-            "[0], noise: {seed: 3}",
-            "`sources.noise` (line 5): is not valid for sources of kind point",
-        ),
-        ("kind: point", "kind: corner_wall", "a corner_wall source projects to zero momentum, and [1, 0, 0]"),
-        ("kind: point", "kind: random_wall", "sources of kind random_wall need `noise`"),
-        (
-            "[1, 0, 0]",
-            "[3, 0, 0]",
-            "`mesons.momenta` (line 6): 3 along x of [3, 0, 0] is equivalent to -1 on 4 sites",
-        ),
-        ("[4, 4, 4, 4]", "[4, 2, 4, 4]", "`quark` (line 4): HISQ has links of three hops"),
-        (
-            "[pion5, rhoi, rhois]",
-            "[pion5], links: {kind: ape, steps: 2, alpha: 0.5}",
-            "`mesons.links` (line 6): local operators have no links",
-        ),
-    ],
-)
-def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: str, message: str) -> None:
-    file = tmp_path / "hisq.yaml"
-    file.write_text(HISQ_MESONS)
-    refused(quarkline("plan", edit(file, (before, after))), message)
-
-
 DEFLATION = "deflation: {vectors: 6, block: 2}\n"
 
 

@@ -182,50 +182,6 @@ def test_rounds_go_on_with_the_cheapest_number(quarkline: CommandLine, tmp_path:
     assert quarkline("run", "g2.yaml").code == 0
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "message"),
-    [
-        (
-            "  chunk: 4",
-            "  chunk: 4\n  vectors: 8",
-            "a `target` chooses the number of noise vectors: leave out",
-        ),
-        (
-            "{tolerance: 1.0e-10}",
-            "{tolerance: 1.0e-10, vectors: 4}",
-            "`solves.fine.vectors` (line 15): a `target`",
-        ),
-        ("{loops: 0.2}", "{loops: 0.0}", "`target.loops` (line 19) is 0.0, expected a number above 0"),
-        ("{loops: 0.2}", "{loops: 0.2, correlator: 0.1}", "found loops and correlator"),
-        ("{loops: 0.2}", "{most_vectors: 64}", "`correlator` and `stochastic_to_gauge`, found none"),
-        ("{loops: 0.2}", "{loops: 0.2, window: [1, 2]}", "`window` is for a correlator"),
-        ("{loops: 0.2}", "{correlator: 0.2}", "`correlator` needs a `window`"),
-        ("{loops: 0.2}", "{correlator: 0.2, window: [2, 1]}", "the first and the last t, got [2, 1]"),
-        (
-            "{loops: 0.2}",
-            "{correlator: 0.2, window: [1, 4]}",
-            "`target.window` (line 19): t = 4 is not on 4x4x4x4, whose times are 0 to 3",
-        ),
-        ("{loops: 0.2}", "{loops: 0.2, pilot: 2}", "`target.pilot` (line 19) is 2, expected at least 4"),
-        (
-            "{loops: 0.2}",
-            "{loops: 0.2, pilot: 6}",
-            "`target.pilot` (line 19): 6 is no multiple of `noise.chunk`, 4",
-        ),
-        ("{loops: 0.2}", "{loops: 0.2, most_vectors: 7}", "7 are fewer than the pilot's 8"),
-        ("{loops: 0.2}", "{loops: 0.2, flavour: charm}", "expected 'light', 'strange' or 'light - strange'"),
-        ("target: {loops: 0.2}", "target: 0.2", "expected a section of `key: value` lines"),
-        ("target: {loops: 0.2}\n", "", "missing key `vectors` in `noise`"),
-        ("target: {loops: 0.2}\n", "target:\n", "missing key `vectors` in `noise`"),
-        ("target: {loops: 0.2}\n", "target: null\n", "missing key `vectors` in `noise`"),
-    ],
-)
-def test_mistakes(quarkline: CommandLine, tmp_path: Path, before: str, after: str, message: str) -> None:
-    file = tmp_path / "g2.yaml"
-    file.write_text(TARGETED)
-    refused(quarkline("plan", edit(file, (before, after))), message)
-
-
 def test_one_configuration_has_no_gauge_noise(quarkline: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "g2.yaml").write_text(TARGETED)
     file = edit(tmp_path / "g2.yaml", ("configurations: 2", "configurations: 1"))

@@ -53,23 +53,21 @@ def said(content: bytes) -> str:
 
 
 def test_sections_about_a_cluster() -> None:
-    entries = YAML(typ="safe").load(TABLES / "cluster.yaml")
+    expected = YAML(typ="safe").load(TABLES / "cluster.yaml")
     first, *rest = TINY.splitlines()
-    found = {each["put"]: said("\n".join([first, each["put"], *rest]).encode()) for each in entries}
-    assert found == {each["put"]: each["says"] for each in entries}
+    assert {put: said("\n".join([first, put, *rest]).encode()) for put in expected} == expected
 
 
 @pytest.mark.parametrize("name", TINY_FILES)
 def test_changes_of_a_file(name: str) -> None:
     tiny = TINY_FILES[name]
     assert load_project(written(tiny)).workflow.nodes
-    expected, found = {}, {}
-    for entry in YAML(typ="safe").load(TABLES / f"{name}.yaml"):
-        put, instead_of = entry["put"], entry["for"]
-        assert tiny.count(instead_of) == 1 and (put, instead_of) not in expected, entry
-        expected[put, instead_of] = entry["says"]
-        found[put, instead_of] = said(tiny.replace(instead_of, put).encode())
-    assert found == expected
+    expected = YAML(typ="safe").load(TABLES / f"{name}.yaml")
+    assert all(tiny.count(text) == 1 for text in expected)
+    assert {
+        text: {put: said(tiny.replace(text, put).encode()) for put in entries}
+        for text, entries in expected.items()
+    } == expected
 
 
 def written(text: str) -> Path:
@@ -78,7 +76,7 @@ def written(text: str) -> Path:
 
 
 def test_whole_files() -> None:
-    expected = {entry["text"]: entry["says"] for entry in YAML(typ="safe").load(TABLES / "whole_files.yaml")}
+    expected = YAML(typ="safe").load(TABLES / "whole_files.yaml")
     assert {text: said(text.encode()) for text in expected} == expected
 
 
