@@ -1,7 +1,7 @@
 """Messages on wrong inputs, word by word: of workflow files, of the configurations they name, of commands.
 
-The tables beside this file hold changes of the tiny workflow files. A message that is to read otherwise is
-changed there as well.
+The tables beside this file hold changes of the tiny workflow files: mistakes, and what is warned about. A
+message that is to read otherwise is changed there as well.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(content: bytes) -> str:
-    """Message on a workflow file; that it is accepted, if it is."""
+    """Message on a workflow file, or warnings; that it is accepted, if it is without any."""
     Path("f.yaml").write_bytes(content)
     try:
-        load_project(Path("f.yaml"))
+        warnings = load_project(Path("f.yaml")).warnings
     except InputError as error:
         return str(error).removeprefix("f.yaml: ")
-    return "accepted"
+    return "\n".join(f"warning: {each.removeprefix('f.yaml: ')}" for each in warnings) or "accepted"
 
 
 def test_sections_about_a_cluster() -> None:
