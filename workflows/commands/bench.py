@@ -65,7 +65,7 @@ def bench(
         bool, typer.Option("--json", help="Print JSON when all is measured; the table goes to stderr.")
     ] = False,
 ) -> None:
-    """Measure the speed of what a run spends its time on, against this machine's own copy bandwidth.
+    """Measure the speed of a run's main parts, relative to this machine's own copy bandwidth.
 
     dslash, normal operator, Wilson-clover (wilson), block linear algebra (blas), an iteration of each solver,
     multigrid setup and solves, eigenvectors (eigen), construction of HISQ links, and a small g-2 run end to

@@ -36,7 +36,7 @@ def certify(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Check what this machine and device compute, and certify it.
+    """Check that this machine and device compute correctly, and write a certificate.
 
     External reference outputs, where their data are; the free field against closed forms; gamma5- and
     epsilon-hermiticity, gauge covariance, Ward identities of conserved currents; noise against published

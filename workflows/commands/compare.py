@@ -38,7 +38,7 @@ def rounding(text: str) -> float:
 
 
 PLACE = (
-    "A store's folder or URL, a workflow file, or 'my.yaml --set KEY=VALUE' in quotes for what ran with "
+    "A store's folder or URL, a workflow file, or in quotes 'my.yaml --set KEY=VALUE' for a run with "
     "another value."
 )
 
@@ -50,7 +50,7 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="NODE",
-            help="Results that are compared; NODE=OTHER where the second has another name.",
+            help="The result to compare, such as loops_light; NODE=OTHER if it has another name in B.",
             show_default=AVERAGE,
         ),
     ] = None,
@@ -60,8 +60,8 @@ def compare(
             "--rounding",
             metavar="X",
             parser=rounding,
-            help="Compare exactly instead: no difference is above X times an array's largest number, such as "
-            "1e-15; 0 for the same bits.",
+            help="Instead of errors, allow differences of up to X times an array's largest number, such as "
+            "1e-15; 0 requires the same bits.",
         ),
     ] = None,
     store: StoreOption = None,
@@ -69,13 +69,13 @@ def compare(
 ) -> None:
     """Compare two results: chi squared per degree of freedom, and the largest deviation in sigma.
 
-    Where both have jackknife samples of the same configurations, errors are those of the difference;
-    otherwise the two count as independent. Chi squared takes correlations into account where there are more
-    than twice as many samples as numbers, and the table says where it does. What is stored per configuration,
-    such as loops, is averaged first.
+    If both have jackknife samples of the same configurations, errors are those of the difference; otherwise
+    the two count as independent. Chi squared includes correlations if there are more than twice as many
+    samples as numbers; the table says whether it does. Results per configuration, such as loops, are
+    averaged first.
 
-    Two results differ if deviations as large have a probability below 0.001: of chi squared, or uncorrelated,
-    of the largest deviation among so many numbers.
+    Two results differ if deviations this large have a probability below 0.001. This probability is that of
+    chi squared or, without correlations, that of the largest deviation among so many numbers.
 
     Exit code: 0 they agree, 1 they differ, 2 they cannot be compared.
 

@@ -79,7 +79,7 @@ def export(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a run's results, one file per node, with named dimensions and what they are of.
+    """Write a run's results to files, with named dimensions and a description of what was measured.
 
     Of a run that is not complete, they are those of the configurations that are, and the attribute `partial`
     of each file says so; averages of them are computed, nothing else. The exit code is 1 then.

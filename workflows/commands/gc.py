@@ -37,7 +37,7 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before chunks are dropped.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Remove from a store what none of these workflow files, as they are now, would use.
+    """Remove from a store what none of these workflow files, as they are now, uses.
 
     Give every file that shares the store. Before chunks are dropped, a question names the files that were run
     for them, earlier versions of these among them, and how many each loses.

@@ -22,12 +22,12 @@ def init(
         str,
         typer.Argument(
             metavar="NAME",
-            help=f"Of a workflow: {', '.join(starter_names())}; of a cluster: {', '.join(cluster_files())}.",
+            help=f"A workflow: {', '.join(starter_names())}; or a cluster: {', '.join(cluster_files())}.",
             autocompletion=lambda: [*starter_names(), *cluster_files()],
         ),
     ],
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Where.", show_default="NAME.yaml")
+        Path | None, typer.Argument(metavar="FILE", help="The file to write.", show_default="NAME.yaml")
     ] = None,
     files: Annotated[
         list[str] | None,
@@ -35,15 +35,15 @@ def init(
             "--files",
             metavar="PATTERN",
             help="Your gauge configurations, a quoted shell pattern; may be given several times.",
-            show_default="a small quenched ensemble made on the spot",
+            show_default="a small quenched ensemble that the run generates",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a commented file of a workflow or about a cluster to start from; never replaces one.
+    """Write a commented workflow or cluster file to start from; an existing file is never replaced.
 
-    With --files the headers of the configurations are read: numbers such as source times that their lattice
-    does not have are changed to fit, and files of one name in several folders get labels by folder.
+    With --files it reads the headers of your configurations. Numbers that do not fit the lattice, such as
+    source times, are changed, and files with the same name in several folders get labels by folder.
 
     Example: quarkline init g2_disconnected my.yaml --files 'confs/*.ildg'
 

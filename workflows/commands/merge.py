@@ -39,7 +39,7 @@ def merge(
     results: ResultsOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Bring the chunks of several stores into one, with their plans, histories and ledgers.
+    """Copy the chunks of several stores into one, with their plans, histories and ledgers.
 
     Every chunk is read and compared with its digests on the way. The stores are only read, and may be at
     work; nothing in --into is replaced. Interrupted, the same command goes on. On one file system chunks

@@ -46,16 +46,16 @@ Target = Annotated[
 ]
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", metavar="FOLDER", help="Where results are kept, instead of the file's `store`."),
+    typer.Option("--store", metavar="FOLDER", help="Store to use instead of the file's `store`."),
 ]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
         "--cluster",
         metavar="CLUSTER",
-        help="A YAML file about a cluster (quarkline init slurm_gpu writes one), local (CPU), cuda (one "
-        "worker per GPU), slurm, pbs, lsf or another batch system, tcp://HOST:PORT of a running scheduler, "
-        "or its scheduler file.",
+        help="A cluster's YAML file (quarkline init slurm_gpu writes one), local (CPU), cuda (one worker per "
+        "GPU), slurm, pbs, lsf or another batch system, or a running scheduler's tcp://HOST:PORT or "
+        "scheduler file.",
         show_default="the file's section `cluster`, or local",
     ),
 ]
@@ -64,15 +64,15 @@ SetOption = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Another value of a key of the file, this once, such as masses.light=0.1, sources.times.0=4 or "
-        "cluster.walltime=04:00:00; may be given several times.",
+        help="Use another value of a key, without editing the file, such as masses.light=0.1, "
+        "sources.times.0=4 or cluster.walltime=04:00:00; may be given several times.",
     ),
 ]
 GpusPerWorkerOption = Annotated[
     int | None,
     count_option(
-        "GPUs that each worker owns and that share its lattice: more than one for what one cannot hold; "
-        "plan says how many fit, and a machine's number of GPUs is a multiple of it.",
+        "Number of GPUs over which each worker divides its lattice: more than one if one has too little "
+        "memory. plan says how many are needed. It must divide a machine's number of GPUs.",
         "as in the cluster's section, or 1",
         "--gpus-per-worker",
         metavar="K",
@@ -84,8 +84,8 @@ CheckOption = Annotated[
         "--check",
         metavar="FRACTION",
         parser=fraction,
-        help="Share of the chunks whose solves are repeated in part by other code, against silent errors of "
-        "arithmetic; 0 for none.",
+        help="Fraction of chunks of which some solves are repeated by independent code, to detect silent "
+        "arithmetic errors; 0 for none.",
         show_default="0.01",
     ),
 ]
@@ -122,7 +122,7 @@ TimeLimitOption = Annotated[
         "--time-limit",
         metavar="TIME",
         parser=time_limit,
-        help="Stop cleanly after this time, start and close of the cluster included (45m, 1h30m, 01:30:00); "
-        "the same command goes on later.",
+        help="Stop cleanly after this time (45m, 1h30m, 01:30:00), which includes start and end of the "
+        "cluster; the same command continues later.",
     ),
 ]

@@ -35,26 +35,26 @@ from workflows.stores import project_and_store, remarks
 from workflows.terminal import say
 
 ForecastOption = Annotated[
-    bool, typer.Option("--forecast", help="What the run would take, with uncertainty, and alternatives.")
+    bool,
+    typer.Option("--forecast", help="Estimate the cost of the run and its alternatives."),
 ]
 LearnFromOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FOLDER",
-        help="A store whose records the forecast learns from, too; may be given several times.",
+        help="Another store whose records the forecast uses; may be given several times.",
     ),
 ]
 PilotOption = Annotated[
     bool,
-    typer.Option(
-        "--pilot", help="Compute the first chunks of what there are no records of, for the forecast."
-    ),
+    typer.Option("--pilot", help="For the forecast, compute the first chunks of steps that have no records."),
 ]
 WorkersOption = Annotated[
-    int | None, count_option("Workers that are forecast.", "as many as `run` would start")
+    int | None, count_option("Workers to forecast for.", "as many as `run` would start")
 ]
 PerNodeOption = Annotated[
-    int | None, count_option("Workers on a node, for node-hours.", "all, or the GPUs of this machine")
+    int | None,
+    count_option("Workers per node, for node-hours.", "all, or the GPUs of this machine"),
 ]
 
 
@@ -122,17 +122,17 @@ def plan(
     workers_per_node: PerNodeOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a run would compute and why, what is in the store already, and what it would take.
+    """Show what a run would compute and why, what is stored already, and the memory, disk and time it needs.
 
-    Reads files and the store, computes nothing but a pilot, if one is asked for. Why: new, extended,
-    unfinished, or which parameter, file or version changed. Of a file with a target: what each round found,
+    It reads files and the store, and computes nothing without --pilot. Reasons are new, extended, unfinished,
+    or the parameter, file or version that changed. For a file with a target, it shows what each round found
     and what the next one would do.
 
-    With --forecast: node-hours, wall time, memory, bytes, files and energy of what is missing, from the
-    records of earlier chunks of any size; what other solvers, numbers of vectors and workers would take; and
-    a page for a proposal, in the report's folder. Where there are no records, times are those of a machine as
-    it is expected, and may be off by factors: with --pilot the first chunks of each node are computed before,
-    one for each worker, on this machine or the cluster's, into the store, where the run finds them.
+    --forecast estimates node-hours, wall time, memory, bytes, files and energy of what is missing, from
+    records of earlier chunks (units of work) of any lattice size. It compares other solvers, numbers of
+    vectors and workers, and writes a page for a proposal into the report's folder. Without records, times
+    are guesses that may be wrong by factors. --pilot therefore first computes one chunk of each step per
+    worker, on this machine or the cluster's, and stores it for the run.
 
     Example: quarkline plan workflows/g2_disconnected.yaml
 

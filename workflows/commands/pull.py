@@ -38,7 +38,7 @@ def pull(
     ssh: SshOption = "ssh",
     json: JsonOption = False,
 ) -> None:
-    """Bring the chunks that a store here does not hold from one elsewhere, with its plans and histories.
+    """Copy the chunks that a local store lacks from a remote one, with plans and histories.
 
     Over SSH by the system's ssh and rsync, with their configuration and one login. Every chunk is compared
     with its digests before it gets its name. Interrupted, the same command goes on where it was. Nothing that

@@ -40,7 +40,7 @@ def push(
     ssh: SshOption = "ssh",
     json: JsonOption = False,
 ) -> None:
-    """Send the chunks that a store elsewhere does not hold, with plans and histories.
+    """Copy the chunks that a remote store lacks from a local one, with plans and histories.
 
     Over SSH by the system's ssh and rsync; quarkline need not be there. Every chunk is compared with its
     digests before it is sent, and the bytes that arrived with those that were sent before they get their

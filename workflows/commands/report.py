@@ -29,7 +29,7 @@ def report(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write the HTML report and its text tables again, from what is in the store.
+    """Write the HTML report and its text tables again, from what is stored.
 
     Of a run that is not complete, the report is of those configurations that are, and says so; averages of
     them are computed, nothing else. The exit code is 1 then.

@@ -67,8 +67,8 @@ def run(
     workers: Annotated[
         int | None,
         count_option(
-            "Worker processes, with GPUs of their own; at most as many start as there are tasks ready.",
-            "as in the cluster's section, or as many as are of use",
+            "Number of worker processes, each with its own GPUs; no more start than tasks are ready.",
+            "as in the cluster's section, or as many as are useful",
         ),
     ] = None,
     time_limit: TimeLimitOption = None,
@@ -78,30 +78,31 @@ def run(
         typer.Option(
             metavar="PORT",
             parser=port,
-            help="Port of the dashboard on 127.0.0.1, for an ssh tunnel; refused where it is taken.",
+            help="Port of the dashboard on 127.0.0.1, for an ssh tunnel; an error if it is in use.",
             show_default="any free port",
         ),
     ] = None,
     store: StoreOption = None,
     share: Annotated[
         bool,
-        typer.Option("--share", help="Be one of several drivers of the store; each computes its share."),
+        typer.Option("--share", help="Share the store with other runs; each computes a part."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Compute what a workflow file asks for and the store does not hold yet, then write the report.
+    """Compute what a workflow still needs, then write the report.
 
-    Interrupt it, kill it, or edit the file: the same command goes on with exactly what is missing. A failed
-    piece does not stop the others: averages and the report are then of the configurations that are complete,
-    and say so on every page. A report of which nothing has changed is left as it is.
+    You may interrupt it, kill it, or edit the file: the same command continues with exactly what is
+    missing. A failed piece does not stop the others. Averages and the report then contain only the complete
+    configurations, and say so on every page. The report is not rewritten if nothing has changed.
 
     A file with a `target` runs in rounds, each with more noise vectors, until the error is small enough.
 
-    With --share several of these commands, on one machine or many, work on one store: each claims chunks
-    before it computes them, claims of one that died are void, and the last one makes averages and the report.
+    With --share several of these commands, on one machine or many, work on one store. Each claims chunks (the
+    units of work) before it computes them, claims of a command that died expire, and the last command writes
+    averages and the report.
 
     Exit code: 0 complete, 1 something failed or a target was missed, 2 a mistake in the command or the file,
-    3 stopped by the time limit, for lack of workers or by failed checks, 4 other drivers compute the rest,
+    3 stopped by the time limit, for lack of workers or by failed checks, 4 other runs compute the rest,
     130 interrupted.
 
     Example: quarkline run workflows/g2_disconnected.yaml

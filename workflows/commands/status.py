@@ -53,7 +53,7 @@ def status(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show who drives a store, what it holds of each workflow, and how its last run went or goes.
+    """Show which runs use a store, what it holds of each workflow, and how the last run went or is going.
 
     Of a workflow with a target, predicted against achieved errors of its rounds.
 

@@ -82,7 +82,7 @@ def submit(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Have jobs of a batch system compute a workflow, one after the other until nothing is missing.
+    """Submit batch jobs that compute a workflow, one after the other until nothing is missing.
 
     A job holds the driver and its workers. It ends before its walltime does, and the one that follows it goes
     on; that is submitted as soon as a job begins, so that neither a kill nor the loss of a node ends a

@@ -181,7 +181,7 @@ class ResampledAnalysis(AnalysisSection):
 
 
 class G2Parameters(WorkflowParameters):
-    """Parameters of the disconnected light-strange vector-current correlator."""
+    """Parameters of the disconnected vector-current correlator, light - strange."""
 
     links: LinksSection
     """The fermion action and its links."""
