@@ -19,8 +19,6 @@ from stages.lqcd.lattice.geometry import Lattice
 
 COMMAND = [sys.executable, "-c", "import sys; from workflows.command import main; sys.exit(main())"]
 ROOT = Path(__file__).parents[2]
-SIZES = TINY[TINY.index("configurations: 2") : TINY.index("  dilution")]
-"""Numbers of configurations and noise vectors, and what stands between them."""
 
 
 @pytest.fixture
@@ -98,27 +96,6 @@ def test_plan_for_gpus_on_a_machine_without(
     assert re.search(said, answer.out, re.MULTILINE)
     assert json.loads(quarkline("plan", g2, "--cluster", "cuda", "--json").out)["device_memory_bytes"] > 5e9
     assert json.loads(quarkline("plan", g2, "--json").out)["device_memory_bytes"] is None
-
-
-def test_missing_workflow_file(quarkline: CommandLine, g2: Path) -> None:
-    refused(quarkline("run", "g3.yaml"), "g3.yaml: no such workflow file: did you mean g2.yaml?")
-
-
-def test_unknown_cluster_and_silent_scheduler(quarkline: CommandLine, g2: Path) -> None:
-    refused(quarkline("plan", g2, "--cluster", "cdua"), "no cluster 'cdua': did you mean 'cuda'?")
-    answer = quarkline("run", g2, "--cluster", "tcp://127.0.0.1:9", "--workers", "3")
-    refused(answer, "--workers 3: the workers of tcp://127.0.0.1:9 are given elsewhere")
-
-
-@pytest.mark.parametrize("limit", ["soon", "1x", "5:00", "-3"])
-def test_time_limit_that_is_no_time(quarkline: CommandLine, g2: Path, limit: str) -> None:
-    answer = quarkline("run", g2, "--time-limit", limit)
-    assert answer.code == 2 and "--time-limit" in answer.err and "01:30:00" in answer.err
-
-
-def test_folder_that_is_no_store(quarkline: CommandLine, g2: Path) -> None:
-    refused(quarkline("run", g2, "--store", g2.parent), "is a folder, but not a quarkline store")
-    refused(quarkline("status", "nowhere"), "there is no store at")
 
 
 def test_store_of_another_version_is_left_alone(quarkline: CommandLine, project: Path) -> None:
@@ -251,35 +228,6 @@ def files(g2: Path) -> Path:
     source = re.search(r"  heatbath: .*\n", TINY)
     assert source
     return edit(g2, (source[0], '  files: "confs/*.ildg"\n'))
-
-
-def test_pattern_without_files(quarkline: CommandLine, files: Path) -> None:
-    edit(files, ("confs/*.ildg", "confs/*.lime"))
-    refused(
-        quarkline("run", files), "`ensemble.files` (line 3): no file matches 'confs/*.lime', looking from"
-    )
-
-
-def test_two_files_of_one_name(quarkline: CommandLine, files: Path) -> None:
-    (files.parent / "more").mkdir()
-    write_configuration(files.parent / "more" / "conf.1.ildg", (4, 4, 4, 4), 73)
-    edit(files, ("confs/*.ildg", "*/*.ildg"))
-    refused(
-        quarkline("run", files), "confs/conf.1.ildg and more/conf.1.ildg have the same name", "rename one"
-    )
-
-
-def test_file_of_another_lattice(quarkline: CommandLine, files: Path) -> None:
-    write_configuration(files.parent / "confs" / "conf.3.ildg", (4, 4, 4, 6), 74)
-    refused(
-        quarkline("plan", files),
-        "confs/conf.3.ildg is a lattice of 4x4x4x6, but confs/conf.1.ildg is one of 4x4x4x4",
-    )
-
-
-def test_file_that_is_no_configuration(quarkline: CommandLine, files: Path) -> None:
-    (files.parent / "confs" / "notes.ildg").write_text("bring milk")
-    refused(quarkline("run", files), "`ensemble.files` (line 3): confs/notes.ildg")
 
 
 def test_one_file_fills_no_bin_of_two(quarkline: CommandLine, files: Path) -> None:

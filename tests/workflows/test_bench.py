@@ -124,23 +124,6 @@ def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(
     assert 0 < solves.seconds < whole.seconds
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--lattice", "4", "4", "5", "4"], "four even numbers"),
-        (["--rhs", "65"], "1 to 64 right-hand sides, got 65 (--rhs)"),
-        (["--rhs", "8;16"], "no list of numbers"),
-        (["--only", "dslash,solvers"], "'solvers' is none of dslash, normal"),
-        (["--precision", "quad"], "'quad' is none of half, single, double"),
-        (["--precision", "half", "--only", "links", "--backend", "tpu"], "tpu"),
-    ],
-)
-def test_mistakes_are_named(quarkline: CommandLine, options: list[str], complaint: str) -> None:
-    answer = quarkline("bench", *options)
-    assert answer.code == 2 and "Traceback" not in answer.err
-    assert complaint in " ".join(answer.err.replace("│", " ").split())
-
-
 def test_nothing_to_measure_is_an_error(quarkline: CommandLine, backend: str) -> None:
     answer = quarkline("bench", "--backend", backend, *SMALL, "--only", "blas", "--precision", "half")
     assert answer.code == 2 and f"{backend} has no half precision of blas" in answer.err

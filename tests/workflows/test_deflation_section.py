@@ -129,18 +129,6 @@ def test_pieces_are_a_slice_of_sixteen_vectors(deflated: Path) -> None:
         }
 
 
-def test_more_vectors_than_modes_are_refused(quarkline: CommandLine, tmp_path: Path) -> None:
-    file = tmp_path / "g2.yaml"
-    file.write_text(TINY)
-    edit(file, ("solves:", "deflation: {vectors: 400}\nsolves:"))
-    answer = quarkline("plan", file)
-    assert answer.code == 2
-    assert (
-        "`deflation.vectors` (line 12): 400 vectors, but the even sites of a lattice of 4x4x4x4 have 384: at "
-        "most 3 x half the volume, and far fewer pay"
-    ) in answer.err
-
-
 def test_too_little_memory_names_the_vectors_that_fit(
     quarkline: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

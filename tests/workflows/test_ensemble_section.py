@@ -44,17 +44,6 @@ def test_patterns_in_a_list_are_one_ensemble(quarkline: CommandLine, files: Path
     assert labels(files) == ("a.1.ildg", "a.2.ildg", "b.1.ildg"), "a file that matches twice counts once"
 
 
-def test_each_pattern_must_match(quarkline: CommandLine, files: Path) -> None:
-    edit(files, ("b/*.ildg", "c/*.ildg"))
-    refused(quarkline("plan", files), "`ensemble.files` (line 3): no file matches 'c/*.ildg', looking from")
-
-
-@pytest.mark.parametrize("given", ["5", "[]", "[a, 5]"])
-def test_what_is_no_pattern_is_refused(quarkline: CommandLine, files: Path, given: str) -> None:
-    edit(files, ('["a/*.ildg", "b/*.ildg"]', given))
-    refused(quarkline("plan", files), "`ensemble.files` (line 3): a pattern in quotes or a list of such")
-
-
 def test_what_is_excluded_is_not_opened(quarkline: CommandLine, files: Path) -> None:
     (files.parent / "b" / "b.2.ildg").write_text("bring milk")
     refused(quarkline("plan", files), "b/b.2.ildg", "list it under `exclude`")
@@ -66,16 +55,6 @@ def test_of_two_files_of_one_name_neither_counts_when_excluded(quarkline: Comman
     (files.parent / "b" / "a.2.ildg").write_bytes((files.parent / "a" / "a.2.ildg").read_bytes())
     edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  exclude: [a.2.ildg]'))
     assert labels(files) == ("a.1.ildg", "b.1.ildg")
-
-
-def test_excluded_labels_must_exist(quarkline: CommandLine, files: Path) -> None:
-    edit(files, ('b/*.ildg"]', 'b/*.ildg"]\n  exclude: [b.1.lidg]'))
-    refused(
-        quarkline("plan", files),
-        "`ensemble.exclude` (line 4): 'b.1.lidg' is the label of no configuration: did you mean 'b.1.ildg'?",
-    )
-    edit(files, ("[b.1.lidg]", "[a.1.ildg, a.2.ildg, b.1.ildg]"))
-    refused(quarkline("plan", files), "`ensemble.exclude` (line 4): leaves no configuration")
 
 
 def test_generated_configurations_are_excluded_too(quarkline: CommandLine, project: Path) -> None:

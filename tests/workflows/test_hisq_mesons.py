@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tiny_hisq_mesons import HISQ_MESONS
-from tiny_project import TINY, CommandLine, edit, missing, refused, run_to_its_end
+from tiny_project import TINY, CommandLine, edit, missing, run_to_its_end
 
 from pipeline import At, open_result
 from stages.ensemble.configuration import heatbath_configuration
@@ -200,14 +200,6 @@ def test_deflated_mesons_are_the_same(quarkline: CommandLine, hisq: Path, cluste
     assert after.attrs["low_modes"] == "6 eigenvectors"
     page = (hisq.parent / "report" / "index.html").read_text()
     assert "<h2>Low modes</h2>" in page
-
-
-def test_deflation_is_refused_as_that_of_loops(quarkline: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "hisq.yaml").write_text(HISQ_MESONS)
-    edit(tmp_path / "hisq.yaml", ("solves:", "deflation: {vectors: 500}\nsolves:"))
-    refused(
-        quarkline("plan", tmp_path / "hisq.yaml"), "500 vectors, but the even sites of a lattice of 4x4x4x4"
-    )
 
 
 @pytest.mark.slow

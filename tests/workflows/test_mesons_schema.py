@@ -20,11 +20,6 @@ def mesons(tmp_path: Path) -> Path:
 SOURCES = "{kind: point, times: [0, 2]}"
 
 
-def test_several_mistakes_are_named_together(quarkline: CommandLine, mesons: Path) -> None:
-    edit(mesons, ("kind: point", "kind: wall"), ("report: report", "report: store/report"))
-    refused(quarkline("plan", mesons), "2 problems", "zero momentum", "lies in the store")
-
-
 @pytest.mark.parametrize(
     ("shape", "message"),
     [

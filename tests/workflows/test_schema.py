@@ -92,34 +92,6 @@ def test_good_file_keeps_every_value(tmp_path: Path) -> None:
     assert parameters.analysis.jackknife_bin == 1 and not parameters.exact
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the file is empty"),
-        ("# only a comment\n", "the file is empty"),
-        ("- a\n- b\n", "a workflow file holds `key: value` lines, found ['a', 'b']"),
-        ("\tstore: x\n", "not valid YAML: line 1"),
-    ],
-)
-def test_no_mapping(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(InputError, match=r"g2\.yaml: ") as caught:
-        read(tmp_path, text)
-    assert message in str(caught.value)
-
-
-def test_missing_file_suggests_a_neighbour(tmp_path: Path) -> None:
-    (tmp_path / "g2_disconnected.yaml").write_text(GOOD)
-    with pytest.raises(InputError, match=r"no such workflow file: did you mean .*g2_disconnected\.yaml"):
-        read_parameter_file(tmp_path / "g2_disconected.yaml")
-
-
-def test_binary_file_and_folder_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "lattice.bin").write_bytes(bytes(range(128, 256)))
-    for path in (tmp_path, tmp_path / "lattice.bin"):
-        with pytest.raises(InputError, match="cannot be read as a text file"):
-            read_parameter_file(path)
-
-
 @pytest.mark.parametrize("section", [SolvesSection, StaggeredSolves, QuarkSolves])
 def test_limits_of_iterations_in_files_fit_light_masses(section: type) -> None:
     """51737 were needed at m = 0.0005."""
