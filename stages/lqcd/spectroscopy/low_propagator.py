@@ -1,0 +1,134 @@
+"""The propagator of low modes, for every mass: G_L = sum over modes and odd partners of M^-1.
+
+With vectors v_n on the even sites and numbers lambda_n > 0, meant to be eigenpairs of -D_eo D_oe, and the odd
+partners w_n = D_oe v_n / sqrt(lambda_n), which nobody stores,
+
+    G_L = sum_n [ r_n (v_n v_n^dag + w_n w_n^dag) + q_n (v_n w_n^dag - w_n v_n^dag) ],
+    r_n = 2 m / (4 m^2 + lambda_n),   q_n = sqrt(lambda_n) / (4 m^2 + lambda_n).
+
+Of eigenvectors it is the sum of phi phi^dag / (2 m + i lam) over phi = (v, -i w) / sqrt 2 with lam = +
+sqrt(lambda), and epsilon phi with - sqrt(lambda) (arXiv:hep-lat/0401011). Its definition, and G_L^dag =
+epsilon G_L epsilon, hold for any v and lambda: what it leaves out of a trace, estimated with the same ones,
+has no bias. A zero mode has no partner: w = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stages.base.errors import InputError
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.kernels import basis, block_blas, lane_blas
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.fields import assign, contiguous, converted, field_like, zeros_like
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.solvers.deflation import has_odd_partner
+from stages.lqcd.solvers.space import Space
+
+WIDTH = 32
+"""Modes that D is applied to together."""
+
+
+def mode_weights(eigenvalues: NDArray[np.float64], mass: float) -> NDArray[np.float64]:
+    """G_L in the basis of v and w, ``[parity, parity, n]``: [[r, q], [-q, r]] of each mode.
+
+    Raises InputError unless the mass is positive.
+    """
+    if not mass > 0:
+        raise InputError(f"the mass of low modes' propagators must be positive, got {mass}")
+    values = np.asarray(eigenvalues)
+    exists = has_odd_partner(values)
+    r, q = 2 * mass / (4 * mass**2 + values), np.sqrt(values.clip(0)) / (4 * mass**2 + values) * exists
+    return np.array([[r, q], [-q, r * exists]])
+
+
+@dataclass(frozen=True)
+class LowPropagator:
+    """G_L of a dslash in double precision.
+
+    space: of its Ritz vectors the modes v_n, ``[site, 3]`` on the even sites, complex64 or complex128.
+    eigenvalues: lambda_n, float64 ``[n]`` on the host.
+    """
+
+    dslash: StaggeredDslash
+    space: Space
+    eigenvalues: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, dslash: StaggeredDslash, space: Space) -> LowPropagator:
+        """With lambda_n = |D_oe v_n|^2, by which w_n has norm one: small Ritz values lose digits."""
+        made = cls(dslash.astype(np.complex128), space, np.ones(space.rotation.shape[1]))
+        for columns, v in made._even(WIDTH):
+            made.eigenvalues[columns] = as_numpy(block_blas.norms2(made.dslash.apply_to(ODD, v)))
+        return made
+
+    @property
+    def lattice(self) -> Lattice:
+        return self.dslash.lattice
+
+    def __len__(self) -> int:
+        return len(self.eigenvalues)
+
+    def chosen(self, ranks: Sequence[int] | NDArray[np.integer]) -> LowPropagator:
+        """That of the modes of these numbers, counted from 0. Raises InputError for one that is not there."""
+        ranks = checked_ranks(ranks, len(self))
+        space, values = self.space, self.eigenvalues[ranks]
+        part = replace(space, eigenvalues=space.eigenvalues[ranks], rotation=space.rotation[:, ranks])
+        return LowPropagator(self.dslash, part, values)
+
+    def apply(self, mass: float, b: Array) -> Array:
+        """G_L b of a field complex128 ``[parity, site, 3, N]``, a new one."""
+        root = self._inverse_root  # what D applies to is v, and D v is sqrt(lambda) w
+        scales = np.array([[np.ones(len(self)), root], [root, root**2]])
+        table = to_device_like((mode_weights(self.eigenvalues, mass) * scales)[..., None], b)
+        v = self.space.components(b[EVEN])
+        w = self.space.components(self.dslash.apply_to(EVEN, b[ODD], b=-1.0))
+        even, odd = (
+            self.space.combination(table[p, EVEN] * v + table[p, ODD] * w, b[EVEN]) for p in (EVEN, ODD)
+        )
+        out = field_like(b)
+        assign(out[EVEN], even)
+        self.dslash.apply_to(ODD, odd, out[ODD])
+        return out
+
+    @property
+    def _inverse_root(self) -> NDArray[np.float64]:
+        """1 / sqrt(lambda), 0 where there is no partner."""
+        exists = has_odd_partner(self.eigenvalues)
+        return exists / np.sqrt(np.where(exists, self.eigenvalues, 1))
+
+    def blocks(self, width: int = WIDTH) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+        """Columns, and v and w of them, complex128 ``[site, 3, column]``: `width` at a time."""
+        root = self._inverse_root
+        for columns, v in self._even(width):
+            w = self.dslash.apply_to(ODD, v)
+            lane_blas.lane_scale(w, to_device_like(root[columns], w), w)
+            yield columns, (v, w)
+
+    def _even(self, width: int) -> Iterator[tuple[slice, Array]]:
+        vectors, rotation = self.space.vectors, self.space.rotation
+        plain = np.array_equal(rotation, np.eye(len(rotation)))
+        for start in range(0, len(self), width):
+            columns = slice(start, min(start + width, len(self)))
+            if plain:
+                yield columns, converted(vectors[..., columns], np.complex128)
+                continue
+            v = zeros_like(vectors, (*vectors.shape[:-1], columns.stop - start), np.complex128)
+            basis.add_combination(v, vectors, contiguous(to_device_like(rotation[:, columns], vectors)))
+            yield columns, v
+
+
+def checked_ranks(ranks: Sequence[int] | NDArray[np.integer], count: int) -> NDArray[np.intp]:
+    """Ranks as an array. Raises InputError unless they are different numbers from 0 to count - 1."""
+    numbers = np.asarray(ranks)
+    whole = numbers.ndim == 1 and numbers.size and (numbers == numbers.astype(np.intp)).all()
+    if not whole or len(np.unique(numbers)) < len(numbers) or not 0 <= numbers.min() <= numbers.max() < count:
+        raise InputError(
+            f"ranks of modes are different whole numbers from 0 to {count - 1}, as there are {count} modes, "
+            f"got {list(ranks)!r:.80}"
+        )
+    return numbers.astype(np.intp)

@@ -1,0 +1,480 @@
+"""Connected correlators of staggered quarks against dense traces, identities and another code's numbers."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dense_staggered import DenseStaggered
+from lexicographic import to_lexicographic, to_parity
+from matrices import matrix_of, random_su3
+from numpy.typing import NDArray
+
+from stages.base.errors import InputError
+from stages.lqcd.dirac.full_lattice import StaggeredOperator
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.gauge.given_links import given_links
+from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
+from stages.lqcd.gauge.phases import with_phases
+from stages.lqcd.lattice.formats import read_field, read_gauge
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.solvers.space import Space
+from stages.lqcd.spectroscopy.connected import (
+    contact_estimate,
+    normalised,
+    random_wall,
+    rest_correlator,
+    source_correlator,
+)
+from stages.lqcd.spectroscopy.low_propagator import LowPropagator, mode_weights
+from stages.lqcd.spectroscopy.meson_fields import MesonFields, meson_field_blocks, meson_fields
+from stages.lqcd.spectroscopy.quark_sources import slice_sites
+from stages.lqcd.spectroscopy.vector_currents import (
+    LABELS,
+    applied,
+    conserved_vector,
+    contact_term,
+    one_link_vector,
+    source_of,
+    vector_current,
+)
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+SLOW = pytest.mark.slow
+LATTICE = Lattice((4, 4, 4, 4))
+SIZE = 3 * LATTICE.volume
+MASSES = (0.05, 0.4)
+MODES, SEED, ERROR = 24, 4127, 1e-3
+
+
+@pytest.fixture(scope="module")
+def links(reference_kernels: None) -> StaggeredLinks:
+    """Of a charm-like epsilon, antiperiodic in t."""
+    thin = random_su3(np.random.default_rng(5511), 4, 2, LATTICE.half_volume, size=0.5)
+    return hisq_links(thin, LATTICE, boundary="antiperiodic", naik_epsilon=-0.1)
+
+
+@pytest.fixture(scope="module")
+def dense(links: StaggeredLinks) -> DenseStaggered:
+    return DenseStaggered.of(links)
+
+
+@pytest.fixture(scope="module")
+def inverses(dense: DenseStaggered) -> dict[float, NDArray]:
+    return {mass: np.linalg.inv(dense.operator(mass)) for mass in MASSES}
+
+
+@pytest.fixture(scope="module")
+def spectrum(dense: DenseStaggered) -> tuple[NDArray, NDArray]:
+    """Of -D_eo D_oe."""
+    hops = dense.operator(0.0)[: SIZE // 2, SIZE // 2 :]
+    return np.linalg.eigh(hops @ hops.conj().T)
+
+
+@pytest.fixture(scope="module")
+def low(links: StaggeredLinks, spectrum: tuple[NDArray, NDArray]) -> LowPropagator:
+    """The lowest modes, each with an error of 1e-3 that knows all others."""
+    rng, vectors = np.random.default_rng(98), spectrum[1][:, :MODES]
+    noise = rng.normal(size=(*vectors.shape, 2)) @ [1, 1j]
+    wrong = vectors + ERROR * noise / np.linalg.norm(noise, axis=0)
+    dslash = StaggeredDslash(links)
+    return LowPropagator.of(dslash, Space.measured(SquaredDslash(dslash, EVEN), wrong.reshape(-1, 3, MODES)))
+
+
+@pytest.fixture(scope="module")
+def fields(low: LowPropagator, links: StaggeredLinks) -> MesonFields:
+    return meson_fields(low, [vector_current(links, label) for label in LABELS])
+
+
+def by_field(inverse: NDArray, b: NDArray) -> NDArray:
+    return (inverse @ b.reshape(SIZE, -1)).reshape(b.shape)
+
+
+def points(time: int) -> NDArray:
+    """Sources on every site and colour of a slice: the sum of b b^dag is P_t."""
+    source = np.zeros((2, LATTICE.half_volume, 3, 6 * LATTICE.sites_per_slice), complex)
+    unit = np.eye(source.shape[-1]).reshape(2, LATTICE.sites_per_slice, 3, -1)
+    source[:, slice_sites(LATTICE, time)] = unit
+    return source
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_operators_by_formula(label: str, links: StaggeredLinks, dense: DenseStaggered) -> None:
+    current = vector_current(links, label)
+    field = np.random.default_rng(7).normal(size=(2, LATTICE.half_volume, 3, 2)) + 0j
+    expected = dense.current(label)
+    assert current.label == label and np.array_equal(expected, expected.conj().T)
+    np.testing.assert_allclose(applied(current, field), by_field(expected, field), atol=1e-13)
+    epsilon = dense.current("G5-G5")
+    source = by_field((epsilon @ expected).conj().T, field)
+    np.testing.assert_allclose(source_of(current, field), source, atol=1e-13)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_low_modes_of_error_and_their_rest_are_the_trace(
+    label: str,
+    links: StaggeredLinks,
+    dense: DenseStaggered,
+    inverses: dict[float, NDArray],
+    low: LowPropagator,
+    fields: MesonFields,
+) -> None:
+    """Exactly, for any modes: sources on every point of a slice have no noise."""
+    current, time = vector_current(links, label), LABELS.index(label) % 4
+    b, matrix = points(time), dense.current(label)
+    for mass, inverse in inverses.items():
+        solved = (by_field(inverse, each) for each in (b, source_of(current, b)))
+        parts = rest_correlator(low, mass, b, *solved, current, current, time)
+        exact = dense.trace(matrix, matrix, inverse)[time]
+        exactly_low = fields.low_low(label, label, mass)[time]
+        scale = np.abs(exact).max()
+        assert np.abs(parts.low.sum(axis=0) - exactly_low).max() < 1e-11 * scale
+        assert np.abs(exactly_low + parts.rest.sum(axis=0) - exact).max() < 1e-10 * scale
+        assert np.abs(parts.rest.sum(axis=0)).max() > 1e-3 * scale
+
+
+def test_all_modes_are_the_trace() -> None:
+    """Of all operators and masses, and of two different operators."""
+    lattice = Lattice((4, 2, 2, 4))
+    thin = random_su3(np.random.default_rng(31), 4, 2, lattice.half_volume, size=0.7)
+    links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    small, dslash = DenseStaggered.of(links), StaggeredDslash(links)
+    B = SquaredDslash(dslash, EVEN)
+    _, vectors = np.linalg.eigh(matrix_of(B.apply, B.shape))
+    mixing = np.eye(96) + 0.05 * np.random.default_rng(2).normal(size=(96, 96))
+    for each in (vectors, vectors @ mixing):  # the second spans all modes, too
+        modes = LowPropagator.of(dslash, Space.measured(B, each.reshape(-1, 3, 96)))
+        fields = meson_fields(modes, [vector_current(links, label) for label in LABELS])
+        for mass in MASSES:
+            inverse = np.linalg.inv(small.operator(mass))
+            for sink, source in [*((each, each) for each in LABELS), ("CY", "GY-G1"), ("GX-GX", "GX-G1")]:
+                exact = small.trace(small.current(sink), small.current(source), inverse)
+                found = fields.low_low(sink, source, mass)
+                np.testing.assert_allclose(found, exact, atol=1e-10 * np.abs(exact).max() + 1e-12)
+
+
+def test_meson_fields_of_momenta_blocks_and_ranks(
+    links: StaggeredLinks, dense: DenseStaggered, low: LowPropagator
+) -> None:
+    momenta, labels = [(0, 0, 0), (1, 0, -1)], ("GY-GY", "CX")
+    currents = [vector_current(links, label) for label in labels]
+    fields = meson_fields(low, currents, momenta)
+    for rows, columns, values in meson_field_blocks(low, currents, momenta, width=10):
+        np.testing.assert_allclose(values, fields.values[..., rows, columns], atol=1e-14)
+    ranks = [3, 20, 7]
+    part = low.chosen(ranks)
+    _, (v, w) = next(part.blocks())
+    phase = np.exp(-2j * np.pi * dense.coordinates[:, :3] @ (np.array(momenta[1]) / 4))
+    modes = np.zeros((2, SIZE, 3), complex)
+    modes[EVEN, : SIZE // 2], modes[ODD, SIZE // 2 :] = v.reshape(-1, 3), w.reshape(-1, 3)
+    inverse = by_field_matrix(lambda b: part.apply(0.1, b))
+    for number, label in enumerate(labels):
+        matrix = dense.diagonal(phase) @ dense.current(label)
+        for t, parity in product(range(4), (EVEN, ODD)):
+            left = dense.on_slices()[t, :, None] * modes[parity]
+            right = modes[parity ^ currents[number].hops]
+            expected = fields.values[number, 1, parity, t][np.ix_(ranks, ranks)]
+            np.testing.assert_allclose(left.conj().T @ matrix @ right, expected, atol=1e-13)
+        exact = dense.trace(matrix, matrix, inverse)
+        found = fields.low_low(label, label, 0.1, momenta[1], ranks)
+        np.testing.assert_allclose(found, exact, atol=1e-12 * np.abs(exact).max())
+
+
+def by_field_matrix(apply: Callable[[NDArray], NDArray]) -> NDArray:
+    unit = np.eye(SIZE, dtype=complex).reshape(2, LATTICE.half_volume, 3, SIZE)
+    return apply(unit).reshape(SIZE, SIZE)
+
+
+@pytest.mark.parametrize(
+    "given", [True, pytest.param(False, marks=SLOW)], ids=["files' links", "product's links"]
+)
+def test_reference_numbers(given: bool, reference_data: Path) -> None:
+    """Low-mode correlators of another code, of 100 modes whose ranks it lists, and dense traces."""
+    numbers = json.loads((REFERENCE / "hvp/connected.json").read_text())
+    with warnings.catch_warnings(action="ignore"):
+        gauge = read_gauge(reference_data / "hvp/l4444a.ildg.20")
+        fat, long = (
+            read_field(reference_data / f"hvp/{name}4444a.ildg.20").values for name in ("fat", "lng")
+        )
+    lattice = gauge.lattice
+    if given:
+        links = given_links(fat, long, gauge.links, lattice)
+    else:
+        links = hisq_links(gauge.links, lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    assert links.boundary == ("periodic", "periodic", "periodic", "antiperiodic")
+    dslash = StaggeredDslash(links)
+    B = SquaredDslash(dslash, EVEN)
+    values, vectors = np.linalg.eigh(by_half(B))
+    modes = LowPropagator.of(
+        dslash, Space.of_eigenpairs(values, vectors.reshape(-1, 3, len(values)), np.zeros(len(values)))
+    )
+    labels, ranks = ("G5-G5", "GX-GX", "GX-G1"), np.array(numbers["lambda_ranks"]["value"], int)
+    as_stored = with_phases(gauge.links.astype(complex), lattice)
+    currents = [*(vector_current(links, each) for each in labels[:2]), one_link_vector(links, 0, as_stored)]
+    fields = meson_fields(modes.chosen(ranks), currents)
+    for label in labels:
+        expected = numbers[f"LL/l/{label.replace('-', '_')}"]
+        found = fields.low_low(label, label, expected["mass"])
+        np.testing.assert_allclose(
+            found.mean(axis=0), expected["value"], rtol=0, atol=2e-9 if given else 1e-7
+        )
+
+
+def by_half(B: SquaredDslash) -> NDArray:
+    size = int(np.prod(B.shape))
+    return B.apply(np.eye(size, dtype=complex).reshape(*B.shape, size)).reshape(size, size)
+
+
+@pytest.mark.parametrize("mass", [0.1, 0.4])
+def test_free_quarks(mass: float) -> None:
+    """6^3 x 12: all points are alike, so that L^3 times the correlator of one is the slice trace."""
+    numbers = json.loads((REFERENCE / "amu.json").read_text())["F free staggered correlators"]["data"]
+    expected = numbers[f"hisq m={mass} (M = 2m + D), 6^3 x 12, antiperiodic t"]
+    lattice = Lattice((6, 6, 6, 12))
+    unit = np.tile(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    links = hisq_links(unit, lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    M = StaggeredOperator(StaggeredDslash(links), mass)
+    b = np.zeros((2, lattice.half_volume, 3, 1), complex)
+    b[0, 0, 0] = 1
+    names = {"G5-G5": "G5_G5", "GX-GX": "GX_GX", "GY-G1": "GX_G1", "CX": "CX", "CZ": "CX"}
+    for label, name in names.items():
+        current = vector_current(links, label)
+        quark, antiquark = (free_solution(M, each) for each in (b, source_of(current, b)))
+        one = 3 * source_correlator(quark, antiquark, current, lattice, 0)[0]  # colours are alike, too
+        found = normalised(one, lattice, "site", "slice")
+        np.testing.assert_allclose(found, expected[name], rtol=0, atol=1e-10)
+
+
+def free_solution(M: StaggeredOperator, b: NDArray) -> NDArray:
+    """(2 m - D) (4 m^2 - D^2)^-1 b: D^2 is a number for each momentum, antiperiodic in t."""
+    lattice = M.dslash.lattice
+    half = np.pi / lattice.time_extent
+    t = np.exp(-1j * half * np.arange(lattice.time_extent)).reshape(-1, 1, 1, 1, 1, 1)
+    momenta = [2 * np.pi * np.fft.fftfreq(n) for n in lattice.extents[::-1]]
+    momenta[0] = momenta[0] + half
+    squares = [4 * (9 / 8 * np.sin(p) - np.sin(3 * p) / 24) ** 2 for p in momenta]
+    denominator = 4 * M.mass**2 + sum(np.meshgrid(*squares, indexing="ij"))
+    waves = np.fft.fftn(t * to_lexicographic(b, lattice), axes=range(4)) / denominator[..., None, None]
+    y = np.ascontiguousarray(to_parity(np.fft.ifftn(waves, axes=range(4)) / t, lattice))
+    return 4 * M.mass * y - M.apply(y)
+
+
+def test_charge_commutes_like_a_number(
+    links: StaggeredLinks, dense: DenseStaggered, inverses: dict[float, NDArray]
+) -> None:
+    """G (Q(t) - Q(t - 1)) G = G P_t - P_t G on every slice, Q(t) = 2 O of the bonds that leave it."""
+    inverse, slices = inverses[MASSES[0]], dense.on_slices()[..., None]
+    b = np.random.default_rng(12).normal(size=(SIZE, 2)) + 0j
+    times = np.stack([LATTICE.coordinates(parity)[:, 3] for parity in (EVEN, ODD)])
+    charges = [conserved_vector(links, 3, (times == t).astype(float)) for t in range(4)]
+    solved = (inverse @ b).reshape(2, -1, 3, 2)
+    for t in range(4):
+        change = applied(charges[t], solved) - applied(charges[t - 1], solved)
+        found = 2 * by_field(inverse, change).reshape(SIZE, 2)
+        expected = inverse @ (slices[t] * b) - slices[t] * (inverse @ b)
+        assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
+
+
+SOURCE = (EVEN, 45)
+"""Parity and number of the site z of the divergence."""
+
+
+def divergence(
+    links: StaggeredLinks, nu: int, chosen: list[tuple[int, int]], inverse: NDArray
+) -> tuple[NDArray, float]:
+    """sum_mu Pi(x) - Pi(x - mu) at chosen x with J_nu(z), and the largest |Pi| there."""
+    at_z = np.zeros((2, LATTICE.half_volume))
+    at_z[SOURCE] = 1
+    other = conserved_vector(links, nu, at_z)
+    G = inverse.reshape(2, LATTICE.half_volume, 3, 2, LATTICE.half_volume, 3)
+    between = (inverse @ applied(other, G.reshape(2, -1, 3, SIZE)).reshape(SIZE, SIZE)).reshape(G.shape)
+    found, largest = np.zeros(len(chosen), complex), 0.0
+    for number, place in enumerate(chosen):
+        delta = np.zeros((2, LATTICE.half_volume))
+        delta[place] = 1
+        for mu in range(4):
+            for sign, w in ((1, delta), (-1, shifted(delta, mu))):
+                parities, sites = near(place, mu)
+                part, column = (
+                    np.ascontiguousarray(each[..., parities, sites, :].reshape(2, -1, 3, 3 * len(sites)))
+                    for each in (between, G)
+                )
+                total = trace_at(applied(conserved_vector(links, mu, w), part), parities, sites)
+                if mu == nu:
+                    K = StaggeredOperator(contact_term(links, mu, w, at_z), 0.0)
+                    total -= trace_at(K.apply(column), parities, sites)
+                found[number] += sign * total
+                largest = max(largest, abs(total))
+    return found, largest
+
+
+def shifted(w: NDArray, mu: int) -> NDArray:
+    """w(x + mu): one at x - mu for one at x."""
+    return np.stack([w[1 - parity][LATTICE.neighbour(parity, mu, 1)] for parity in (EVEN, ODD)])
+
+
+def near(place: tuple[int, int], mu: int) -> tuple[list[int], list[int]]:
+    """The sites of the line through x along mu: all that J_mu(x) and J_mu(x - mu) know."""
+    parities = [(place[0] + hops) % 2 for hops in range(4)]
+    return parities, [int(LATTICE.neighbour(place[0], mu, hops)[place[1]]) for hops in range(4)]
+
+
+def trace_at(columns: NDArray, parities: list[int], sites: list[int]) -> complex:
+    return np.trace(columns[parities, sites].reshape(3 * len(sites), -1))
+
+
+@pytest.mark.parametrize(
+    ("nu", "places"),
+    [(1, 10), (3, 6), *(pytest.param(nu, 256, marks=SLOW) for nu in range(4))],
+)
+def test_divergence_vanishes_at_every_site(
+    nu: int, places: int, links: StaggeredLinks, inverses: dict[float, NDArray]
+) -> None:
+    """Contact term included, at the source and next to it, too."""
+    parity, site = SOURCE
+    chosen = [SOURCE, *((1 - parity, int(LATTICE.neighbour(parity, nu, hops)[site])) for hops in (1, -1, 3))]
+    if places == 256:
+        chosen = [(p, x) for p in (EVEN, ODD) for x in range(LATTICE.half_volume)]
+    else:
+        rng = np.random.default_rng(64)
+        chosen += [(int(p), int(x)) for p, x in rng.integers((2, 128), size=(places - len(chosen), 2))]
+    found, largest = divergence(links, nu, chosen, inverses[MASSES[0]])
+    assert largest > 0.01 and np.abs(found).max() < 1e-12
+
+
+@pytest.mark.parametrize("label", ["CX", pytest.param("CY", marks=SLOW)])
+def test_weights_are_derivatives_of_the_determinant(
+    label: str, links: StaggeredLinks, dense: DenseStaggered, inverses: dict[float, NDArray]
+) -> None:
+    """(1/4) ln det M(q a): q^2 [C - contact] is connected, and (q / 4) i Tr J G the root of disconnected."""
+    charge, mass, mu, step = 2 / 3, MASSES[1], "XYZ".index(label[1]), 0.02
+    rng = np.random.default_rng(55)
+    profile = rng.normal(size=LATTICE.volume)
+    w = to_parity(profile.reshape(LATTICE.extents[::-1]), LATTICE)
+
+    def free_energy(angle: float) -> complex:
+        angles = np.zeros((4, LATTICE.volume))
+        angles[mu] = charge * angle * profile
+        sign, size = np.linalg.slogdet(dense.operator(mass, angles))
+        return 0.25 * (size + 1j * np.angle(sign))
+
+    f = [free_energy(step * n) for n in range(-2, 3)]
+    first = (f[0] - 8 * f[1] + 8 * f[3] - f[4]) / (12 * step)
+    second = (-f[0] + 16 * f[1] - 30 * f[2] + 16 * f[3] - f[4]) / (12 * step**2)
+    G = inverses[mass].reshape(2, -1, 3, SIZE)
+    image = applied(conserved_vector(links, mu, w), G).reshape(SIZE, SIZE)
+    contact = np.trace(StaggeredOperator(contact_term(links, mu, w, w), 0.0).apply(G).reshape(SIZE, SIZE))
+    connected = charge**2 * ((image * image.T).sum() - contact)
+    loop = charge * 1j * np.trace(image) / 2
+    np.testing.assert_allclose(first, loop, atol=1e-6 * abs(connected))
+    np.testing.assert_allclose(second, connected, rtol=1e-5)
+    assert abs(contact) > 0.1 * abs((image * image.T).sum())
+
+
+def test_contact_term_of_a_slice(
+    links: StaggeredLinks, dense: DenseStaggered, inverses: dict[float, NDArray]
+) -> None:
+    """Tr P_t K G = (1/4) Tr P_t [F - F^dag + 9 (L - L^dag)] G."""
+    mu, inverse, b = 2, inverses[MASSES[1]], points(1)
+    hops = dense.hop(dense.fat, mu, 1) + 9 * dense.hop(dense.long, mu, 3)
+    exact = 0.25 * dense.on_slices()[1] @ np.diag((hops - hops.conj().T) @ inverse)
+    found = contact_estimate(contact_term(links, mu), b, by_field(inverse, b)).sum()
+    np.testing.assert_allclose(found, exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "label", ["GY-GY", "CX", *(pytest.param(each, marks=SLOW) for each in ("G5-G5", "GZ-G1"))]
+)
+def test_the_rest_over_noise_is_unbiased(
+    label: str,
+    links: StaggeredLinks,
+    dense: DenseStaggered,
+    inverses: dict[float, NDArray],
+    low: LowPropagator,
+    fields: MesonFields,
+) -> None:
+    """By random walls of 200 seeds: chi squared of the mean against what LL of these modes leaves."""
+    seeds, time, mass, current = 200, 2, MASSES[0], vector_current(links, label)
+    walls = [random_wall(LATTICE, time, "a", SEED + n, 0) for n in range(seeds)]
+    b = np.ascontiguousarray(np.stack(walls, axis=-2).reshape(2, -1, 3, 3 * seeds))
+    solved = (by_field(inverses[mass], each) for each in (b, source_of(current, b)))
+    parts = rest_correlator(low, mass, b, *solved, current, current, time)
+    matrix = dense.current(label)
+    left = dense.trace(matrix, matrix, inverses[mass])[time] - fields.low_low(label, label, mass)[time]
+    rest, full = (each.reshape(seeds, 3, 4).sum(axis=1).real for each in (parts.rest, parts.full))
+    assert 0.2 < chi_squared(rest, left.real) < 16  # 4 degrees of freedom
+    assert chi_squared(full, left.real) > 100
+
+
+def chi_squared(estimates: NDArray, expected: NDArray) -> float:
+    difference, covariance = estimates.mean(axis=0) - expected, np.cov(estimates.T) / len(estimates)
+    return float(difference @ np.linalg.solve(covariance, difference))
+
+
+def test_modes_of_zero_have_no_partner() -> None:
+    """Of the periodic free field, where rounding is all that D v is."""
+    weights = mode_weights(np.array([1e-15, 0.5]), 0.1)
+    assert weights[ODD, ODD, 0] == weights[EVEN, ODD, 0] == 0 and np.isclose(weights[EVEN, EVEN, 0], 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda low, links: vector_current(links, "GX-GY"), "one of G5-G5, GX-GX, .* got 'GX-GY'"),
+        (lambda low, links: one_link_vector(links, 3, links.fat), "along mu = 0, 1, 2, got 3"),
+        (lambda low, links: meson_fields(low, []), "at least one current"),
+        (lambda low, links: meson_fields(low, [conserved_vector(links, 3)]), "CT hops in time"),
+        (lambda low, links: meson_fields(low, [conserved_vector(links, 0)], [(0, 1)]), "three integers"),
+        (lambda low, links: low.chosen([MODES]), f"from 0 to {MODES - 1}, as there are {MODES} modes"),
+        (lambda low, links: low.chosen([1, 1]), "different whole numbers"),
+        (lambda low, links: mode_weights(np.ones(2), 0.0), "must be positive, got 0.0"),
+        (
+            lambda low, links: normalised(np.ones(4), LATTICE, "slice", "point"),
+            "or 'site', got 'point'",
+        ),
+        (lambda low, links: random_wall(LATTICE, 4, "a", 5, 0), "t = 4 is outside the lattice"),
+    ],
+)
+def test_mistakes(call: Callable, message: str, low: LowPropagator, links: StaggeredLinks) -> None:
+    with pytest.raises(InputError, match=message):
+        call(low, links)
+
+
+def test_unknown_names_of_meson_fields(fields: MesonFields) -> None:
+    with pytest.raises(InputError, match="have no current 'GT-GT': they have G5-G5"):
+        fields.low_low("GT-GT", "CX", 0.1)
+    with pytest.raises(InputError, match=r"have no momentum \(1, 0, 0\): they have \(0, 0, 0\)"):
+        fields.low_low("CX", "CX", 0.1, (1, 0, 0))
+
+
+@pytest.mark.parametrize("phased", [True, False])
+def test_signs_of_given_links_are_recognised(phased: bool) -> None:
+    thin = random_su3(np.random.default_rng(919), 4, 2, LATTICE.half_volume, size=0.5)
+    boundary = ("antiperiodic", "periodic", "periodic", "antiperiodic")
+    made = hisq_links(thin, LATTICE, boundary=boundary, naik_epsilon=0.0)
+    fat, long = (each if phased else with_phases(each, LATTICE) for each in (made.fat, made.long))
+    given = given_links(fat, long, thin, LATTICE)
+    assert given.boundary == boundary
+    assert np.array_equal(given.fat, made.fat) and np.array_equal(given.long, made.long)
+    assert np.array_equal(given.thin(), made.thin())
+    for wrong, message in (
+        (
+            {"boundary": "antiperiodic"},
+            "boundary in x .* is antiperiodic, and periodic was stated",
+        ),
+        ({"phases": not phased}, f"phases of the fat links is {phased}, and {not phased} was stated"),
+    ):
+        with pytest.raises(InputError, match=message):
+            given_links(fat, long, thin, LATTICE, **wrong)
+    with pytest.raises(InputError, match="long links do not have the signs of the fat ones"):
+        given_links(fat, with_phases(long, LATTICE), thin, LATTICE)
+    another = random_su3(np.random.default_rng(8), 4, 2, LATTICE.half_volume, size=9)
+    with pytest.raises(InputError, match="phases of the fat links cannot be recognised"):
+        given_links(fat, long, another, LATTICE)
