@@ -8,8 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-COLUMNS = 16
+from stages.lqcd.kernels.dispatch import kernel
+
+COLUMNS = 3
 """Columns at a time: kernels are compiled for each number of right-hand sides."""
+
+FIELDS = 48
+"""Columns at a time of the kernels in NumPy."""
 
 
 def matrix_of(
@@ -18,7 +23,9 @@ def matrix_of(
     """The matrix of a function of fields ``[*shape, N]``."""
     size = int(np.prod(shape))
     unit = np.eye(size, dtype=dtype).reshape(*shape, size)
-    blocks = (unit[..., first : first + COLUMNS] for first in range(0, size, COLUMNS))
+    compiled = kernel("block_blas.dots", np.ndarray).__module__ != "stages.lqcd.kernels.reference.block_blas"
+    columns = COLUMNS if compiled else FIELDS
+    blocks = (unit[..., first : first + columns] for first in range(0, size, columns))
     return np.concatenate([apply(np.ascontiguousarray(block)) for block in blocks], -1).reshape(-1, size)
 
 

@@ -91,9 +91,10 @@ def test_exact_loops_are_the_traces_of_the_dense_inverse(dslash):
 
 
 def test_fully_diluted_noise_gives_the_exact_loops(dslash):
-    exact = exact_loops(dslash, at=AT, mass=MASS, **grouped(tolerance=1e-11))
+    solve = {"tolerance": 1e-11, "precision": "double", "block": 8}
+    exact = exact_loops(dslash, at=AT, mass=MASS, **grouped(**solve))
     options = {"seed": 17, "noise": "z2", "dilution": {"color": True, "displacement": 4}}
-    noisy = current_loops(dslash, at=AT, mass=MASS, **grouped(tolerance=1e-11, **options))
+    noisy = current_loops(dslash, at=AT, mass=MASS, **grouped(**solve, **options))
     assert np.abs(noisy.current[0, 0] - exact.current).max() < 1e-8 * np.abs(exact.current).max()
 
 

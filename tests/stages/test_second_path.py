@@ -24,7 +24,7 @@ from stages.mesons.propagator import propagator, staggered_propagator
 from stages.mesons.sources import point_sources, staggered_sources
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
-EXTENTS = (4, 4, 4, 4)
+EXTENTS = (4, 2, 2, 4)
 LOOPS = {"solver": "block_cgrq", "precision": "double", "block": 8, "tolerance": 1e-9}
 NOISE = {"seed": 2718, "noise": "z2"}
 
@@ -219,7 +219,7 @@ def test_links_of_a_current_that_change_in_memory_are_found_in_every_chunk(gauge
 
 
 def sources_at(**options: Any) -> At:
-    return At(config="a", source=("x0y0z0t0", "x1y2z3t1"), **options)
+    return At(config="a", source=("x0y0z0t0", "x1y1z0t1"), **options)
 
 
 def solved_mesons(gauge: configuration.GaugeLinks, spoil: Callable[[Any, Any], None]) -> At:

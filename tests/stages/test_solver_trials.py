@@ -37,9 +37,9 @@ AT = {"config": "trial.7"}
 MASS = dict(zip(loops.MASSES, (0.05, 0.3), strict=True))
 TOLERANCE = dict(zip(ACCURACIES, (1e-3, 1e-8), strict=True))
 NOISE: dict[str, Any] = {"seed": 5150, "kind": "z4", "dilution": {"displacement": 2}}
-PLAIN = ["batched_cg double-single 16", "block_cgrq double-single 16"]
+PLAIN = ["batched_cg double-single 8", "block_cgrq double-single 8"]
 DEFLATED = [f"deflated {name}" for name in PLAIN]
-OTHERS = ["block_cgrq double 16", "batched_cg double-single 3"]
+OTHERS = ["block_cgrq double 8", "batched_cg double-single 3"]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: Staggered
     assert found.seconds_per_rhs.shape == (6, 8) and (found.seconds_per_rhs > 0).all()
     assert (found.residual <= [1e-3, 1e-3, 1e-8, 1e-8] * 2).all()
     planned = at.statistics["planned"]
-    assert at.statistics["columns"] == 16
+    assert at.statistics["columns"] == 8
     assert planned == {name: 512 if "sloppy" in name else 128 for name in SYSTEMS}
     assert at.statistics["how"] == dict.fromkeys(names, "converged")
     for name, mass, accuracy in (
@@ -168,7 +168,7 @@ def test_vectors_that_fail_on_odd_sites_are_not_chosen(
 def test_nothing_converges(dslash: StaggeredDslash) -> None:
     with pytest.raises(
         InputError,
-        match=r"batched_cg double-single 16: light sloppy even, 16 of 16 .*; block_cgrq .* a larger mass$",
+        match=r"batched_cg double-single 8: light sloppy even, 8 of 8 .*; block_cgrq .* a larger mass$",
     ):
         trials(At(**AT), dslash, candidates=PLAIN, max_iterations=2)
 

@@ -69,13 +69,13 @@ def test_quoted_errors_of_single_configurations_by_chi_squared():
 def test_errors_of_configurations_are_the_scatter(vectors, scale):
     """Where noise exceeds the loop, and where not: of single configurations, and of means over four."""
     rng, loops = np.random.default_rng(61), replace(waving(scale), bias=0.0)
-    samples = [loops.pieces(rng, vectors, 0) for _ in range(300)]
+    samples = [loops.pieces(rng, vectors, 0) for _ in range(200)]
     window = slice(1, TIMES // 2 + 1)
-    true = np.sqrt(scatter(loops, rng, (vectors, 0), 3000)[window].mean())
+    true = np.sqrt(scatter(loops, rng, (vectors, 0), 1000)[window].mean())
     singly = [correlator_variance(noise_moments(pieces), [vectors]) for pieces in samples]
     assert np.sqrt(np.mean([variance[window] for variance in singly])) == pytest.approx(true, rel=0.1)
     assert np.min(singly) > 0
-    fours = [EstimatorCost.of(samples[k : k + 4], 1.0, 0.0) for k in range(0, 300, 4)]
+    fours = [EstimatorCost.of(samples[k : k + 4], 1.0, 0.0) for k in range(0, 200, 4)]
     averaged = np.mean([cost.correlator_error() ** 2 for cost in fours])
     assert np.sqrt(averaged) == pytest.approx(true, rel=0.1)
 

@@ -68,7 +68,7 @@ def test_full_operator_is_the_dense_matrix(links, backend, dtype, tolerance, rhs
 
 def test_antihermiticity(links):
     operator = StaggeredOperator(StaggeredDslash(links), mass=0.3)
-    x, y = random_field(6, *operator.shape, 2), random_field(7, *operator.shape, 2)
+    x, y = random_field(6, *operator.shape, 3), random_field(7, *operator.shape, 3)
     dslash = replace(operator, mass=0.0)
     assert np.vdot(y, dslash.apply(x)) == pytest.approx(-np.vdot(dslash.apply(y), x), rel=1e-12)
 
@@ -117,9 +117,9 @@ def test_normal_operator_is_hermitian_and_above_its_mass(links):
 
 def test_out_is_used_and_blocks_of_any_width_follow_each_other(links):
     normal = NormalOperator(StaggeredDslash(links), 0.2)
-    wide = random_field(9, *normal.shape, 6)
+    wide = random_field(9, *normal.shape, 3)
     reference = normal.apply(wide)
-    for columns in (slice(0, 2), slice(1, 6), slice(4, 5)):
+    for columns in (slice(0, 1), slice(0, 3), slice(2, 3)):
         x = np.ascontiguousarray(wide[..., columns])
         out = np.full_like(x, np.nan)
         assert normal.apply(x, out) is out
@@ -131,7 +131,7 @@ def test_precisions_are_converted_once(links):
     single = normal.astype(np.complex64)
     assert single.dtype == np.complex64 and normal.astype(np.complex128) is normal
     assert single.dslash is normal.astype("complex64").dslash
-    x = random_field(10, *normal.shape, 4)
+    x = random_field(10, *normal.shape, 3)
     np.testing.assert_allclose(single.apply(x.astype(np.complex64)), normal.apply(x), atol=1e-4)
 
 
@@ -149,7 +149,7 @@ def test_gauge_covariance(build):
     g = rough_rotation(18, LATTICE)
     both = (thin, rotated(thin, g, LATTICE))
     plain, transformed = (StaggeredOperator(StaggeredDslash(build(u, LATTICE)), 0.1) for u in both)
-    x = random_field(19, *plain.shape, 2)
+    x = random_field(19, *plain.shape, 3)
     np.testing.assert_allclose(transformed.apply(g @ x), g @ plain.apply(x), atol=1e-12)
 
 

@@ -12,7 +12,7 @@ from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 from stages.lqcd.solvers.space import Space
 
-TINY = Lattice((4, 4, 4, 4))
+TINY, SMALL = Lattice((4, 4, 4, 4)), Lattice((4, 2, 2, 4))
 
 
 def random_links(lattice, seed, roughness=0.4):
@@ -58,11 +58,12 @@ def hop_traces(links, propagator, lattice):
     for parity in (EVEN, ODD):
         t = lattice.coordinates(parity)[:, 3]
         for mu in range(4):
-            for x, there in enumerate(lattice.neighbour(parity, mu, 1)):
-                link = links[mu, parity, x]
-                # D commutes with (4 m^2 - D^2)^-1, and M^-1 = (2 m - D) (4 m^2 - D^2)^-1.
-                forward[mu, t[x]] -= np.trace(link @ propagator[1 - parity, there, :, parity, x])
-                backward[mu, t[x]] -= np.trace(link.conj().T @ propagator[parity, x, :, 1 - parity, there])
+            x, there, link = np.arange(len(t)), lattice.neighbour(parity, mu, 1), links[mu, parity]
+            # D commutes with (4 m^2 - D^2)^-1, and M^-1 = (2 m - D) (4 m^2 - D^2)^-1.
+            ahead = np.einsum("xab,xba->x", link, propagator[1 - parity, there, :, parity, x])
+            back = np.einsum("xba,xba->x", link.conj(), propagator[parity, x, :, 1 - parity, there])
+            np.add.at(forward[mu], t, -ahead)
+            np.add.at(backward[mu], t, -back)
     return forward, backward
 
 

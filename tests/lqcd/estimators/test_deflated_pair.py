@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dense import TINY, dense_matrix, random_links
+from dense import SMALL, dense_matrix, random_links
 
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
@@ -22,7 +22,7 @@ MASS, VECTORS, FINE, DEFLATED = 0.05, 96, 32, 12
 
 @pytest.fixture(scope="module")
 def dslash():
-    links = hisq_links(random_links(TINY, 3301), TINY, boundary="antiperiodic", naik_epsilon=0.0)
+    links = hisq_links(random_links(SMALL, 3301), SMALL, boundary="antiperiodic", naik_epsilon=0.0)
     return StaggeredDslash(links)
 
 
@@ -37,10 +37,10 @@ def spectrum(dslash):
 def test_sloppy_and_fine_are_an_unbiased_pair(dslash, spectrum, method, parity, rounding):
     """The sloppy trace alone misses the exact one by many errors, the pair does not."""
     values, vectors = spectrum
-    lowest = vectors[:, :DEFLATED].reshape(TINY.half_volume, 3, DEFLATED).astype(rounding)
+    lowest = vectors[:, :DEFLATED].reshape(SMALL.half_volume, 3, DEFLATED).astype(rounding)
     deflation = StaggeredSpace(dslash, Space.measured(SquaredDslash(dslash), lowest))
-    noise = noise_vectors(TINY, parity, "pair", 3307, range(VECTORS), "z2")
-    exact = 4 * MASS / TINY.volume * (1 / (values + 4 * MASS**2)).sum()
+    noise = noise_vectors(SMALL, parity, "pair", 3307, range(VECTORS), "z2")
+    exact = 4 * MASS / SMALL.volume * (1 / (values + 4 * MASS**2)).sum()
 
     def densities(tolerance, columns):
         solver = DeflatedSolver(method(tolerance), deflation)

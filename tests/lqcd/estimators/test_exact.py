@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from dense import TINY, DenseSolver, dense_propagator, hop_traces, random_links
+from dense import SMALL, DenseSolver, dense_propagator, hop_traces, random_links
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import StaggeredDslash
@@ -23,17 +23,17 @@ def trace_of(links, choice="thin", mass=MASS):
 
 @pytest.fixture(scope="module")
 def naive():
-    return naive_links(random_links(TINY, 3101), TINY, boundary="antiperiodic")
+    return naive_links(random_links(SMALL, 3101), SMALL, boundary="antiperiodic")
 
 
 @pytest.fixture(scope="module")
 def hisq():
-    return hisq_links(random_links(TINY, 3101), TINY, boundary="antiperiodic", naik_epsilon=0.0)
+    return hisq_links(random_links(SMALL, 3101), SMALL, boundary="antiperiodic", naik_epsilon=0.0)
 
 
 @pytest.fixture(scope="module")
 def asqtad():
-    return asqtad_links(random_links(TINY, 3101), TINY, boundary="antiperiodic", u0=0.87)
+    return asqtad_links(random_links(SMALL, 3101), SMALL, boundary="antiperiodic", u0=0.87)
 
 
 @pytest.mark.parametrize(
@@ -53,20 +53,20 @@ def test_current_and_condensate_equal_those_of_the_dense_inverse(action, choice,
     loops = exact_loops(trace, np, width=100)
     propagator = dense_propagator(trace.dslash, MASS)
     links = np.stack([trace.current_links.of(parity) for parity in (0, 1)], axis=1)
-    forward, backward = hop_traces(links, propagator, TINY)
+    forward, backward = hop_traces(links, propagator, SMALL)
     scale = np.abs(loops.current).max()
     assert scale > 1e-2
     assert np.abs(loops.current[0] + forward.imag).max() < 1e-12 * scale
     assert np.abs(loops.current[0] + (forward + backward).imag / 2).max() < 1e-12 * scale
     for parity in (0, 1):
-        density = 2 / TINY.volume * np.einsum("xcxc->", propagator[parity, :, :, parity]).real
+        density = 2 / SMALL.volume * np.einsum("xcxc->", propagator[parity, :, :, parity]).real
         assert np.isclose(loops.density[0, parity], density, rtol=1e-12)
 
 
 @pytest.mark.parametrize("boundary", ["periodic", "antiperiodic"])
 @pytest.mark.parametrize("seed", [3102, 3103])
 def test_naive_charge_is_conserved_on_every_configuration(seed, boundary):
-    links = naive_links(random_links(TINY, seed, roughness=0.8), TINY, boundary=boundary)
+    links = naive_links(random_links(SMALL, seed, roughness=0.8), SMALL, boundary=boundary)
     charge = exact_loops(trace_of(links), np, width=128).current[0, 3]
     assert np.abs(charge).max() > 1e-4
     assert np.ptp(charge) < 1e-12

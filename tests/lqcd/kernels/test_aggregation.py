@@ -33,7 +33,7 @@ def matrix(vectors, sites):
     return P.reshape(SITES * 2 * N, COUNT * 2 * VECTORS)
 
 
-@pytest.mark.parametrize("rhs", widths((5, 16), (1,)))
+@pytest.mark.parametrize("rhs", widths((5,), (1, 16)))
 def test_transfers_are_products_with_the_dense_matrix(backend, random, tolerance, rhs):
     vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
     packed, sites = packed_vectors(backend, random, vectors)
@@ -62,14 +62,14 @@ def test_what_products_read_gives_the_same_bits(backend, random):
         assert np.array_equal(first, second)
 
 
-@pytest.mark.parametrize("rhs", widths((19,), (1,)))
-def test_many_aggregates(backend, random, tolerance, rhs):
+@pytest.mark.parametrize(("count_of", "rhs"), widths([(VECTORS, 5)], [(3, 19), (3, 1)]))
+def test_many_aggregates(backend, random, tolerance, count_of, rhs):
     """So many that a GPU gives each fewer threads."""
     count = 1100
-    vectors, x = random(count, 2, 2 * N, 3), random(2 * count, 2 * N, rhs)
+    vectors, x = random(count, 2, 2 * N, count_of), random(2 * count, 2 * N, rhs)
     sites = np.random.default_rng(5).permutation(2 * count).astype(np.int32).reshape(count, 2)
     packed = backend.kernels.aggregation.pack(backend.array(vectors), backend.array(sites), 2 * count)
-    out = backend.array(np.empty((count, 6, rhs), x.dtype))
+    out = backend.array(np.empty((count, 2 * count_of, rhs), x.dtype))
     rows = x.reshape(2 * count, 2, N, rhs)[sites].swapaxes(1, 2).reshape(count, 2, 2 * N, rhs)
     expected = (vectors.conj().swapaxes(-1, -2) @ rows).reshape(out.shape)
     found = backend.host(backend.kernels.aggregation.restrict(packed, backend.array(x), out))

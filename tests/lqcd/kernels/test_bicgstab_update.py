@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.bicgstab_update import NUMBERS, REALS, BiCGstabCoefficients
@@ -33,7 +34,7 @@ def dot(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-@pytest.mark.parametrize("rhs", [1, 3, 16])
+@pytest.mark.parametrize("rhs", widths((1, 3), (16,)))
 def test_sums_give_the_coefficients_of_the_formulae(backend: Any, rhs: int, dtype: Any) -> None:
     xp, kernels = backend.xp, backend.kernels.bicgstab_update
     fields = random(20, len(FIELDS), ROWS // 12, 12, rhs).astype(dtype)

@@ -10,7 +10,7 @@ from stages.base.errors import InputError
 
 ROWS = (1, 47, 48, 2048, 6151)
 
-PAIRS = widths([(3, 16), (16, 16), (33, 5)], [(1, 1), (3, 3), (8, 8), (33, 33), (64, 64)])
+PAIRS = widths([(3, 3), (8, 8), (33, 5)], [(1, 1), (3, 16), (16, 16), (33, 33), (64, 64)])
 
 
 def close(values, expected, tolerance):
@@ -39,7 +39,7 @@ def test_products_of_blocks(backend, random, tolerance, n, m):
     assert np.array_equal(backend.host(on_device), x)
 
 
-@pytest.mark.parametrize("n", widths((3, 16), (1, 8, 33)))
+@pytest.mark.parametrize("n", widths((3, 8), (1, 16, 33)))
 def test_results_may_take_the_place_of_their_input(backend, random, n):
     x, q, a = backend.array(random(700, 3, n)), backend.array(random(700, 3, n)), random(n, n).astype(complex)
     blas, a = backend.kernels.block_blas, backend.array(a)

@@ -10,7 +10,7 @@ from widths import widths
 from stages.lqcd.kernels.block_cg import BlockCoefficients, block_step, iteration_grams, step_coefficients
 from stages.lqcd.kernels.dispatch import as_numpy
 
-WIDTHS = widths((3, 16), (1, 8, 12, 24, 32, 33, 64))
+WIDTHS = widths((3, 8), (1, 12, 16, 24, 32, 33, 64))
 TARGET = 1.0
 
 
@@ -128,7 +128,7 @@ def unusual(grams):
 
 
 @pytest.mark.parametrize("case", range(len(UNUSUAL)), ids=UNUSUAL)
-@pytest.mark.parametrize("n", [3, 16, 64])
+@pytest.mark.parametrize("n", widths((3, 8), (16, 64)))
 def test_unusual_iterations_change_nothing(backend, random, ordinary, n, case):
     grams, c = unusual(ordinary(n))[case], 0.5 * np.eye(n)
     with np.errstate(invalid="ignore"):
@@ -168,19 +168,15 @@ def test_sweep(backend, random, ordinary, tolerance, n, rows):
     sweep(backend, random, ordinary, tolerance, n, n, rows)
 
 
-@pytest.mark.parametrize(
-    ("n", "rhs"),
-    [(3, 7), pytest.param(8, 16, marks=pytest.mark.slow), pytest.param(16, 33, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("n", "rhs"), widths([(3, 7)], [(8, 16), (16, 33)]))
 def test_sweep_of_a_narrowed_block(backend, random, ordinary, tolerance, n, rhs):
     sweep(backend, random, ordinary, tolerance, n, rhs, 700)
 
 
 @pytest.mark.parametrize(
-    ("n", "rhs"),
-    [(3, 7), (16, 18), *(pytest.param(n, n, marks=pytest.mark.slow) for n in (16, 24, 40, 48, 64))],
+    ("n", "rhs"), widths([(3, 3)], [(3, 7), (16, 18), *((n, n) for n in (16, 24, 40, 48, 64))])
 )
-@pytest.mark.parametrize("rows", [700, pytest.param(6151, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rows", widths((700,), (6151,)))
 def test_sweep_with_a_solution_in_double(backend, random, ordinary, tolerance, n, rhs, rows):
     sweep(backend, random, ordinary, tolerance, n, rhs, rows, np.complex128)
 

@@ -32,7 +32,7 @@ def coefficients(backend):
 
 @pytest.mark.parametrize("n", widths((3, 33), (1, 8, 16, 64)))
 def test_a_step(backend, random, tolerance, coefficients, n):
-    x, r, p, ap = (random(769, 3, n) for _ in range(4))
+    x, r, p, ap = (random(768, 3, n) for _ in range(4))
     on_device = [backend.array(values) for values in (x, r, p, ap)]
     c = coefficients(on_device[0])
     before = {name: backend.host(getattr(c, name)).copy() for name in ("r2", "pap", "gamma", "alpha", "beta")}
@@ -71,7 +71,7 @@ def test_any_number_of_rows(backend, random, tolerance, coefficients, rows):
 @pytest.mark.parametrize("n", [3, 16])
 def test_converged_columns_keep_their_bits(backend, random, coefficients, n):
     """Column 1 has converged and column 2 has a direction of no positive length; ap may hold anything."""
-    x, r, p, ap = (random(65, 3, n) for _ in range(4))
+    x, r, p, ap = (random(64, 3, n) for _ in range(4))
     r2, pap, alpha = np.ones((3, n))
     r2[1], pap[2], alpha[1] = 0.05, -1, 0
     ap[:, :, 1:3] = np.nan
@@ -90,7 +90,7 @@ def test_converged_columns_keep_their_bits(backend, random, coefficients, n):
 
 
 def test_zero_coefficients_hide_what_a_direction_held(backend, random, coefficients):
-    x, r, p = (random(65, 3, 4) for _ in range(3))
+    x, r, p = (random(64, 3, 4) for _ in range(3))
     p[:, :, 1] = np.nan
     keep = np.array([1.0, 0.0, 1.0, 1.0])
     on_device = [backend.array(values) for values in (x, p, r)]

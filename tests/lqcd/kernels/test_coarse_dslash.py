@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from widths import widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import aggregation, coarse_dslash
@@ -30,7 +31,7 @@ def product(links, neighbours, x, n=N):
     return total
 
 
-@pytest.mark.parametrize("rhs", [1, 16])
+@pytest.mark.parametrize("rhs", widths((1, 4), (16,)))
 def test_sum_over_neighbours(backend, random, tolerance, rhs):
     packed, links, neighbours = case(backend, random)
     x, diagonal = random(INPUTS, N, rhs), random(SITES, N, rhs)
@@ -47,7 +48,9 @@ def test_sum_over_neighbours(backend, random, tolerance, rhs):
 
 
 @pytest.mark.parametrize("dtype", [np.dtype(np.complex64)], ids=str)
-@pytest.mark.parametrize(("n", "rhs"), [(N, 1), (48, 4), (20, 5), (16, 12), (48, 16), (64, 33)])
+@pytest.mark.parametrize(
+    ("n", "rhs"), widths([(N, 1), (N, 4)], [(48, 4), (20, 5), (16, 12), (48, 16), (64, 33)])
+)
 def test_links_of_sixteen_bits(backend, random, n, rhs):
     """Three digits of the product in every group of rows, large or small; as their emulation says."""
     links, x, diagonal = random(SITES, DIRECTIONS, n, n), random(INPUTS, n, rhs), random(SITES, n, rhs)

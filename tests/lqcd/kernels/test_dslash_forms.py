@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from widths import widths
@@ -63,7 +65,7 @@ def test_hisq_long_links_in_nine_reals(backend, random, dtype, tolerance, extent
     assert np.abs(backend.host(out) - expected).max() <= tolerance * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("n", [1, 2, 6])
+@pytest.mark.parametrize("n", widths((1, 3), (2, 6)))
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
 def test_turns_of_any_angle(backend, random, dtype, tolerance, extents, n):
     """Long links of which elements vanish or are minus one, and sums: nine numbers have no singular case."""
@@ -99,7 +101,7 @@ def test_other_long_links_keep_18_reals(backend, random, tolerance, spoiled):
         fields[1][0, :, 0] = 0
     else:
         fields[1][3, ODD, 11] *= 1.01
-    x = random(lattice.half_volume, 3, 2)
+    x = random(lattice.half_volume, 3, 3)
     kernels = backend.kernels.hisq_dslash
     form = StaggeredForm.NINE_REALS
     packed = kernels.pack_fields(*map(backend.array, fields), lattice, ODD, x.dtype, form)
@@ -112,8 +114,10 @@ def test_other_long_links_keep_18_reals(backend, random, tolerance, spoiled):
 
 
 @pytest.mark.parametrize("dtype", ["complex128"], indirect=True)
-@pytest.mark.parametrize("n", widths((3, 33), (1, 2, 8, 12, 16, 64)))
-@pytest.mark.parametrize("directions", [16, 8])
+@pytest.mark.parametrize(
+    ("directions", "n"),
+    widths([(16, 3), (16, 33), (8, 3)], [(8, 33), *product((16, 8), (1, 2, 8, 12, 16, 64))]),
+)
 @pytest.mark.parametrize("extents", EXTENTS, ids=str)
 def test_links_in_their_fields_give_the_same_bits(backend, random, extents, directions, n):
     """What is read where it lies is summed in the same order as what is packed; errors of shape are told."""

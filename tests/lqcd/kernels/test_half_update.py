@@ -23,6 +23,7 @@ from stages.lqcd.kernels.short_numbers import HalfField, from_half, numbers_like
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
 SITES = 1003
+EACH = widths((3,), (1, 2, 12, 16, 33, 64))
 
 
 def error(values, exact):
@@ -55,7 +56,7 @@ def dot(x, y):
     return (held(x).conj() * held(y).astype(complex)).sum(axis=(0, 1))
 
 
-@pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
+@pytest.mark.parametrize("n", EACH)
 def test_sums(backend, random, coefficients, n):
     """Residuals near the product, so that no coefficient is large."""
     s, v, t = (random(SITES, 12, n) for _ in range(3))
@@ -74,7 +75,7 @@ def test_sums(backend, random, coefficients, n):
         np.testing.assert_allclose(backend.host(c.number(name)), expected.number(name), rtol=1e-3)
 
 
-@pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
+@pytest.mark.parametrize("n", EACH)
 def test_update(backend, random, n):
     """The first column does not move and keeps its codes; the last becomes another field's."""
     y, *xs = (random(SITES, 12, n) for _ in range(3))
@@ -95,7 +96,7 @@ def test_update(backend, random, n):
             assert np.array_equal(now, then)
 
 
-@pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
+@pytest.mark.parametrize("n", EACH)
 def test_residual(backend, random, coefficients, n):
     """The first column does not move and keeps its codes."""
     y, p, r, t = (random(SITES, 12, n) for _ in range(4))
@@ -130,7 +131,7 @@ def cg_coefficients(backend, random):
     return make
 
 
-@pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
+@pytest.mark.parametrize("n", EACH)
 def test_conjugate_gradients(backend, random, cg_coefficients, n):
     """Both updates; the first column does not move and keeps its codes, whatever A p holds."""
     x, p, r, ap = (random(SITES, 12, n) for _ in range(4))
@@ -173,7 +174,7 @@ def test_a_first_direction_is_the_residual(backend, random, cg_coefficients):
     assert error(backend.host(from_half(p))[..., 1:], backend.host(from_half(r))[..., 1:]) < 4e-5
 
 
-@pytest.mark.parametrize("n", widths((1, 3), (2, 12, 16, 33, 64)))
+@pytest.mark.parametrize("n", EACH)
 def test_norms(backend, random, n):
     """With clover matrices also their product."""
     x, blocks = random(SITES, 12, n), random(SITES, 2, 6, 6)

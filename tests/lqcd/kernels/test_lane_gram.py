@@ -14,10 +14,10 @@ def grams(xs):
     return np.einsum("jrn,krn->jkn", rows.conj(), rows)
 
 
-@pytest.mark.parametrize(("n", "count"), widths([(3, 5), (24, 4)], [(1, 2), (16, 5), (33, 3), (2, 4)]))
+@pytest.mark.parametrize(("n", "count"), widths([(3, 5), (33, 3)], [(1, 2), (16, 5), (24, 4), (2, 4)]))
 @pytest.mark.parametrize("rows", [1, 4099])
 def test_products_of_all_pairs(backend, random, tolerance, n, count, rows):
-    xs = random(count, rows, 2, n)
+    xs = random(count, rows, 4, n)
     found = backend.kernels.lane_blas.lane_gram(backend.array(xs))
     assert found.dtype == np.complex128 and isinstance(found, backend.xp.ndarray)
     difference = np.abs(backend.host(found) - grams(xs))

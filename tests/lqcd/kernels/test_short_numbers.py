@@ -116,15 +116,15 @@ def test_misuse(backend, random):
 
 def test_sums_and_columns(backend, random):
     """Sums of a short field are those of what it holds; columns are taken without a change."""
-    x, y = random(96, 3, 5), random(96, 3, 5)
+    x, y = random(96, 3, 3), random(96, 3, 3)
     a, b = to_short(backend.array(x), 16), to_short(backend.array(y), 20)
     products = (held(x, 16).conj() * held(y, 20).astype(complex)).sum(axis=(0, 1))
     np.testing.assert_allclose(backend.host(dots(a, b)), products, rtol=1e-5)
     np.testing.assert_allclose(
         backend.host(norms2(a)), (np.abs(held(x, 16)) ** 2).sum(axis=(0, 1)), rtol=1e-5
     )
-    taken = take(b, np.array([3, 0]))
-    assert np.array_equal(backend.host(from_short(taken)), held(y, 20)[..., [3, 0]])
+    taken = take(b, np.array([2, 0]))
+    assert np.array_equal(backend.host(from_short(taken)), held(y, 20)[..., [2, 0]])
     put(b, backend.array(x.astype(complex)))
     assert np.array_equal(backend.host(from_short(b)), held(x, 20))
 

@@ -42,9 +42,9 @@ def test_discarded_reports_are_gone(backend):
 
 
 def test_a_repeated_step_runs_once_a_call(backend, random):
-    x = backend.array(random(33, 3, 2))
-    y = backend.array(np.zeros((33, 3, 2), x.dtype))
-    a = backend.array(np.eye(2, dtype=complex))
+    x = backend.array(random(33, 3, 3))
+    y = backend.array(np.zeros((33, 3, 3), x.dtype))
+    a = backend.array(np.eye(3, dtype=complex))
     step = backend.kernels.stream.repeated(lambda: backend.kernels.block_blas.update(y, x, a), backend.xp)
     for _ in range(4):
         x *= 2
@@ -106,8 +106,8 @@ def test_a_replayed_function_gives_the_values_of_its_argument(backend, random):
 
     replayed = backend.kernels.stream.replayed(function, backend.xp)
     for step in range(4):
-        for rhs in (2, 5, 3):
-            x = backend.array((step + 1) * random(33, 3, rhs))
+        for sites in (20, 47, 33):
+            x = backend.array((step + 1) * random(sites, 3, 3))
             others = [backend.array(np.full(x.shape, np.nan, x.dtype)) for _ in range(4)]
             np.testing.assert_array_equal(backend.host(replayed(x)), backend.host(function(x)))
             del others

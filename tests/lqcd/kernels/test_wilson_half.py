@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from doubled_links import packed_links
+from widths import widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.reference import clover as reference_clover
@@ -44,7 +45,7 @@ def test_conversion_and_back(backend, random, n):
     assert np.array_equal(backend.host(half.codes), expected.codes)
 
 
-@pytest.mark.parametrize("n", [1, 3, 8])
+@pytest.mark.parametrize("n", widths((1, 3), (8,)))
 @pytest.mark.parametrize("matrices", ["none", "hop", "diagonal"])
 @pytest.mark.parametrize("added", [True, False], ids=["diagonal", "no diagonal"])
 def test_into_16_bits(backend, random, n, matrices, added):
@@ -75,7 +76,7 @@ def test_into_16_bits(backend, random, n, matrices, added):
     assert relative(backend.host(from_half(out)), exact) < 1e-4
 
 
-@pytest.mark.parametrize("n", [1, 3, 8])
+@pytest.mark.parametrize("n", widths((1, 3), (8,)))
 @pytest.mark.parametrize("matrices", ["none", "hop", "diagonal"])
 def test_into_single(backend, random, n, matrices):
     """The arithmetic on what 16 bits hold is that of single precision."""

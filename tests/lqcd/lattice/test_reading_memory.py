@@ -15,7 +15,7 @@ from stages.lqcd.lattice.formats import check_gauge, read_gauge, write_ildg, wri
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import plaquette
 
-LATTICE = Lattice((12, 16, 16, 24))
+LATTICE = Lattice((8, 16, 16, 12))
 
 
 @pytest.fixture(scope="module")

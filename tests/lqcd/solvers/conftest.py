@@ -1,4 +1,4 @@
-"""Operators with a known matrix: dense ones, and staggered and Wilson operators of a rough 4^4 field."""
+"""Operators with a known matrix: dense ones, and staggered and Wilson operators of a small rough field."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
-from stages.lqcd.kernels.dispatch import kernel
+from stages.lqcd.kernels.dispatch import kernel, kernels_of
 from stages.lqcd.lattice.geometry import Lattice
 
-LATTICE = Lattice((4, 4, 4, 4))
+LATTICE = Lattice((4, 4, 2, 4))
 
 
 class DenseOperator:
@@ -84,26 +84,41 @@ def random_block() -> Callable[..., NDArray]:
     return draw
 
 
+def rough_links(lattice: Lattice) -> NDArray:
+    """SU(3) links ``[mu, parity, site, 3, 3]``, moderately rough."""
+    return random_su3(np.random.default_rng(811), 4, 2, lattice.half_volume, size=0.7)
+
+
 @pytest.fixture(scope="session")
 def thin_links() -> NDArray:
-    """SU(3) links ``[mu, parity, site, 3, 3]`` of the 4^4 lattice, moderately rough."""
-    return random_su3(np.random.default_rng(811), 4, 2, LATTICE.half_volume, size=0.7)
+    return rough_links(LATTICE)
 
 
 @pytest.fixture(scope="session")
-def dslash(thin_links: NDArray) -> StaggeredDslash:
-    """The improved operator of the 4^4 lattice."""
-    links = hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0)
-    return StaggeredDslash(links)
+def dslash(staggered: Callable[..., NormalOperator]) -> StaggeredDslash:
+    """The improved operator."""
+    return staggered("hisq", 1.0).dslash
 
 
 @pytest.fixture(scope="session")
 def staggered(thin_links: NDArray) -> Callable[..., NormalOperator]:
     """staggered(action, mass, backend='cpu'): the normal operator, action 'hisq' or 'naive'."""
-    links = {
-        "hisq": hisq_links(thin_links, LATTICE, boundary="antiperiodic", naik_epsilon=0.0),
-        "naive": naive_links(thin_links, LATTICE, boundary="antiperiodic"),
-    }
+    return staggered_on(LATTICE, thin_links)
+
+
+@pytest.fixture(scope="session")
+def larger() -> Callable[..., NormalOperator]:
+    """`staggered` on 4^4, whose spectrum is denser."""
+    lattice = Lattice((4, 4, 4, 4))
+    return staggered_on(lattice, rough_links(lattice))
+
+
+def staggered_on(lattice: Lattice, thin_links: NDArray) -> Callable[..., NormalOperator]:
+    with kernels_of("cpu"):
+        links = {
+            "hisq": hisq_links(thin_links, lattice, boundary="antiperiodic", naik_epsilon=0.0),
+            "naive": naive_links(thin_links, lattice, boundary="antiperiodic"),
+        }
     built: dict[Any, StaggeredDslash] = {}
 
     def make(action: str, mass: float, backend: str = "cpu") -> NormalOperator:

@@ -81,7 +81,7 @@ def test_with_compiled_kernels(solver, staggered, random_block, backend, depende
     reference's; on so few sites each cycle exhausts the Krylov space, and counts in single precision vary.
     """
     A, plain = staggered("hisq", 0.1, backend), staggered("hisq", 0.1)
-    b = random_block(31, *A.shape, 16 if dependent else 4)
+    b = random_block(31, *A.shape, 16 if dependent else 3)
     if dependent:
         b[..., 7:] = b[..., :7] @ random_block(32, 7, 9)
         b[..., 3] = 0
@@ -115,7 +115,7 @@ def test_zero_equal_and_dependent_right_hand_sides(solver, staggered, random_blo
 def test_right_hand_sides_of_any_size(solver, staggered, random_block):
     """Squares of their residuals are far outside the range of single precision."""
     A = staggered("hisq", 0.2)
-    b = random_block(40, *A.shape, 4) * np.array([1e-40, 1e-20, 1, 1e60])
+    b = random_block(40, *A.shape, 3) * np.array([1e-40, 1, 1e60])
     with kernels_of("cpu"):
         check(A, b, solver(1e-12).solve(A, b), 1e-12)
 
@@ -180,9 +180,9 @@ def test_inner_operator_may_be_wrong(dense, random_block):
 
 
 @pytest.mark.parametrize(("method", "limit"), [(BatchedCG, 1.1), (BlockCGrQ, 1.5)])
-def test_reliable_updates_keep_the_search_directions(method, limit, staggered, random_block):
+def test_reliable_updates_keep_the_search_directions(method, limit, larger, random_block):
     """Without them 1.2 and 1.7 times the iterations of double precision are needed here."""
-    A = staggered("hisq", 0.1)
+    A = larger("hisq", 0.1)
     b = random_block(59, *A.shape, 2)
     double, mixed = (method(1e-12, precision=i).solve(A, b) for i in ("double", "double-single"))
     assert mixed.extras["replacements"] >= 4 > double.extras["replacements"]

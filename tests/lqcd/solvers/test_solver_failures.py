@@ -113,7 +113,7 @@ def test_right_hand_side_that_is_not_finite(method, staggered, random_block, pre
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e200])
 def test_right_hand_side_that_is_not_finite_on_a_gpu(method, staggered, random_block, bad):
     cupy = pytest.importorskip("cupy")
-    A, b = staggered("hisq", 0.1, "cuda"), cupy.asarray(random_block(17, 128, 3, 4))
+    A, b = staggered("hisq", 0.1, "cuda"), cupy.asarray(random_block(17, 64, 3, 4))
     b[5, 1, 2] = bad
     with pytest.raises(NotConverged, match=REFUSED) as e:
         method(1e-8, precision="double-single").solve(A, b)
@@ -201,9 +201,7 @@ def test_system_is_checked(method, staggered, random_block):
         method().solve(StaggeredOperator(A.dslash, 0.1), b)
     with pytest.raises(InputError, match=r"b must be complex128 .*, got complex64"):
         method().solve(A, b.astype(np.complex64))
-    with pytest.raises(
-        InputError, match=r"b must be complex128 \(128, 3, 'N'\).*got complex128 \(127, 3, 2\)"
-    ):
+    with pytest.raises(InputError, match=r"b must be complex128 \(64, 3, 'N'\).*got complex128 \(63, 3, 2\)"):
         method().solve(A, b[1:])
     with pytest.raises(InputError, match="x0 must be"):
         method().solve(A, b, x0=b[..., :1])

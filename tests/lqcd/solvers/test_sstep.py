@@ -107,12 +107,12 @@ def test_deviation_asks_for_replacement_when_it_has_grown():
         pytest.param(16, "chebyshev", "double-single", marks=pytest.mark.slow),
     ],
 )
-def test_as_many_iterations_as_conjugate_gradients(dslash, random_complex, s, basis, precision):
+def test_as_many_iterations_as_conjugate_gradients(larger, random_complex, s, basis, precision):
     """A block of mixed scales, with a zero column; every residual is a true one.
 
     In mixed precision polynomials of degree 16 may cost up to 30 % more, as rounding on a processor has it.
     """
-    A = NormalOperator(dslash, 0.05)
+    A = larger("hisq", 0.05)
     b = random_complex(*A.shape, 4) * np.array([1, 1e-30, 0, 1e20])
     plain = BatchedCG(1e-10, precision=precision).solve(A, b)
     solution = SStepCG(1e-10, precision=precision, s=s, basis=basis).solve(A, b)

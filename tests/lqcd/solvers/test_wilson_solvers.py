@@ -137,7 +137,7 @@ class Dense:
 @rows("bicgstab-single")
 def test_with_compiled_kernels(solver, wilson, random_block, backend):
     A, plain = wilson(HEAVY, backend), wilson(HEAVY)
-    b = random_block(31, *A.shape, 4)
+    b = random_block(31, *A.shape, 3)
     with kernels_of("cpu"):
         own = replace(A, M=replace(A.M, dslash=replace(A.M.dslash)))
         solution = solver(1e-11).solve(own, to_device_like(b, A.M.links.links))
