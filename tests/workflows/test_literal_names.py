@@ -61,7 +61,8 @@ def test_names_in_figures() -> None:
     assert figure_text("light") == "light"
 
 
-def test_names_in_a_report(tmp_path: Path) -> None:
+def test_names_in_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # with the figure
     figure = Figure(plaquette_figure(np.ones((len(HOSTILE), 3)), HOSTILE), HOSTILE[1])
     table = Table(["configuration"], [[name] for name in HOSTILE], caption=HOSTILE[1])
     section = Section(HOSTILE[1], HOSTILE[1], [figure, table, Details(HOSTILE[1], HOSTILE[1])])
