@@ -84,7 +84,7 @@ CheckOption = Annotated[
         "--check",
         metavar="FRACTION",
         parser=fraction,
-        help="Fraction of chunks of which some solves are repeated by independent code, to detect silent "
+        help="Fraction of chunks in which some solves are repeated by independent code, to detect silent "
         "arithmetic errors; 0 for none.",
         show_default="0.01",
     ),
@@ -122,7 +122,7 @@ TimeLimitOption = Annotated[
         "--time-limit",
         metavar="TIME",
         parser=time_limit,
-        help="Stop cleanly after this time (45m, 1h30m, 01:30:00), which includes start and end of the "
-        "cluster; the same command continues later.",
+        help="Stop cleanly after this time (45m, 1h30m, 01:30:00), including the cluster's start and end; "
+        "the same command continues later.",
     ),
 ]

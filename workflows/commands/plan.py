@@ -131,8 +131,8 @@ def plan(
     --forecast estimates node-hours, wall time, memory, bytes, files and energy of what is missing, from
     records of earlier chunks (units of work) of any lattice size. It compares other solvers, numbers of
     vectors and workers, and writes a page for a proposal into the report's folder. Without records, times
-    are guesses that may be wrong by factors. --pilot therefore first computes one chunk of each step per
-    worker, on this machine or the cluster's, and stores it for the run.
+    may be wrong by large factors. --pilot therefore first computes one chunk of each step per worker, on
+    this machine or the cluster's, and stores it for the run.
 
     Example: quarkline plan workflows/g2_disconnected.yaml
 

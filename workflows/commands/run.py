@@ -89,11 +89,12 @@ def run(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Compute what a workflow still needs, then write the report.
+    """Compute the missing results of a workflow, then write the report.
 
     You may interrupt it, kill it, or edit the file: the same command continues with exactly what is
     missing. A failed piece does not stop the others. Averages and the report then contain only the complete
-    configurations, and say so on every page. The report is not rewritten if nothing has changed.
+    configurations, and the report says so on every page. The report is not rewritten if nothing has
+    changed.
 
     A file with a `target` runs in rounds, each with more noise vectors, until the error is small enough.
 
