@@ -113,7 +113,7 @@ class RunDisplay:
         if self._console.is_terminal:
             return event.dashboard
         if event.message:
-            return f"its address holds a secret, and is in {event.message}, which you alone can read"
+            return f"its address holds a secret, and is in {event.message}, which only you can read"
         return (
             "its address holds a secret, and is printed on a terminal only; see `quarkline dashboard STORE`"
         )

@@ -51,13 +51,11 @@ class Garbage:
         lines = [f"{text} {verb}, {self.kept} kept"]
         if self.others:
             lines.append(f"some of them belong to {', '.join(self.others)}, not given here")
-        lines += [f"of {plan}: {number}" for plan, number in self.losses.items()]
+        lines += [f"computed for {plan}: {number}" for plan, number in self.losses.items()]
         if self.damaged and (self.chunks or self.checkpoints):
-            lines.append(
-                f"damaged plans, so that it is not known which chunks they want: {', '.join(self.damaged)}"
-            )
+            lines.append(f"damaged plans, whose chunks are not known: {', '.join(self.damaged)}")
         if self.foreign:
-            lines.append(f"left alone, not of this store: {', '.join(self.foreign)}")
+            lines.append(f"not files of the store, left untouched: {', '.join(self.foreign)}")
         return "\n".join(lines)
 
 

@@ -110,15 +110,15 @@ class Status:
             if len(files) > 1 or " --set " in files[0]
         ]
         lines += [
-            f"{path} is damaged, so what its workflow has is not shown; its chunks are there, and "
-            "`quarkline run` of its file writes it again"
+            f"{path} is damaged, so the state of its workflow is not shown; no chunk is lost, and "
+            "`quarkline run` with the workflow's file writes it again"
             for path in self.unread
         ]
         lines += [
             f"in flight: {stage}, checkpoint of {format_bytes(nbytes)}" for stage, nbytes in self.checkpoints
         ]
         lines += [
-            f"jobs {', '.join(jobs)} of run {run}, whose driver is gone, may be queued still: "
+            f"jobs {', '.join(jobs)} of run {run}, whose driver is gone, may still be queued: "
             "the next run cancels them"
             for run, jobs in self.left_jobs
         ]
@@ -225,8 +225,8 @@ def _describe_run(run: RunStatus | None, driver: Driver | None) -> list[str]:
     return [
         f"run {run.run} is {duration_text(age)} old: {now}",
         *details,
-        f"dashboard: its address, which holds a secret, is in {Path(run.log).with_name(ADDRESS)}, which the "
-        "user of the run alone can read",
+        f"dashboard: its address, which holds a secret, is in {Path(run.log).with_name(ADDRESS)}, which only "
+        "the user of the run can read",
     ]
 
 

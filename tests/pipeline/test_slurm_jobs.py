@@ -172,7 +172,7 @@ def test_jobs_are_kept_in_mind_while_slurm_does_not_answer(store: Store, queue: 
     left_behind(store, "20260101-000000-abcd", 7)
     (queue._folder / "squeue").write_text("#!/bin/sh\nexit 1\n")
     (said,) = cancel_left_jobs(store)
-    assert "jobs 7 of run 20260101-000000-abcd may be queued still" in said
+    assert "jobs 7 of run 20260101-000000-abcd may still be queued" in said
     assert len(job_lists(store)) == 1
 
 
@@ -182,7 +182,7 @@ def test_jobs_of_a_batch_system_that_is_not_known_any_more_are_named(store: Stor
     folder.mkdir(parents=True)
     (folder / "jobs").write_text("htcondor 7.0\nhtcondor 8.0\n")
     (said,) = cancel_left_jobs(store)
-    assert said == f"jobs 7.0, 8.0 of run {folder.name} may be queued still, and htcondor cannot be asked"
+    assert said == f"jobs 7.0, 8.0 of run {folder.name} may still be queued, and htcondor cannot be asked"
     assert len(job_lists(store)) == 1
 
 

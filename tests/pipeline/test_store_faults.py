@@ -321,7 +321,7 @@ def test_garbage_leaves_what_is_not_the_stores_and_names_whose_chunks_go(
     assert len(found.chunks) == 1 and found.others == ("two",)
     assert set(found.foreign) == {"notes", "field/a.milc"}
     assert all(path.read_text() == "precious" for path in mine)
-    assert "belong to two" in str(found) and "left alone, not of this store" in str(found)
+    assert "belong to two" in str(found) and "not files of the store, left untouched" in str(found)
     assert not plan(fields("one", "ab"), store).missing
 
 
@@ -387,7 +387,7 @@ def test_garbage_has_the_names_of_all_that_was_run(
     with pytest.raises(InputError, match="no"):
         collect_garbage(store, [fields("three", "acd")], agree=refuse)
     assert asked[1].damaged == (f".workflows/{damaged.name}",)
-    assert f"not known which chunks they want: .workflows/{damaged.name}" in str(asked[1])
+    assert f"whose chunks are not known: .workflows/{damaged.name}" in str(asked[1])
     damaged.write_bytes(whole)
     collect_garbage(store, [fields("three", "acd")])
     assert {Path(past.path).name for past in past_plans(store)} == {"a.yaml", "b.yaml"}

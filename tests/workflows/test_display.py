@@ -57,7 +57,7 @@ def shown(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys).splitlines() == [
-        "dashboard: its address holds a secret, and is in /store/.dashboard, which you alone can read",
+        "dashboard: its address holds a secret, and is in /store/.dashboard, which only you can read",
         "gauge: 1 chunk",
         "failed: loops_light: conf.1: [Errno 5] Input/output error",
         "loops_light: 2 chunks",

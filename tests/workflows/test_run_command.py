@@ -188,7 +188,7 @@ def test_values_of_a_command_are_files_of_their_own(
         InputError, match=r"no results of g2.yaml --set noise.seed=57; it has those of:\n  /.*\n  /"
     ):
         open_result(store, "average", workflow="g2.yaml --set noise.seed=57")
-    assert f"of {label} as run on" in quarkline("gc", project, "--dry-run").out
+    assert f"for {label} as run on" in quarkline("gc", project, "--dry-run").out
     assert "no chunk" in quarkline("gc", project, f"{project} --set noise.seed=56").out
     assert quarkline("gc", project, "--set", "noise.seed=56", "--yes").code == 0
     assert missing(quarkline, project, *changed) == {} and missing(quarkline, project)

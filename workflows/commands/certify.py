@@ -32,21 +32,22 @@ def certify(
         Path | None, typer.Option(metavar="STORE", help="A store that gets a copy of the certificate.")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="More widths, the kernels of all shipped workflows; minutes.")
+        bool,
+        typer.Option("--full", help="Check more block widths and all shipped workflows; takes minutes."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
     """Check that this machine and device compute correctly, and write a certificate.
 
-    External reference outputs, where their data are; the free field against closed forms; gamma5- and
-    epsilon-hermiticity, gauge covariance, Ward identities of conserved currents; noise against published
-    and pinned bits; each kernel against its oracle, and a GPU's against the processor's, in the calls that
-    runs make.
+    It checks external reference outputs, if their data are present; the free field against closed forms;
+    gamma5- and epsilon-hermiticity, gauge covariance, Ward identities of conserved currents; noise against
+    published and pinned bits; each kernel against its oracle, and a GPU's against the processor's, in the
+    calls that runs make.
 
-    A certificate names machine, device, driver, packages and quarkline's code, and has all figures. It lies
-    in certificates of $QUARKLINE_CACHE, else of quarkline in $XDG_CACHE_HOME or ~/.cache; every result of the
-    same machine, device and code names it from then on. The exit code is 1, and there is none, if a check
-    fails.
+    A certificate names machine, device, driver, packages and quarkline's code, and has all measured numbers.
+    It is stored in `certificates` of $QUARKLINE_CACHE, otherwise of `quarkline` in $XDG_CACHE_HOME or
+    ~/.cache. Later results of the same machine, device and code name it. If a check fails, there is no
+    certificate, and the exit code is 1.
 
     Example: quarkline certify
 

@@ -57,8 +57,8 @@ def check(
 ) -> None:
     """Verify gauge configurations: format, checksums, header values, plaquette, unitarity.
 
-    Reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG. A damaged, truncated or mislabelled
-    file is one error; the other files are still checked, and the exit code is 2.
+    It reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG. A damaged, truncated or
+    mislabelled file gives one error; the other files are still checked, and the exit code is 2.
 
     Example: quarkline check confs/*.ildg
     """

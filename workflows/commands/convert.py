@@ -49,10 +49,10 @@ def convert(
 ) -> None:
     """Write a gauge configuration in another format: ILDG (with SciDAC's checksum), NERSC, or MILC v5.
 
-    Reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG, and verifies what it reads as
-    `check` does: a damaged file, or one whose links are not in SU(3), is not converted. OUT is read back and
-    compared number by number before it appears under its name. Where the precision stays, so does every bit;
-    MILC v5 files have single precision only. The texts in IN's header are not copied.
+    It reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG, and verifies IN as `check` does:
+    a damaged file, or one whose links are not in SU(3), is not converted. It reads OUT back and compares
+    every number before the file appears. If the precision stays the same, so does every bit; MILC v5 files
+    have single precision only. The texts in IN's header are not copied.
 
     Example: quarkline convert l3248.milc l3248.ildg
 

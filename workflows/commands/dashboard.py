@@ -44,8 +44,8 @@ def dashboard(
 ) -> None:
     """Show a campaign in a browser: what is done, how solves converge, what it costs, what failed.
 
-    Reads the store only, and follows it while drivers run, here or elsewhere. Listens on 127.0.0.1; the link
-    holds a secret, without it nothing is shown. Ends on Ctrl-C.
+    It only reads the store, and follows runs on this machine and others. It listens on 127.0.0.1 and shows
+    nothing without the secret in the link. Ctrl-C ends it.
 
     Example: quarkline dashboard g2-store
 

@@ -81,8 +81,8 @@ def export(
 ) -> None:
     """Write a run's results to files, with named dimensions and a description of what was measured.
 
-    Of a run that is not complete, they are those of the configurations that are, and the attribute `partial`
-    of each file says so; averages of them are computed, nothing else. The exit code is 1 then.
+    If a run is not complete, the files contain only its complete configurations, and their attribute
+    `partial` says so. Only averages are computed. The exit code is then 1.
 
     Example: quarkline export workflows/g2_disconnected.yaml --to hdf5
 

@@ -28,19 +28,19 @@ def gc(
         list[str],
         typer.Argument(
             metavar="WORKFLOW...",
-            help="Files whose results are kept; 'my.yaml --set KEY=VALUE', in quotes, for those of a value.",
+            help="Files whose results are kept; 'my.yaml --set KEY=VALUE', in quotes, for changed values.",
         ),
     ],
     changes: SetOption = None,
     store: StoreOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before chunks are dropped.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before chunks are removed.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Remove from a store what none of these workflow files, as they are now, uses.
 
-    Give every file that shares the store. Before chunks are dropped, a question names the files that were run
-    for them, earlier versions of these among them, and how many each loses.
+    Name every file that shares the store. Before it removes chunks, it lists the files for which they were
+    computed, including earlier versions, with the number of chunks that each loses, and asks you.
 
     Example: quarkline gc --dry-run workflows/g2_disconnected.yaml
     """
@@ -61,8 +61,8 @@ def gc(
         if json:
             names = ", ".join(garbage.others or garbage.losses)
             raise InputError(
-                f"{results.path}: chunks of {names} would be dropped: give all files that are to be kept, "
-                "or --yes; --dry-run shows what would go"
+                f"{results.path}: chunks of {names} would be dropped: name all files whose results you keep, "
+                "or give --yes; --dry-run shows what would be removed"
             )
         say(str(garbage))
         typer.confirm("remove them?", abort=True)

@@ -28,7 +28,7 @@ def merge(
         bool,
         typer.Option(
             "--keep-first",
-            help="Where stores hold different numbers of one chunk, keep those of --into, else of the store "
+            help="If stores hold different numbers for one chunk, keep those of --into, else of the store "
             "named first, instead of refusing.",
         ),
     ] = False,
@@ -41,14 +41,14 @@ def merge(
 ) -> None:
     """Copy the chunks of several stores into one, with their plans, histories and ledgers.
 
-    Every chunk is read and compared with its digests on the way. The stores are only read, and may be at
-    work; nothing in --into is replaced. Interrupted, the same command goes on. On one file system chunks
-    become hard links, which take no room.
+    Every chunk is compared with its digests. The source stores are only read, and runs may use them
+    meanwhile; nothing in --into is replaced. After an interruption, the same command continues. On one file
+    system chunks become hard links, which need no space.
 
-    Chunks are named by what determines them: equal names are the same chunk, kept once. Where two stores hold
-    different numbers under one name, nothing is brought, and the chunks are named.
+    A chunk is named by what determines it, so equal names are the same chunk, which is kept once. If two
+    stores hold different numbers under one name, nothing is merged, and the chunks are listed.
 
-    The exit code is 1 if a chunk is damaged; it stays where it is, the others are brought.
+    The exit code is 1 if a chunk is damaged; it stays where it is, and the others are merged.
 
     Example: quarkline merge laptop-store cluster-store --into g2-store
     """

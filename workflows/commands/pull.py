@@ -40,11 +40,11 @@ def pull(
 ) -> None:
     """Copy the chunks that a local store lacks from a remote one, with plans and histories.
 
-    Over SSH by the system's ssh and rsync, with their configuration and one login. Every chunk is compared
-    with its digests before it gets its name. Interrupted, the same command goes on where it was. Nothing that
-    is here is replaced, and a run may write the source meanwhile. Object storage needs the extra `s3`.
+    It uses the system's ssh and rsync, with their configuration and one login. Every chunk is compared with
+    its digests before it becomes visible. After an interruption, the same command continues. Nothing here is
+    replaced, and a run may write to the source meanwhile. Object storage needs the extra `s3`.
 
-    The exit code is 1 if a chunk is damaged; the others are brought.
+    The exit code is 1 if a chunk is damaged; the others are copied.
 
     Example: quarkline pull me@cluster.example.org:/scratch/g2-store g2-store
 

@@ -42,9 +42,9 @@ def push(
 ) -> None:
     """Copy the chunks that a remote store lacks from a local one, with plans and histories.
 
-    Over SSH by the system's ssh and rsync; quarkline need not be there. Every chunk is compared with its
-    digests before it is sent, and the bytes that arrived with those that were sent before they get their
-    name. Interrupted, the same command goes on where it was. Nothing that is there is replaced.
+    It uses the system's ssh and rsync; the other machine needs no quarkline. Every chunk is compared with its
+    digests before it is sent, and the bytes that arrived are compared with those that were sent. After an
+    interruption, the same command continues. Nothing there is replaced.
 
     The exit code is 1 if a chunk is damaged; the others are sent.
 

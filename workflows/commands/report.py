@@ -31,8 +31,8 @@ def report(
 ) -> None:
     """Write the HTML report and its text tables again, from what is stored.
 
-    Of a run that is not complete, the report is of those configurations that are, and says so; averages of
-    them are computed, nothing else. The exit code is 1 then.
+    If a run is not complete, the report contains only its complete configurations, and says so. Only their
+    averages are computed. The exit code is then 1.
 
     Example: quarkline report workflows/g2_disconnected.yaml
     """

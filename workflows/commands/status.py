@@ -47,17 +47,16 @@ def status(
         typer.Option(
             "--handover",
             metavar="FILE",
-            help="Write a page for who takes the store over: what ran, what is missing and why, what it "
-            "cost, the commands and parameter files to go on with.",
+            help="Write a page for the person who continues: what ran, what is missing and why, what it "
+            "cost, and the commands and parameter files to continue with.",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show which runs use a store, what it holds of each workflow, and how the last run went or is going.
 
-    Of a workflow with a target, predicted against achieved errors of its rounds.
-
-    May be asked at any time, also while a run is on.
+    For a workflow with a target, it compares predicted and achieved errors of each round. You may use it at
+    any time, also during a run.
 
     Example: quarkline status g2-store
 
@@ -80,7 +79,7 @@ def _not_run(state: Status, file: Path, changes: Sequence[str] | None) -> list[s
     if not (project and project.source) or project.source.label in chain(*state.files.values()):
         return []
     plan = f"quarkline plan {shlex.quote(str(file))}{project.options}"
-    return [f"none of this was run as {project.source.label}: `{plan}` says what is stored of it"]
+    return [f"none of this was run as {project.source.label}: `{plan}` shows which of its chunks are stored"]
 
 
 def _hand_over(store: Store, page: Path, json: bool) -> None:

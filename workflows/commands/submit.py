@@ -84,14 +84,14 @@ def submit(
 ) -> None:
     """Submit batch jobs that compute a workflow, one after the other until nothing is missing.
 
-    A job holds the driver and its workers. It ends before its walltime does, and the one that follows it goes
-    on; that is submitted as soon as a job begins, so that neither a kill nor the loss of a node ends a
-    campaign. Two jobs in a row that bring nothing end it, and so does its budget.
+    A job holds the driver and its workers, and ends before its walltime does. When it begins, it submits its
+    successor, so neither a kill nor the loss of a node ends the campaign. The campaign ends after two jobs in
+    a row that computed nothing, or when its budget is spent.
 
     With --jobs N there are N jobs at a time, each with its share of the configurations.
 
-    Nothing stays on the login node. The other way, a driver there with worker jobs that come and go, is
-    `quarkline run WORKFLOW --cluster site.yaml`, by the same file (in tmux: it lasts as long as the run).
+    Nothing runs on the login node. With the same file, `quarkline run WORKFLOW --cluster site.yaml` runs the
+    driver there (for instance in tmux), with worker jobs that come and go.
 
     Exit code: 0 submitted (or stopped, or nothing is missing), 2 a mistake in the command or a file, or jobs
     of this store are queued already.

@@ -21,7 +21,7 @@ def verify(
     target: Target,
     changes: SetOption = None,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Drop damaged chunks; a run computes them again.")
+        bool, typer.Option("--remove", help="Remove damaged chunks; a run computes them again.")
     ] = False,
     json: JsonOption = False,
 ) -> None:

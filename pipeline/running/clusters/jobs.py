@@ -78,7 +78,7 @@ def cancel_left_jobs(store: Store, at_work: Set[str] = frozenset()) -> Iterator[
             continue
         run, kind = jobs.folder.name, jobs.kind()
         if kind not in KINDS:
-            yield f"jobs {', '.join(jobs.ids())} of run {run} may be queued still, and {kind} cannot be asked"
+            yield f"jobs {', '.join(jobs.ids())} of run {run} may still be queued, and {kind} cannot be asked"
             continue
         system = batch_system(kind)
         seen = system.look(jobs.ids())
@@ -90,6 +90,6 @@ def cancel_left_jobs(store: Store, at_work: Set[str] = frozenset()) -> Iterator[
         if left:
             yield f"cancelled jobs {', '.join(left)}, which run {run} had left in the queue"
         if silent:
-            yield f"jobs {', '.join(silent)} of run {run} may be queued still, and {kind} does not answer"
+            yield f"jobs {', '.join(silent)} of run {run} may still be queued, and {kind} does not answer"
             continue
         jobs.clear()
