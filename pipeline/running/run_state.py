@@ -209,7 +209,7 @@ def time_left(seconds: float | None) -> str:
 
 
 def compiling(running: Iterable[Event]) -> str:
-    """`compiling kernels: 12`, of all chunks in work that wait for some now; '' where none does.
+    """`compiling kernels (12 so far)`, of all chunks in work that wait for some now; '' where none does.
 
     `waiting for kernels` where these have compiled none: other processes do.
     """
@@ -217,7 +217,7 @@ def compiling(running: Iterable[Event]) -> str:
     numbers = [number for each in waiting if isinstance(number := each.more.get("compiled"), int)]
     if not any(numbers):
         return "waiting for kernels" if numbers else ""
-    return f"compiling kernels: {sum(numbers)}"
+    return f"compiling kernels ({sum(numbers)} so far)"
 
 
 def _count(counts: dict[str, Any], name: str, number: float = 1) -> None:

@@ -74,7 +74,7 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert re.search(r"gauge +━+ 1/1", text)
     assert re.search(r"all +[━╸╺]+ 1/3 .*waiting for kernels", text)
     assert re.search(r"loops_light +[━╸╺]+ 0/2 .*waiting for kernels", text)
-    assert re.search(r"all +[━╸╺]+ 1/3 .*compiling kernels: 12", text)
+    assert re.search(r"all +[━╸╺]+ 1/3 .*compiling kernels \(12 so far", text)
     assert re.search(r"loops_light +[━╸╺]+ 0/2 .*compiling kernels ", text)
     assert re.search(r"loops_light +[━╸╺]+ 0/2 .*iterations 57 residual 4.2e-06", text)
     assert re.search(r"loops_light +━+ 2/2", text)
