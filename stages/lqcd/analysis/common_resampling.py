@@ -1,8 +1,8 @@
-"""One resampling for parts that were measured on different configurations.
+"""Errors of parts that were measured on different configurations: one resampling, and the Gamma method.
 
-The bins are those of all configurations together. A part's average in a sample is the ratio of its sum to its
-count over the bins drawn, so that parts share what they have in common, and bins may hold different numbers
-of configurations: an incomplete last bin is used with its weight.
+The bins are those of all configurations together. A part's average in a sample is its sum over the bins drawn
+divided by its count, so that parts share what they have in common, and bins that are not full keep their
+weight.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,44 +25,30 @@ from stages.lqcd.analysis.jackknife import (
     jackknife_samples,
 )
 
-LABEL = re.compile(r"(?P<stream>.*?)(?P<number>\d+)")
-
 Array = NDArray[np.float64]
+Labels = Sequence[str | int]
+"""A stream and a number each, like 'a.1020' or 1020."""
 
 
-class Configuration(NamedTuple):
-    """A place in a Markov chain; configurations of one ensemble sort by stream, then by number."""
+def configurations(labels: Labels, part: str) -> list[tuple[str, int]]:
+    """Stream and number of each label of a part; dots, dashes, underscores between them belong to neither.
 
-    stream: str
-    number: int
-
-
-def configuration(label: str | int) -> Configuration:
-    """Stream and number of a label that ends in a number: 'a.1020' is number 1020 of stream 'a'.
-
-    Dots, dashes and underscores between the two are no part of the stream's name. Raises InputError for a
-    label without a number.
+    Raises InputError for a label that does not end in a number, and for one that comes twice.
     """
-    match = LABEL.fullmatch(str(label))
-    if not match:
-        raise InputError(f"configuration {label!r}: a label ends in its number, like 'a.1020' or 1020")
-    return Configuration(match["stream"].rstrip("._-"), int(match["number"]))
-
-
-def configurations(labels: Sequence[str | int], part: str) -> list[Configuration]:
-    """Those of a part's labels. Raises InputError for one that comes twice."""
-    places = [configuration(label) for label in labels]
+    matches = {label: re.fullmatch(r"(.*?)[._-]*(\d+)", str(label)) for label in labels}
+    if wrong := [label for label, match in matches.items() if not match]:
+        raise InputError(f"{part}: the label {wrong[0]!r} does not end in a number, as 'a.1020' does")
+    places = [(match[1], int(match[2])) for label in labels if (match := matches[label])]
     if twice := [place for place, number in Counter(places).items() if number > 1]:
-        raise InputError(f"{part}: configuration {twice[0].stream}{twice[0].number} is there twice")
+        raise InputError(f"{part}: configuration {twice[0][0]}{twice[0][1]} is there twice")
     return places
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """How errors are made: jackknife over bins or, where `bootstrap` samples are asked for, bootstrap.
+    """Jackknife over bins or, with `bootstrap` samples, the bootstrap from a `seed`.
 
-    bin: consecutive configurations of one stream in a bin; a bin never holds two streams.
-    bootstrap: number of samples, 0 for the jackknife. seed: of the bootstrap.
+    bin: consecutive configurations of one stream in a bin; no bin holds two streams.
     """
 
     bin: int = 1
@@ -70,97 +57,126 @@ class Resampling:
 
     def __post_init__(self) -> None:
         for name, value, least in (("bin", self.bin, 1), ("bootstrap", self.bootstrap, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(
-                    f"{name} of a resampling must be a whole number of at least {least}, got {value!r}"
-                )
+            if not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
     def error(self, samples: ArrayLike) -> Array:
-        """The error over the first axis of `CommonSamples`, which are scaled for it."""
+        """The error over the first axis of samples of `common_samples`, or of a function of them."""
         array = np.asarray(samples)
         return array.std(axis=0, ddof=1) if self.bootstrap else jackknife_error(array)
 
     def bias(self, value: ArrayLike, samples: ArrayLike) -> Array:
-        """The bias of a nonlinear number, to be subtracted: (n - 1) or 1 times mean(samples) - value."""
+        """Bias of a nonlinear number, to be subtracted: mean(samples) - value, times n - 1 (jackknife)."""
         array = np.asarray(samples)
-        factor = 1 if self.bootstrap else len(array) - 1
-        return factor * (array.mean(axis=0) - np.asarray(value))
+        return (1 if self.bootstrap else len(array) - 1) * (array.mean(axis=0) - np.asarray(value))
 
 
 class CommonSamples(NamedTuple):
-    """Averages of parts and their common samples."""
+    """Averages ``[...]`` by part, common samples ``[sample, ...]`` by part, and what a reader must know."""
 
     mean: dict[str, Array]
-    """By part, ``[...]``."""
     samples: dict[str, Array]
-    """By part, ``[sample, ...]``: their spread gives the part's error by `Resampling.error`."""
-    bins: dict[str, int]
-    """Bins that a part has data in."""
     notes: tuple[str, ...]
-    """What a reader of the errors must know: few degrees of freedom, bins that are not full."""
 
 
 def common_samples(
-    parts: Mapping[str, tuple[ArrayLike, Sequence[str | int]]], resampling: Resampling | None = None
+    parts: Mapping[str, tuple[ArrayLike, Labels]], resampling: Resampling | None = None
 ) -> CommonSamples:
-    """Averages and samples of parts, each of data ``[config, ...]`` and as many labels.
+    """Averages and samples of parts, each of data ``[config, ...]`` and as many labels, of one ensemble.
 
-    A part of n of the N bins in all gets deviations scaled by sqrt[(n - 1) N / (n (N - 1))] (jackknife) or its
-    inverse (bootstrap), which makes the variance of each mean unbiased. Labels of all parts name one ensemble.
-    Raises InputError for labels that do not fit the data or come twice, and for fewer than two bins.
+    The deviations of a part with data in n of N bins are scaled by sqrt[(n - 1) N / (n (N - 1))] (jackknife)
+    or sqrt[n / (n - 1)] (bootstrap), which makes the variance of each mean unbiased.
+    Raises InputError for labels that do not fit the data, numbers that are not finite, fewer than two bins.
     """
     if not parts:
         raise InputError("there is no part to resample")
     resampling = resampling or Resampling()
-    arrays = {name: np.asarray(data, float) for name, (data, _) in parts.items()}
     places = {name: configurations(labels, name) for name, (_, labels) in parts.items()}
-    for name, array in arrays.items():
-        if not array.ndim or len(array) != len(places[name]) or not len(array):
-            raise InputError(
-                f"{name}: {len(places[name])} labels of configurations, but data of shape {list(array.shape)}"
-            )
-        if not np.isfinite(array).all():
-            raise InputError(f"{name}: the data have numbers that are not finite")
     bins, notes = _bins(sorted(set().union(*places.values())), resampling.bin)
     number = max(bins.values()) + 1
-    mean, samples, counts = {}, {}, {}
-    for name, array in arrays.items():
+    result = CommonSamples({}, {}, ())
+    for name, (data, _) in parts.items():
+        array = np.asarray(data, float)
+        if not array.ndim or len(array) != len(places[name]) or not np.isfinite(array).all():
+            shape = f"finite data of {len(places[name])} labelled configurations, got {list(array.shape)}"
+            raise InputError(f"{name}: needs {shape}, {np.count_nonzero(~np.isfinite(array))} not finite")
         flat = array.reshape(len(array), -1)
         sums = np.zeros((number, flat.shape[1] + 1))
-        np.add.at(sums, [bins[place] for place in places[name]], np.column_stack([flat, np.ones(len(flat))]))
+        np.add.at(
+            sums, [bins[place] for place in places[name]], np.pad(flat, [(0, 0), (0, 1)], constant_values=1)
+        )
         own = int(np.count_nonzero(sums[:, -1]))
         if own < 2:
             raise InputError(f"{name}: errors need at least two bins of configurations, got {own}")
+        if resampling.bootstrap:
+            drawn = bootstrap_samples(sums, resampling.bootstrap, resampling.seed)
+            scale = own / (own - 1)
+        else:
+            drawn = jackknife_samples(sums)
+            scale = (own - 1) * number / (own * (number - 1))
+        if not drawn[:, -1].all():
+            raise InputError(f"{name}: a sample has none of its {own} bins: take the jackknife or more bins")
         average = flat.mean(axis=0)
-        ratio = _resampled(sums, resampling)
-        scale = (own - 1) * number / (own * (number - 1))
-        deviations = (ratio - average) * (scale**0.5 if not resampling.bootstrap else (own / (own - 1)) ** 0.5)
-        mean[name] = average.reshape(array.shape[1:])
-        samples[name] = (average + deviations).reshape(-1, *array.shape[1:])
-        counts[name] = own
-    few = [f"{name}: {note}" for name, own in counts.items() if (note := few_degrees_of_freedom(own))]
-    return CommonSamples(mean, samples, counts, (*notes, *few))
+        samples = average + scale**0.5 * (drawn[:, :-1] / drawn[:, -1:] - average)
+        result.mean[name] = average.reshape(array.shape[1:])
+        result.samples[name] = samples.reshape(-1, *array.shape[1:])
+        if few := few_degrees_of_freedom(own):
+            notes.append(f"{name}: {few}")
+    return result._replace(notes=tuple(notes))
 
 
-def _resampled(sums: Array, resampling: Resampling) -> Array:
-    """Ratios of the sums over bins to the counts, their last column, ``[sample, value]``."""
-    if resampling.bootstrap:
-        drawn = bootstrap_samples(sums, resampling.bootstrap, resampling.seed)
-    else:
-        drawn = jackknife_samples(sums)
-    if not drawn[:, -1].all():
-        raise InputError("a sample has no configuration of one of the parts: take the jackknife or more bins")
-    return drawn[:, :-1] / drawn[:, -1:]
-
-
-def _bins(places: Sequence[Configuration], width: int) -> tuple[dict[Configuration, int], list[str]]:
-    """The bin of each configuration, consecutive ones of a stream together, and a note on what is not full."""
-    bins: dict[Configuration, int] = {}
+def _bins(places: Sequence[tuple[str, int]], width: int) -> tuple[dict[tuple[str, int], int], list[str]]:
+    """The bin of each configuration, consecutive ones of a stream together; a note on bins not full."""
+    bins: dict[tuple[str, int], int] = {}
     notes, first = [], 0
-    for stream in sorted({place.stream for place in places}):
-        own = [place for place in places if place.stream == stream]
+    for stream in sorted({stream for stream, _ in places}):
+        own = [place for place in places if place[0] == stream]
         bins |= {place: first + index // width for index, place in enumerate(own)}
         first += -(-len(own) // width)
         if left := len(own) % width:
             notes.append(f"stream '{stream}': the last bin has {left} of {width} configurations")
     return bins, notes
+
+
+class GammaError(NamedTuple):
+    """A mean, its error, the error's error, and the integrated autocorrelation time with its error.
+
+    tau_int is in units of the least spacing of configurations, 1/2 without correlation.
+    """
+
+    value: float
+    error: float
+    error_of_error: float
+    tau_int: float
+    tau_int_error: float
+
+
+def gamma_error(parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2.0) -> GammaError:
+    """Of the sum of the means of parts, one number per configuration each, by `pyerrors`, if installed.
+
+    parts: numbers ``[config]`` and labels (arXiv:hep-lat/0306017).
+
+    Streams are replica of one chain; configurations may be missing, and parts may have different ones.
+    window: S of the automatic window. Raises InputError without `pyerrors` and for labels that do not fit.
+    """
+    try:
+        pyerrors: Any = import_module("pyerrors")
+    except ImportError as error:
+        remedy = "pip install pyerrors, or take the jackknife with bins"
+        raise InputError(f"the Gamma method needs pyerrors: {remedy}") from error
+    total: Any = 0.0
+    for name, (data, labels) in parts.items():
+        values, places = np.asarray(data, float), configurations(labels, name)
+        if values.shape != (len(places),) or not len(places):
+            raise InputError(f"{name}: {len(places)} labels, but data of shape {list(values.shape)}")
+        chains: dict[str, dict[int, float]] = {}
+        for (stream, number), value in sorted(zip(places, values, strict=True)):
+            chains.setdefault(stream, {})[number] = value
+        total = total + pyerrors.Obs(
+            [list(chain.values()) for chain in chains.values()],
+            [f"ensemble|{stream}" for stream in chains],
+            idl=[list(chain) for chain in chains.values()],
+        )
+    total.gamma_method(S=window)
+    tau, tau_error = total.e_tauint["ensemble"], total.e_dtauint["ensemble"]
+    return GammaError(*map(float, (total.value, total.dvalue, total.ddvalue, tau, tau_error)))

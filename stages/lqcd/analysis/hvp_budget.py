@@ -1,0 +1,77 @@
+"""The error budget of a contribution to a_mu: a table, blinded or open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import hypot
+
+import numpy as np
+
+from stages.base.errors import InputError
+from stages.lqcd.analysis.blinding import Blinded, Blinding
+from stages.lqcd.analysis.scale import Measured
+
+
+@dataclass(frozen=True)
+class HvpBudget:
+    """A number in 1e-10 with its errors; `print` shows a table.
+
+    parts: values with statistical errors, which are correlated: together they are one of `sources`, the
+    independent errors, whose values are 0. corrections: stated inputs. digest: of the blinding, or None.
+    """
+
+    quantity: str
+    parts: tuple[Measured, ...]
+    sources: tuple[Measured, ...]
+    corrections: tuple[Measured, ...] = ()
+    notes: tuple[str, ...] = ()
+    digest: str | None = None
+
+    @property
+    def value(self) -> float:
+        """Sum of parts and corrections."""
+        return sum(row.value for row in (*self.parts, *self.corrections))
+
+    @property
+    def error(self) -> float:
+        """All sources and corrections in quadrature."""
+        return hypot(*(row.error for row in (*self.sources, *self.corrections)))
+
+    def corrected(self, *corrections: Measured) -> HvpBudget:
+        """With corrections in 1e-10 added: finite volume, taste breaking, whatever is stated.
+
+        Raises InputError for a blinded budget: absolute numbers would give the factor away.
+        """
+        if corrections and self.digest:
+            raise InputError(f"{corrections[0].name} cannot be added to a blinded budget: open it first")
+        return replace(self, corrections=(*self.corrections, *corrections))
+
+    def blinded(self, blinding: Blinding) -> HvpBudget:
+        """With the factor on all numbers. Raises InputError where corrections or another factor are there."""
+        if self.corrections or self.digest:
+            raise InputError(f"{self.quantity} has {'a blinding' if self.digest else 'corrections'} already")
+        return self._times(lambda x: blinding.apply(x).values.item(), blinding.digest)
+
+    def opened(self, key: str) -> HvpBudget:
+        """Without the factor. Raises InputError where the key is another one's, or nothing is blinded."""
+        if not (digest := self.digest):
+            raise InputError(f"{self.quantity} is not blinded")
+        return self._times(lambda x: Blinding(key).remove(Blinded(np.asarray(x), digest)).item(), None)
+
+    def _times(self, function: Callable[[float], float], digest: str | None) -> HvpBudget:
+        parts, sources = (
+            tuple(Measured(function(row.value), function(row.error), row.name) for row in rows)
+            for rows in (self.parts, self.sources)
+        )
+        return replace(self, parts=parts, sources=sources, digest=digest)
+
+    def __str__(self) -> str:
+        values = (*self.parts, *self.corrections, Measured(self.value, self.error, "total"))
+        rows = [(row.name, f"{row.value:.4f}", row.error) for row in values]
+        rows[-1:-1] = [(row.name, "", row.error) for row in self.sources]
+        lines = [f"{self.quantity} in 1e-10" + (f", blinded: {self.digest}" if self.digest else "")]
+        lines.append(f"{'':28}{'value':>12}{'error':>12}{'of total':>12}")
+        for name, value, error in rows:
+            lines.append(f"{name:28}{value:>12}{error:12.4f}{100 * error / abs(self.value):10.3f} %")
+        return "\n".join([*lines, *(f"# {note}" for note in self.notes)])
