@@ -41,6 +41,7 @@ class Tail:
     energy: of two pions in the box, the lowest of the light part. strange_energy: of the lowest strange
     vector, for the disconnected part. slice, disconnected_slice: n_c; by default the first where half the
     distance of the bounds is below the statistical error. oscillating: as staggered correlators do.
+    steps: slices back from n_c + 1 over which E_eff is taken; more make less noise and a wider bound.
     Raises InputError for energies that are not positive.
     """
 
@@ -49,6 +50,7 @@ class Tail:
     slice: int | None = None
     disconnected_slice: int | None = None
     oscillating: bool = True
+    steps: int = 4
 
     def __post_init__(self) -> None:
         if not self.energy > 0 or not (self.strange_energy is None or self.strange_energy > 0):
@@ -60,9 +62,9 @@ class Tail:
         Where noise makes E_eff less than E_0 the bounds are equal; without a signal the lower one is 0.
         """
         smooth = self._smooth(correlator, cut)
-        here, after = smooth[..., cut], smooth[..., cut + 1]
+        here, first, after = (smooth[..., n] for n in (cut, cut + 1 - self.steps, cut + 1))
         with np.errstate(divide="ignore", invalid="ignore"):
-            effective = np.where((here > 0) & (after > 0), np.log(here / after), np.inf)
+            effective = np.where((first > 0) & (after > 0), np.log(first / after) / self.steps, np.inf)
         tails = (self._decay(here, e, last - cut) for e in (np.maximum(effective, self.energy), self.energy))
         return Bounds(*(_continued(correlator, cut, tail) for tail in tails))
 

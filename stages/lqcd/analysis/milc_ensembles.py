@@ -17,7 +17,7 @@ l3264f211b600m00507m0507m628 l4064f211b600m00507m0507m628 l4864f211b600m00184m05
 l3296f211b630m0074m037m440 l4896f211b630m00363m0363m430 l6496f211b630m0012m0363m432
 l48144f211b672m0048m024m286 l64144f211b672m0024m024m286 l96192f211b672m0008m022m260
 l64192f211b700m00316m0158m188 l144288f211b700m000569m01555m1827 l96288f211b728m00223m01115m1316
-""".split()
+"""
 """Extents, beta and sea masses are in the name: L and T, 100 beta, digits of m_l, m_s, m_c behind '0.'."""
 SPACINGS = {
     5.80: Scale(0.15293, 0.00040),
@@ -30,12 +30,12 @@ SPACINGS = {
 """p4s scale in fm: errors of statistics, systematics, f_pi and electromagnetism in quadrature."""
 NAIK_EPSILON = {(5.80, 0.838): -0.3582, (6.00, 0.635): -0.2308, (6.30, 0.440): -0.1204}
 """By beta and charm mass."""
-SOURCE = "arXiv:1712.09262 (table I; scale: table IX), arXiv:1212.4768 (charm_epsilon: table IV)"
+SOURCE = "arXiv:1712.09262 (scale: table IX), arXiv:1212.4768 (charm_epsilon: table IV)"
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """extents x, y, z, t; beta; sea masses of M = 2 m + D; the scale; Naik's epsilon of charm, None if unknown."""
+    """extents x, y, z, t; sea masses of M = 2 m + D; scale; Naik's epsilon of charm, None if unknown."""
 
     name: str
     extents: tuple[int, int, int, int]
@@ -56,8 +56,8 @@ def milc_ensemble(name: str, own: Mapping[str, Ensemble] | None = None) -> Ensem
         if own and key in own:
             return own[key]
     match = re.fullmatch(r"l(\d\d|1\d\d)(\d\d|\d\d\d)f211b(\d{3})m(\d+)m(\d+)m(\d+)", base)
-    if base not in NAMES or not match:
-        raise InputError(f"no MILC ensemble {name!r} is known{suggestion(base, [*NAMES, *(own or ())])}")
+    if base not in NAMES.split() or not match:
+        raise InputError(f"no MILC ensemble {name!r} is known{suggestion(base, [*NAMES.split(), *(own or ())])}")
     space, time, beta = int(match[1]), int(match[2]), int(match[3]) / 100
     light, strange, charm = (float(f"0.{digits}") for digits in match.groups()[3:])
     masses = MappingProxyType({"light": light, "strange": strange, "charm": charm})
