@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipeline.reading.result import open_result
     from stages.base.errors import InputError
+    from stages.lqcd.analysis.a_mu import VectorCorrelator, a_mu
+    from stages.lqcd.analysis.blinding import Blinding
+    from stages.lqcd.analysis.bounding import Tail
+    from stages.lqcd.analysis.common_resampling import Resampling
     from stages.lqcd.analysis.disconnected import disconnected_correlator
     from stages.lqcd.analysis.effective_mass import effective_mass
     from stages.lqcd.analysis.gevp import spectrum
+    from stages.lqcd.analysis.hvp_sum import HvpSum
     from stages.lqcd.analysis.jackknife import (
         bin_means,
         bootstrap_error,
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
         jackknife_error,
         jackknife_samples,
     )
+    from stages.lqcd.analysis.milc_ensembles import milc_ensemble
+    from stages.lqcd.analysis.scale import Measured, Scale
     from stages.lqcd.distillation.eigenvectors import LaplaceSolver
     from stages.lqcd.gauge.heatbath import thermalised
     from stages.lqcd.gauge.stout import stout_links

@@ -25,10 +25,11 @@ collect_garbage counted duration_text explain export_hdf5 open_result plan run s
 value_with_error verify
 """,
     "quarkline": """
-Dilution InputError LaplaceSolver Lattice LowModes NotConverged Operator Solution SolveStatus Solver
-SourcePlace Staggered asqtad bicgstab bin_means block_cg bootstrap_error bootstrap_samples cg
+Blinding Dilution HvpSum InputError LaplaceSolver Lattice LowModes Measured NotConverged Operator
+Resampling Scale Solution SolveStatus Solver SourcePlace Staggered Tail VectorCorrelator a_mu asqtad
+bicgstab bin_means block_cg bootstrap_error bootstrap_samples cg
 check_gauge copy_to_host disconnected_correlator effective_mass hisq jackknife_covariance
-jackknife_error jackknife_samples lowest meson_correlators multigrid noise_vectors open_result
+jackknife_error jackknife_samples lowest meson_correlators milc_ensemble multigrid noise_vectors open_result
 plaquette point_source read_gauge spectrum staggered_correlator staggered_source stout_links
 thermalised to_device wall_source wilson_clover z2_wall_source
 """,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,9 @@ from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.hvp_kernel import Array
 from stages.lqcd.analysis.hvp_sum import HvpSum
 from stages.lqcd.analysis.scale import Measured
+
+Correlators = Mapping[str, Array]
+"""G(n) of mean and samples by part, ``[1 + sample, N]``."""
 
 CHARGES = {
     "light": 5 / 9,
@@ -94,66 +97,44 @@ def a_mu(
     blinding: its factor is on all numbers of the result, which then takes no corrections.
     Raises InputError for parts that come twice or count quarks twice, and for extents that differ.
     """
-    _check(parts)
-    resampling = resampling or Resampling()
+    extent, resampling = _extent(parts), resampling or Resampling()
     common = common_samples({part.part: (part.data, part.labels) for part in parts}, resampling)
     g = {
-        part.part: part.factor * np.concatenate([common.mean[part.part][None], common.samples[part.part]])
-        for part in parts
+        p.part: p.factor * np.concatenate([common.mean[p.part][None], common.samples[p.part]]) for p in parts
     }
-    sums = {part.part: _summed(part.part, g, total, tail, resampling) for part in parts}
-    notes = [*common.notes, *(note for each in sums.values() for note in each.notes)]
-    slope = sum(each.slope for each in sums.values())
-    together = np.sum([each.values for each in sums.values()], axis=0)
+    weights, slopes = total.weights(extent), total.slopes(extent)
+    cuts = {name: _cut(name, g, total, tail, resampling) for name in g}
+    bounds = {name: _bounds(name, g, total, tail, cut) for name, cut in cuts.items()}
+    values = {name: each.middle @ weights for name, each in bounds.items()}
+    together = np.sum(list(values.values()), axis=0)
+    slope = sum(each.middle[0] @ slopes for each in bounds.values())
     sources = [
         Measured(0.0, float(resampling.error(together[1:])), "statistical"),
-        Measured(0.0, abs(slope) * total.scale.error / total.scale.a_fm, "scale"),
-        *_z_v_errors(parts, sums),
-        *(Measured(0.0, each.tail, f"tail, {name}") for name, each in sums.items() if each.notes),
+        Measured(0.0, float(abs(slope)) * total.scale.error / total.scale.a_fm, "scale"),
     ]
-    rows = (
-        Measured(each.value, float(resampling.error(each.values[1:])), name) for name, each in sums.items()
-    )
-    budget = HvpBudget(f"a_mu [{total.window.name}]", tuple(rows), tuple(sources), notes=tuple(notes))
+    for z_v in dict.fromkeys(part.z_v for part in parts if part.z_v):
+        # a_mu is linear in the parts, and bounds of one take others: its slope by ln Z_V^2 is what it gains
+        doubled = {p.part: g[p.part][:1] * (2 if p.z_v == z_v else 1) for p in parts}
+        gain = sum(_bounds(name, doubled, total, tail, cuts[name]).middle[0] @ weights for name in g)
+        error = 2 * abs(gain - together[0]) / z_v.value * z_v.error
+        sources.append(Measured(0.0, float(error), z_v.name))
+    notes = list(common.notes)
+    for name in (name for name, cut in cuts.items() if cut):
+        width = abs((bounds[name].upper - bounds[name].lower)[0] @ weights)
+        sources.append(Measured(0.0, float(width) / 2, f"tail, {name}"))
+        bias = resampling.bias(values[name][0], values[name][1:]) / values[name][0]
+        t_c = f"slice {cuts[name]}, {cuts[name] * total.scale.a_fm:.3f} fm"
+        notes.append(f"{name}: bounds beyond {t_c}; relative bias of the resampling {bias:.1e}")
+    rows = tuple(Measured(float(v[0]), float(resampling.error(v[1:])), name) for name, v in values.items())
+    budget = HvpBudget(f"a_mu [{total.theta.name}]", rows, tuple(sources), notes=tuple(notes))
     return (budget.blinded(blinding) if blinding else budget).corrected(*corrections)
 
 
-class _Sum(NamedTuple):
-    """a_mu of a part in 1e-10: mean and samples ``[1 + sample]``, slope by ln a, half the distance of bounds."""
-
-    values: Array
-    slope: float
-    tail: float = 0.0
-    notes: tuple[str, ...] = ()
-
-    @property
-    def value(self) -> float:
-        return float(self.values[0])
-
-
-def _summed(
-    part: str, g: Mapping[str, Array], total: HvpSum, tail: Tail | None, resampling: Resampling
-) -> _Sum:
-    """The sum of one part of G(n) ``[1 + sample, N]``, with its tail bounded where that is asked for."""
-    extent = g[part].shape[-1]
-    weights, last = total.weights(extent), total.last_slice(extent)
-    if tail is None or part not in ("light", "disconnected"):
-        return _Sum(total.value(g[part]), float(total.slices(g[part][0]) @ total.slopes(extent)))
-    asked = tail.slice if part == "light" else tail.disconnected_slice
-    cuts = range(2, min(extent // 2, last) - 1) if asked is None else [asked]
-    for cut in cuts:
-        bounds = _bounded(part, g, tail, cut, last)
-        values = bounds.middle @ weights
-        distance = float(abs((bounds.upper - bounds.lower)[0] @ weights)) / 2
-        if distance <= resampling.error(values[1:]):
-            break
-    bias = resampling.bias(values[0], values[1:]) / values[0]
-    t_c = f"slice {cut}, {cut * total.scale.a_fm:.3f} fm"
-    note = f"{part}: bounds beyond {t_c}; relative bias of the resampling {bias:.1e}"
-    return _Sum(values, float(bounds.middle[0] @ total.slopes(extent)), distance, (note,))
-
-
-def _bounded(part: str, g: Mapping[str, Array], tail: Tail, cut: int, last: int) -> Bounds:
+def _bounds(part: str, g: Correlators, total: HvpSum, tail: Tail | None, cut: int) -> Bounds:
+    """The slices of one part that are summed, with its tail bounded beyond `cut`, if that is not 0."""
+    if tail is None or not cut:
+        return Bounds(*[total.slices(g[part])] * 2)
+    last = total.last_slice(g[part].shape[-1])
     if part == "light":
         return tail.connected(g[part], cut, last)
     if missing := sorted({"light", "strange"} - g.keys()):
@@ -161,7 +142,25 @@ def _bounded(part: str, g: Mapping[str, Array], tail: Tail, cut: int, last: int)
     return tail.disconnected(g[part], g["light"], g["strange"], cut, last)
 
 
-def _check(parts: Sequence[VectorCorrelator]) -> None:
+def _cut(part: str, g: Correlators, total: HvpSum, tail: Tail | None, resampling: Resampling) -> int:
+    """The slice asked for; or the first from which on half the bounds' distance is below the error."""
+    if tail is None or part not in ("light", "disconnected"):
+        return 0
+    asked = tail.slice if part == "light" else tail.disconnected_slice
+    if asked is not None:
+        return asked
+    extent = g[part].shape[-1]
+    weights, found = total.weights(extent), min(extent // 2, total.last_slice(extent)) - 2
+    for cut in range(found, tail.steps, -1):
+        bounds = _bounds(part, g, total, tail, cut)
+        width = abs((bounds.upper - bounds.lower)[0] @ weights)
+        if width / 2 > resampling.error(bounds.middle[1:] @ weights):
+            break
+        found = cut
+    return found
+
+
+def _extent(parts: Sequence[VectorCorrelator]) -> int:
     names, extents = [part.part for part in parts], sorted({np.shape(part.data)[1] for part in parts})
     if len(set(names)) < len(names):
         raise InputError(f"a part is there twice: {', '.join(names)}")
@@ -169,12 +168,4 @@ def _check(parts: Sequence[VectorCorrelator]) -> None:
         raise InputError("light and up or down count quarks twice: add minus_light, or leave light out")
     if len(extents) != 1:
         raise InputError(f"all parts need the same number of time slices, got {extents or 'no part'}")
-
-
-def _z_v_errors(parts: Sequence[VectorCorrelator], sums: Mapping[str, _Sum]) -> list[Measured]:
-    """The error from each Z_V, 2 a_mu / Z_V times its error, of all parts that have it together."""
-    slopes: dict[Measured, float] = {}
-    for part in parts:
-        if part.z_v is not None:
-            slopes[part.z_v] = slopes.get(part.z_v, 0.0) + 2 * sums[part.part].value / part.z_v.value
-    return [Measured(0.0, abs(slope) * z_v.error, z_v.name) for z_v, slope in slopes.items()]
+    return extents[0]

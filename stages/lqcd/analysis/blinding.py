@@ -18,27 +18,22 @@ from stages.base.errors import InputError
 Array = NDArray[np.float64]
 
 
-def new_key() -> str:
-    """A random key of 128 bits, 32 hexadecimal digits. Keep it away from the results."""
-    return secrets.token_hex(16)
-
-
 @dataclass(frozen=True)
 class Blinding:
     """A factor uniform in 1 - spread ... 1 + spread, from a key; `digest` names it and does not give it away.
 
-    key: at least 128 bits in hexadecimal (`new_key`); never printed. salt: hexadecimal, random by default.
-    Raises InputError for a short key, or a spread outside of 0 ... 1.
+    key: at least 128 bits in hexadecimal, random by default; never printed, to be kept away from the results.
+    salt: hexadecimal, random by default. Raises InputError for a short key, or a spread outside of 0 ... 1.
     """
 
-    key: str = field(repr=False)
+    key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     spread: float = 0.1
     salt: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def __post_init__(self) -> None:
         digits = self.key if isinstance(self.key, str) else ""
         if len(digits) < 32 or len(digits) % 2 or set(digits) - set("0123456789abcdefABCDEF"):
-            raise InputError("the key of a blinding has 32 hexadecimal digits or more, as new_key() makes it")
+            raise InputError("the key of a blinding has 32 hexadecimal digits or more; Blinding() makes one")
         if not 0 < self.spread < 1:
             raise InputError(f"the spread of a blinding factor is between 0 and 1, got {self.spread!r}")
 

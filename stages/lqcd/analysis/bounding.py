@@ -55,6 +55,8 @@ class Tail:
     def __post_init__(self) -> None:
         if not self.energy > 0 or not (self.strange_energy is None or self.strange_energy > 0):
             raise InputError(f"energies of a tail must be positive, got {self.energy}, {self.strange_energy}")
+        if self.steps < 1:
+            raise InputError(f"the effective energy is taken over 1 slice or more, got steps = {self.steps}")
 
     def connected(self, correlator: ArrayLike, cut: int, last: int) -> Bounds:
         """Bounds of G ``[..., N]`` beyond n_c = `cut`, ``[..., last + 1]``; `last` may exceed N/2.
@@ -83,8 +85,9 @@ class Tail:
 
     def _smooth(self, correlator: ArrayLike, cut: int) -> Array:
         folded = fold(without_oscillation(correlator) if self.oscillating else correlator)
-        if not 1 <= cut <= folded.shape[-1] - 2:
-            raise InputError(f"a tail must begin at a slice from 1 to {folded.shape[-1] - 2}, got {cut}")
+        if not self.steps <= cut <= folded.shape[-1] - 2:
+            limits = f"{self.steps} to {folded.shape[-1] - 2}"
+            raise InputError(f"a tail must begin at a slice from {limits}, got {cut}")
         return folded
 
     def _decay(self, start: Array, energy: Array | float, steps: int) -> Array:

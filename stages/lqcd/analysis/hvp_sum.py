@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, suggestion
 from stages.lqcd.analysis.hvp_kernel import HBARC, Array, Muon, kernel, kernel_slope
 from stages.lqcd.analysis.scale import Scale
 
@@ -62,13 +62,13 @@ WINDOWS = {w.name: w for w in (TOTAL, SHORT, MIDDLE, LONG, Window("W2", 1.5, 1.9
 class HvpSum:
     """The sum over slices n = 0 ... last of correlators in lattice units.
 
-    scale: the lattice spacing. muon: mass and alpha. last: N/2 by default; all slices have c_n = 1, but for
-    n = N/2 of an even N, which has `middle`: 1/2 (half of it belongs to the backward side) or 1.
-    Raises InputError without a scale.
+    scale: the lattice spacing. window: any, or a name of `WINDOWS`. muon: mass and alpha. last: N/2 by
+    default; all slices have c_n = 1, but for n = N/2 of an even N, which has `middle`: 1/2 (half of it
+    belongs to the backward side) or 1. Raises InputError without a scale, and for an unknown window.
     """
 
     scale: Scale
-    window: Window = TOTAL
+    window: Window | str = TOTAL
     muon: Muon = field(default_factory=Muon)
     middle: float = 0.5
     last: int | None = None
@@ -78,6 +78,13 @@ class HvpSum:
             raise InputError(f"a_mu needs a scale, like Scale(a_fm=0.1222, error=0.0003), got {self.scale!r}")
         if self.middle not in (0.5, 1) or (self.last is not None and self.last < 1):
             raise InputError(f"middle is 0.5 or 1 and last at least 1, got {self.middle!r}, {self.last!r}")
+        if isinstance(self.window, str) and self.window not in WINDOWS:
+            raise InputError(f"unknown window {self.window!r}{suggestion(self.window, WINDOWS)}")
+
+    @property
+    def theta(self) -> Window:
+        """The window, looked up."""
+        return WINDOWS[self.window] if isinstance(self.window, str) else self.window
 
     def weights(self, extent: int) -> Array:
         """What G(n) is multiplied with, in 1e-10, ``[n]`` for n = 0 ... last, of N = `extent`.
@@ -85,13 +92,13 @@ class HvpSum:
         Raises InputError where the window begins less than two widths, 0.3 fm, before the last slice.
         """
         t, x, c = self._terms(extent)
-        return c * kernel(x) * self.window.at(t)
+        return c * kernel(x) * self.theta.at(t)
 
     def slopes(self, extent: int) -> Array:
         """The derivative of `weights` by ln a, ``[n]``: through a m_mu and the edges of the window."""
         t, x, c = self._terms(extent)
         moved = x * kernel_slope(x) - 2 * kernel(x)
-        return c * (moved * self.window.at(t) + kernel(x) * t * self.window.slope(t))
+        return c * (moved * self.theta.at(t) + kernel(x) * t * self.theta.slope(t))
 
     def slices(self, correlator: ArrayLike) -> Array:
         """G(n) of the slices that are summed, folded, ``[..., n]``, of G ``[..., N]``, the whole period.
@@ -121,10 +128,10 @@ class HvpSum:
         """Times in fm, m_mu t, and c_n (alpha/pi)^2 / (a m_mu)^2 in 1e-10."""
         n = np.arange(self.last_slice(extent) + 1)
         t, phase = n * self.scale.a_fm, self.scale.a_fm * self.muon.mass / HBARC
-        start, width = self.window.start, self.window.width
+        start, width = self.theta.start, self.theta.width
         if start is not None and start + 2 * width > t[-1]:
             ends = f"begins at {start} fm and rises over {2 * width:g} fm, but the sum ends at {t[-1]:.4g} fm"
-            raise InputError(f"window {self.window.name} {ends}: take a longer lattice or another window")
+            raise InputError(f"window {self.theta.name} {ends}: take a longer lattice or another window")
         weight = np.where(2 * n == extent, self.middle, 1.0) if n[-1] * 2 == extent else np.ones(len(n))
         return t, n * phase, weight / (np.pi * self.muon.inverse_alpha * phase) ** 2 * 1e10
 

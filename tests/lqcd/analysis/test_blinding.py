@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.analysis.blinding import Blinding, new_key
+from stages.lqcd.analysis.blinding import Blinding
 
 KEY = "00112233445566778899aabbccddeeff"
 OPEN = np.array([2.0, -3.0, 5.5])
 
 
 def test_factors_are_uniform_in_their_range():
-    factors = [Blinding(new_key()).apply(1.0).values.item() for _ in range(400)]
+    factors = [Blinding().apply(1.0).values.item() for _ in range(400)]
     assert 0.9 <= min(factors) < 0.91 and 1.09 < max(factors) <= 1.1
     assert np.mean(factors) == pytest.approx(1, abs=5 * 0.2 / np.sqrt(12 * 400))
-    assert len({new_key() for _ in range(100)}) == 100 and len(bytes.fromhex(new_key())) == 16
+    assert len({Blinding().key for _ in range(100)}) == 100 and len(bytes.fromhex(Blinding().key)) == 16
 
 
 def test_one_key_makes_one_factor():
@@ -32,7 +32,7 @@ def test_what_is_blinded_comes_back():
     blinding = Blinding(KEY)
     assert np.allclose(Blinding(KEY).remove(blinding.apply(OPEN)), OPEN, rtol=1e-15)
     with pytest.raises(InputError, match="the key is not the one of the blinding"):
-        Blinding(new_key()).remove(blinding.apply(OPEN))
+        Blinding().remove(blinding.apply(OPEN))
 
 
 def test_arithmetic():
@@ -50,7 +50,7 @@ def test_arithmetic():
 
 
 def test_what_is_refused():
-    one, other = Blinding(KEY).apply(OPEN), Blinding(new_key()).apply(OPEN)
+    one, other = Blinding(KEY).apply(OPEN), Blinding().apply(OPEN)
     for call, words in (
         (lambda: one + 1.0, "open numbers cannot be added to blinded ones"),
         (lambda: 1.0 - one, "open numbers cannot be subtracted from blinded ones"),
