@@ -126,13 +126,13 @@ class HvpSum:
 
     def _terms(self, extent: int) -> tuple[Array, Array, Array]:
         """Times in fm, m_mu t, and c_n (alpha/pi)^2 / (a m_mu)^2 in 1e-10."""
-        n = np.arange(self.last_slice(extent) + 1)
+        n = np.arange(self.last_slice(extent) + 1, dtype=float)
         t, phase = n * self.scale.a_fm, self.scale.a_fm * self.muon.mass / HBARC
         start, width = self.theta.start, self.theta.width
         if start is not None and start + 2 * width > t[-1]:
             ends = f"begins at {start} fm and rises over {2 * width:g} fm, but the sum ends at {t[-1]:.4g} fm"
             raise InputError(f"window {self.theta.name} {ends}: take a longer lattice or another window")
-        weight = np.where(2 * n == extent, self.middle, 1.0) if n[-1] * 2 == extent else np.ones(len(n))
+        weight = np.where((2 * n == extent) & (n == n[-1]), self.middle, 1.0)
         return t, n * phase, weight / (np.pi * self.muon.inverse_alpha * phase) ** 2 * 1e10
 
 
