@@ -192,7 +192,7 @@ def _of_a_device(plan: Plan, devices: Devices) -> Shortage | None:
         text += f" ({gigabytes(least)} at the least): take GPUs with more memory"
     more = next((each for each in fitting(footprint, plan, devices) if each > gpus), None)
     if more:
-        text += f"; or take {more} GPUs per worker (--gpus-per-worker {more})"
+        text += f"; or use {more} GPUs per worker (--gpus-per-worker {more})"
     return Shortage(text, tuple(known or ()))
 
 
@@ -292,7 +292,7 @@ def _words(changes: Changes) -> str:
 
 def _list(terms: list[DeviceTerm]) -> str:
     named = [f"{term.term} {gigabytes(term.bytes)}" for term in islice(terms, NAMED_TERMS)]
-    return ", ".join(named) + (", and less" if len(terms) > NAMED_TERMS else "")
+    return ", ".join(named) + (", and smaller terms" if len(terms) > NAMED_TERMS else "")
 
 
 def device_projection(plan: Plan, cluster: Cluster) -> str:

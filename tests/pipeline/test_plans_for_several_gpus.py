@@ -63,11 +63,11 @@ def test_a_plan_that_needs_more_gpus_per_worker_says_how_many(store: Store) -> N
     made = planned(store)
     short = shortage(made, Node(20 * GB))
     assert short and short.text.endswith(
-        "make its blocks or chunks smaller; or take 2 GPUs per worker (--gpus-per-worker 2)"
+        "make its blocks or chunks smaller; or use 2 GPUs per worker (--gpus-per-worker 2)"
     )
     short = shortage(made, Node(10 * GB, 2))
     assert short and "needs 15 GB of GPU memory on each of 2 GPUs (projected" in short.text
-    assert short.text.endswith("; or take 4 GPUs per worker (--gpus-per-worker 4)")
+    assert short.text.endswith("; or use 4 GPUs per worker (--gpus-per-worker 4)")
     assert shortage(made, Node(20 * GB, 2)) is None
     short = shortage(made, Node(7 * GB))
     assert short and "per worker" not in short.text

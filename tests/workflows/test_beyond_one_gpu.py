@@ -54,7 +54,7 @@ def test_two_gpus_compute_what_one_has_no_room_for(
     card = f"cluster.gpu_memory={CONTEXT + room}B"
     said = quarkline("run", file, "--cluster", "cuda", "--set", card)
     assert said.code == 2 and "Traceback" not in said.err, said
-    assert "or take 2 GPUs per worker (--gpus-per-worker 2)" in said.err
+    assert "or use 2 GPUs per worker (--gpus-per-worker 2)" in said.err
 
     with monkeypatch.context() as capped:
         capped.setenv("CUPY_GPU_MEMORY_LIMIT", str(room))
