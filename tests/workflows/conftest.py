@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from distributed import Client
 from tiny_project import TINY, CommandLine, plain, run_to_its_end
+
+from stages.lqcd.solvers import trial
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +39,17 @@ def plain_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 def cluster(scheduler: str) -> str:
     """For `--cluster`."""
     return scheduler
+
+
+@pytest.fixture(scope="session")
+def quick_trials(cluster: str) -> None:
+    """The workers measure a solver by one solve, and not by ten where it takes no time."""
+
+    def once() -> None:
+        trial.REPEATS = 1
+
+    with Client(cluster, set_as_default=False) as client:
+        client.run(once)
 
 
 @pytest.fixture(scope="session")

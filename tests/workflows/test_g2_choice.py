@@ -18,7 +18,7 @@ from pipeline import Store, open_result, run
 from pipeline import plan as make_plan
 from pipeline.running.clusters.choose import choose
 from pipeline.store.record import sealed
-from stages.lqcd.solvers.trial import Candidate
+from stages.lqcd.solvers.trial import Candidate, trial_widths
 from workflows.catalogue import load_project
 from workflows.g2_disconnected.build import deflated_solves
 from workflows.g2_disconnected.schema import G2Parameters
@@ -34,15 +34,17 @@ TARGET = "target: {loops: 0.2}\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def widths() -> Iterator[None]:
-    """Few widths of blocks are tried: for each of them kernels are compiled."""
+def one_width() -> Iterator[None]:
+    """One width of blocks is tried: a trial of another takes seconds, and compiles kernels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workflows.shared.solves_section.trial_widths", lambda block, _: [block, block // 2])
+        patch.setattr("workflows.shared.solves_section.trial_widths", lambda block, _: [block])
         yield
 
 
 @pytest.fixture(scope="module")
-def measured(finished: Path, tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+def measured(
+    finished: Path, tmp_path_factory: pytest.TempPathFactory, cluster: str, quick_trials: None
+) -> Path:
     """The finished tiny run, by block CGrQ, with trials of all solvers. Only to be copied."""
     folder = tmp_path_factory.mktemp("measured")
     shutil.copytree(finished, folder, dirs_exist_ok=True)
@@ -227,8 +229,13 @@ def parameters_of(folder: Path, text: str, *changes: tuple[str, str]) -> G2Param
     ],
 )
 def test_what_there_is_to_choose_from(
-    tmp_path: Path, text: str, changes: list[tuple[str, str]], left: list[bool]
+    tmp_path: Path,
+    text: str,
+    changes: list[tuple[str, str]],
+    left: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("workflows.shared.solves_section.trial_widths", trial_widths)
     parameters = parameters_of(tmp_path, text, *changes)
     assert list(deflated_solves(parameters)) == left
     names = parameters.solves.candidates(16, left)

@@ -161,7 +161,7 @@ def keys_of(quarkline: CommandLine, file: Path, node: str) -> set[str]:
 
 
 def test_a_chosen_solver_with_low_modes(
-    quarkline: CommandLine, hisq: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
+    quarkline: CommandLine, hisq: Path, cluster: str, quick_trials: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One round measures; the campaign's keys are those of a file that says what was chosen."""
     before = open_result(hisq.parent / "store", "mesons").load()
