@@ -112,7 +112,7 @@ def _others(a: xarray.Dataset, b: xarray.Dataset, exact: bool) -> Iterator[str]:
 
 
 def _exactly(a: xarray.Dataset, b: xarray.Dataset, name: str, rounding: float) -> ArrayComparison:
-    ours, theirs = _flat(a[name].values), _flat(b[name].values)
+    ours, theirs = map(_flat, _numbers(a[name].values, b[name].values))
     differences = _differences(ours, theirs)
     largest = float(differences.max(initial=0.0)) / _scale(ours, theirs)
     facts: dict[str, Any] = dict.fromkeys(("chi_squared", "largest_deviation", "probability"))
@@ -246,11 +246,15 @@ def _flat(values: NDArray) -> NDArray:
     flat = np.asarray(values).ravel()
     if flat.dtype.kind == "c":
         return np.concatenate([flat.real, flat.imag])
-    return (
-        flat.astype(float)
-        if flat.dtype.kind in "fiub"
-        else np.unique(flat, return_inverse=True)[1].astype(float)
-    )
+    return flat.astype(float)
+
+
+def _numbers(ours: NDArray, theirs: NDArray) -> NDArray:
+    """Arrays of numbers as they are; of others the place of each value among those of both."""
+    both = np.stack([ours, theirs])
+    if both.dtype.kind in "fciub":
+        return both
+    return np.unique(both, return_inverse=True)[1].reshape(both.shape)
 
 
 def _where(array: xarray.DataArray, data: xarray.Dataset, place: int) -> str:

@@ -50,6 +50,8 @@ def test_chi_squared_is_one_per_degree_of_freedom(times: int, correlated: bool, 
     assert {each.degrees_of_freedom for each in found} == {2 * times}
     assert 0.8 < np.mean([each.chi_squared for each in found]) < (2.2 if correlated else 1.2)
     assert max(each.largest_deviation for each in found) < 6
+    if correlated:  # of many numbers, each with all of them, the probability is a bound
+        assert np.mean([each.probability for each in found]) == pytest.approx(0.5, abs=0.13)
     assert all(each.agrees for each in found)
     apart = compared(average(3), average(4, shift=1.5), None)[0]
     assert not apart.agrees and apart.largest_deviation > 4 and apart.where.startswith("flavour=")
@@ -64,6 +66,38 @@ def test_one_number_has_the_probability_of_students_t(others: int, paired: bool)
     assert found.chi_squared == pytest.approx(found.largest_deviation**2)
     tail = special.stdtr(others - 1, -found.largest_deviation)
     assert found.probability == pytest.approx(2 * tail) and found.agrees
+
+
+def test_a_copy_of_a_number_is_no_further_degree_of_freedom_of_the_covariance() -> None:
+    (found,) = compared(*(average(seed).isel(time=[1, 1, 2]) for seed in (3, 4)), None)
+    assert (found.correlated, found.degrees_of_freedom) == (False, 6) and found.agrees
+
+
+def test_parts_of_complex_numbers_have_an_error_beyond_the_rounding_of_the_number() -> None:
+    """An imaginary part of rounding has none, and is named where it differs."""
+    one, two = (average(seed).map(lambda values: values * (1 + 1e-17j)) for seed in (3, 4))
+    one, two = (each.assign_attrs(average(3).attrs) for each in (one, two))
+    (found,) = compared(one, two, None)
+    assert (found.numbers, found.degrees_of_freedom) == (24, 12) and "imaginary" not in found.where
+    (found,) = compared(one, two + 2j * (two.time == 3), None)
+    assert not found.agrees and found.where == "flavour=light time=3 (imaginary)"
+
+
+def test_samples_of_a_bootstrap_have_its_errors_and_as_many_bins_as_configurations() -> None:
+    def drawn(seed: int) -> xarray.Dataset:
+        data = average(seed)
+        samples = data.correlator.values + np.random.default_rng(seed).normal(size=(100, 2, 6))
+        data = data.drop_vars("correlator_samples").assign(
+            correlator_samples=(("sample", "flavour", "time"), samples),
+            correlator_error=(("flavour", "time"), np.full((2, 6), 0.25)),
+        )
+        return data.assign_attrs(average(seed).attrs, stage="bootstrap_average")
+
+    one, two = drawn(3), drawn(4)
+    (found,) = compared(one, two, None)
+    largest = float(abs(one.correlator - two.correlator).max()) / np.hypot(0.25, 0.25)
+    assert (found.samples, found.paired, found.correlated) == (40, False, False)
+    assert found.largest_deviation == pytest.approx(largest)
 
 
 @pytest.mark.parametrize("size", [1e6, 1e-20])
@@ -126,11 +160,12 @@ def test_what_is_of_each_configuration_is_averaged() -> None:
             "correlator is ['flavour', 'time'] in the first and ['time', 'flavour']",
         ),
         (lambda data: data.drop_vars("correlator_samples"), "only the first result has correlator_samples"),
+        (lambda data: data.isel(sample=slice(39)), "sample has 40 values in the first and 39 in the second"),
     ],
 )
 def test_others_are_refused(change: object, said: str) -> None:
     with pytest.raises(InputError) as error:
-        compared(average(1), change(average(1)), None)  # type: ignore[operator]
+        compared(average(1), change(average(1)), 0.0 if "sample has" in said else None)  # type: ignore[operator]
     assert str(error.value).startswith("average: ") and said in str(error.value)
 
 
@@ -141,21 +176,34 @@ def test_results_without_errors_are_compared_exactly() -> None:
     assert all(each.agrees for each in compared(one, one, 0.0))
 
 
+def test_texts_are_compared_with_those_of_the_other_result() -> None:
+    data = average(1, configurations=1).assign(names=("flavour", np.array(["ud", "s"])))
+    for names, agrees in ((["ud", "s"], True), (["uu", "c"], False)):
+        other = data.assign(names=("flavour", np.array(names)))
+        found = {each.array: each.agrees for each in compared(data, other, 0.0)}
+        assert found == {"correlator": True, "correlator_samples": True, "names": agrees}
+
+
 def altered(data: xarray.Dataset, change: str) -> xarray.Dataset:
     """The average with what no statistics explain."""
-    if change == "a NaN":
-        return data.assign(correlator=data.correlator.where((data.time != 3) | (data.flavour == "light")))
-    names = ("correlator", "correlator_samples")
+    names = ("correlator", "correlator_samples") if change != "a NaN" else ("correlator",)
+    if "NaN" in change:
+        there = (data.time != 3) | (data.flavour == "light")
+        return data.assign({name: data[name].where(there) for name in names})
     return data.assign({name: data[name] + 2.0 * (data.time == 3) for name in names})
 
 
-@pytest.mark.parametrize(("change", "said"), [("a NaN", "not finite"), ("a shift", ", no error")])
+@pytest.mark.parametrize(
+    ("change", "said"), [("a NaN", "not finite"), ("NaN everywhere", "not finite"), ("a shift", ", no error")]
+)
 def test_a_number_without_an_error_is_named_where_only_it_differs(change: str, said: str) -> None:
     data = average(7)
     (found,) = compared(data, altered(data, change), None)
     assert not found.agrees and "time=3" in found.where and found.probability == 1
     text = _text([found], None)
     assert said in text and "equal" not in text
+    (both,) = compared(data, altered(average(4, shift=1.5), "a NaN"), None)
+    assert both.where == "flavour=light time=0"  # the largest deviation, where these are improbable
 
 
 def test_late_times_of_a_heavy_state_count() -> None:

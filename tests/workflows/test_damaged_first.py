@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tiny_mesons import MESONS
 from tiny_project import TINY, CommandLine, edit
 
-from pipeline import Store
+from pipeline import Outcome, Store
+from pipeline.running.failures import Failure
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
+from workflows.rounds import Rounds
 
 TRIALS = ("solver_trials", "solver_choice")
 """Stages."""
@@ -44,6 +47,28 @@ def trials_of(file: Path) -> int:
     """Configurations that solvers were measured on."""
     store = Store(file.parent / "store")
     return sum(len(store.keys(name)) for name in TRIALS)
+
+
+@pytest.mark.parametrize(
+    ("errors", "stopped", "elsewhere"),
+    [
+        (["conf.1.ildg: checksum", "conf.1.ildg: checksum"], "", True),
+        (["conf.1.ildg: checksum", "it did not converge"], "", False),
+        (["conf.1.ildg: checksum"], "interrupted", False),
+        ([], "", False),
+    ],
+)
+def test_solvers_are_measured_elsewhere_where_all_that_failed_is_a_file(
+    errors: list[str], stopped: str, elsewhere: bool
+) -> None:
+    ensemble = SimpleNamespace(files={"conf.1": Path("conf.1.ildg")})
+    project = SimpleNamespace(
+        ensemble=ensemble, trial_configuration="conf.1", on_next_configuration=lambda: "other"
+    )
+    failures = tuple(Failure("n", {}, error) for error in errors)
+    outcome = Outcome("run", "w", {}, failures, stopped)
+    rounds = SimpleNamespace(outcomes=[outcome], project=project)
+    assert Rounds._beside_damaged_file(rounds) == ("other" if elsewhere else None)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -18,6 +19,7 @@ from pipeline import InputError, open_result
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.formats import write_ildg
 from stages.lqcd.lattice.geometry import Lattice
+from workflows.partial import complete_labels
 
 LABELS = [f"conf.{number}.ildg" for number in range(3)]
 MARK = "2 of 3 configurations"
@@ -53,6 +55,19 @@ def three(ran: Path, tmp_path: Path) -> Path:
     """A copy of the finished run; its workflow file."""
     shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
     return tmp_path / "mesons.yaml"
+
+
+def test_nodes_that_are_complete_nowhere_hide_no_configuration() -> None:
+    """Of `fields` configuration a is missing, of `loops` all, and `average` is of all together."""
+    nodes = [SimpleNamespace(name=name, over={"config": tuple("abc")}) for name in ("fields", "loops")]
+    chunks = [
+        SimpleNamespace(node=node, key=f"{number}{label}", coordinates={"config": (label,)})
+        for number, node in enumerate(nodes)
+        for label in "abc"
+    ]
+    chunks.append(SimpleNamespace(node=SimpleNamespace(over={}), key="average", coordinates={}))
+    reasons = dict.fromkeys(["0a", "1a", "1b", "1c", "average"])
+    assert complete_labels(SimpleNamespace(chunks=chunks, reasons=reasons)) == ["b", "c"]  # type: ignore[arg-type]
 
 
 def test_one_damaged_file_of_three(quarkline: CommandLine, three: Path, cluster: str) -> None:

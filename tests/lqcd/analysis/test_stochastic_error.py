@@ -15,6 +15,7 @@ from stages.lqcd.analysis.stochastic_error import (
     loop_variance,
     noise_moments,
     pair_variance,
+    total_variance,
 )
 from stages.lqcd.estimators.truncated import Piece, truncated_estimate
 
@@ -115,6 +116,13 @@ def test_one_piece_has_the_textbook_weight():
     expected = 2 * moments.quadratic[0, 0, 0, 0] / (11 * 10)
     assert pair_variance(moments.quadratic, (11,)) == pytest.approx(expected, rel=1e-13)
     assert np.array_equal(moments.linear[..., 1], moments.linear[..., TIMES - 1])
+
+
+def test_variances_that_are_estimated_below_zero() -> None:
+    """2 G / (N (N - 1)) = -1 / 6 of pairs, whose size bounds the sum."""
+    below = np.full((1,) * 4, -1.0)
+    assert total_variance(below[0, 0], below, (4,), 0.3) == pytest.approx(0.05)
+    assert loop_variance(below[0, 0], (4,)) == 0
 
 
 def test_refusals():
