@@ -150,4 +150,5 @@ def answered(quarkline: CommandLine, line: str) -> str:
     answer = quarkline(*shlex.split(line))
     assert answer.code == 2 and answer.out == "" and "Traceback" not in answer.err, line
     text = " ".join(re.sub(r"╭─ Error ─+╮|[╭╮╰╯│─]", "", answer.err).split())
+    text = text.replace("argument(s)", "argument")  # as some versions of Typer say
     return re.sub(r"^Usage: .* for help\. (Error: )?", "", text)
