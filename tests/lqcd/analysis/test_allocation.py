@@ -74,6 +74,7 @@ def test_a_round_that_falls_short_spends_nothing_in_vain():
     this = model(1.0, 1e-4)
     assert next_counts(this, (1.0, 3.0), 0.05, (8, 4), 4, 10**4, 4).counts == (8 * GROWTH, 4)
     assert next_counts(this, (1.0, 3.0), 0.05, (100, 4), 4, 102, 4).counts == (100, 4)
+    assert next_counts(this, (1.0, 3.0), 0.05, (100, 4), 4, 50, 4).counts == (100, 4)
 
 
 def test_fine_vectors_make_up_for_sloppy_ones_at_the_limit():

@@ -243,6 +243,30 @@ def test_breakdown_is_noticed(method):
     assert "another solver" in solution.status.value and not solution.x.any()
 
 
+def test_products_of_normal_equations_are_two_an_iteration(random_block):
+    A = Dense(np.eye(60) + 0.7 * random_block(9, 60, 60) / np.sqrt(60))
+    solution = NormalEquations(BatchedCG(1e-10)).solve(A, random_block(10, *A.shape, 1))
+    products = solution.matvecs - 2 * solution.iterations
+    assert 0 <= products <= solution.extras["replacements"] + 1 < solution.iterations
+
+
+def test_defect_correction_asks_for_nothing_where_a_column_is_done(random_block, monkeypatch):
+    """Its residual is rounding, which a correction would only work on."""
+    A, solve, asked = Dense(np.eye(60) + 0.3 * random_block(9, 60, 60) / np.sqrt(60)), GCR.solve, []
+    x0 = random_block(10, *A.shape, 2)
+    b = A.apply(x0)
+    x0[..., 0] = 0
+
+    def noting(self, A, r, **options):
+        asked.append(norms(r))
+        return solve(self, A, r, **options)
+
+    monkeypatch.setattr(GCR, "solve", noting)
+    solution = DefectCorrection(GCR(1e-4), 1e-10).solve(A, b + 1e-14 * norms(b), x0=x0)
+    check(A, b + 1e-14 * norms(b), solution, 1e-10)
+    assert len(asked) > 1 and all(each[0] > 0 for each in asked) and not np.array(asked)[:, 1].any()
+
+
 def test_lost_shadow_residuals_are_renewed():
     """s^H r vanishes after one step in the first three dimensions, exactly; b1^2 = b (A^2 b) sees to it."""
     matrix = np.diag(np.arange(1.0, 31)).astype(complex)
