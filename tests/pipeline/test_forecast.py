@@ -268,6 +268,19 @@ def test_simulated_run_keeps_workers_busy_and_waits_for_inputs(store: Store) -> 
     assert wall_and_work(50)[0] == pytest.approx(4.0)  # field, then shifted, each for the first time
 
 
+def test_resident_results_stay_on_a_worker_and_other_transient_ones_do_not(store: Store) -> None:
+    """With one worker that of each configuration; blocks of noise of one share it."""
+    workflow = Workflow("toys")
+    field = workflow.add(toys.field, place=Place(over={"config": ["a", "b", "c"]}))
+    noise = Place(over={"noise": range(4)}, chunk={"noise": 2})
+    setup = workflow.add(toys.Costing(toys.setup, device_memory=1000), field)
+    workflow.add(toys.with_setup, setup, place=noise)
+    bulk = workflow.add(toys.Costing(toys.bulk, device_memory=70), field, place=noise)
+    workflow.add(toys.first, bulk)
+    tasks = plan_tasks(plan(workflow, store))
+    assert schedule(tasks, 1, lambda *_: 1.0, lambda *_: 0.0)[1] == 3 * 1000
+
+
 def test_forecast_learns_from_a_store_and_the_report_reconciles_it(
     store: Store, compute: Callable[[Workflow], Outcome]
 ) -> None:
