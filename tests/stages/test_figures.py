@@ -62,6 +62,7 @@ def test_error_budget_recovers_the_variances():
     assert np.allclose(budget.sloppy, 3 / np.sqrt(np.arange(1, 9)), rtol=0.03)
     assert budget.correction == pytest.approx(0.05, rel=0.05)
     assert budget.gauge == pytest.approx(2, rel=0.1)
+    assert error_budget([[1, -1], [-1, 1]], corrections).gauge == 0  # hidden by the noise
     (axes,) = figures.error_budget_figure(loops, corrections).axes
     assert np.allclose(axes.lines[0].get_ydata(), budget.sloppy)
     assert [line.get_label() for line in axes.lines][1] == "correction, 4 fine vectors"
