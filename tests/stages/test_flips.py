@@ -78,7 +78,8 @@ class Chunk:
         self.workflow = Workflow("flips")
         chain = {"beta": 6.0, "seed": 3, "sweeps": 3, "overrelaxation": 1}
         place = Place(over={"config": ["a"]})
-        gauge = self.workflow.add(heatbath_configuration, place=place, extents=(4, 4, 4, 4), **chain)
+        extents = (4, 4, 4, 4) if self.backend == "cuda" else (4, 2, 2, 4)
+        gauge = self.workflow.add(heatbath_configuration, place=place, extents=extents, **chain)
         options = {"boundary": "antiperiodic", "naik_epsilon": 0.0, "solves": ExpectedSolves(block=4)}
         operator = self.workflow.add(hisq_operator, gauge, **options)
         solve = Solve("block_cgrq", TOLERANCE, "double-single", block=4)

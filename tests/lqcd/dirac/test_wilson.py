@@ -152,8 +152,7 @@ def solved(M: WilsonOperator, source: NDArray) -> NDArray:
 
 def test_free_propagator() -> None:
     lattice = Lattice((4, 2, 4, 6))
-    links = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
-    made = wilson_links(links, lattice, boundary="antiperiodic")
+    made = wilson_links(unit_links(lattice, np), lattice, boundary="antiperiodic")
     M = WilsonOperator(WilsonDslash(made), 0.21)
     source = np.zeros((*M.shape, 12), complex)
     source[EVEN, 0] = np.eye(12)

@@ -12,6 +12,7 @@ from stages.lqcd.distillation.eigenvectors import LaplaceSolver, residuals
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from workflows.certification.fields import rotated, unit_links
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -27,32 +28,15 @@ def rough(lattice, seed=3):
     return random_su3(np.random.default_rng(seed), 4, 2, lattice.half_volume, size=0.4)
 
 
-def free(lattice):
-    return np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
-
-
-def transformed(links, g, lattice):
-    """g(x) U_mu(x) g(x + mu)^dag."""
-    turned = np.empty_like(links)
-    for mu in range(4):
-        for parity in (EVEN, ODD):
-            ahead = g[1 - parity][lattice.neighbour(parity, mu, 1)]
-            turned[mu, parity] = g[parity] @ links[mu, parity] @ ahead.conj().swapaxes(-1, -2)
-    return turned
-
-
 def dense(links, lattice):
     """-Laplacian of each slice as a matrix ``[T, n, n]`` on (parity, site of the slice, colour)."""
     hop, T = SpatialHop(links, lattice), lattice.time_extent
     rows = 3 * lattice.half_volume // T
     matrices = np.zeros((T, 2, rows, 2, rows), complex)
-    for column in range(rows):
-        unit = np.zeros((T, rows, 1), complex)
-        unit[:, column] = 1
-        field = unit.reshape(lattice.half_volume, 3, 1)
-        for parity in (EVEN, ODD):
-            matrices[:, parity, :, 1 - parity, column] = -hop.apply_to(parity, field).reshape(T, rows)
-            matrices[:, parity, column, parity, column] = 6
+    unit = np.tile(np.eye(rows, dtype=complex), (T, 1)).reshape(lattice.half_volume, 3, rows)
+    for parity in (EVEN, ODD):
+        matrices[:, parity, :, 1 - parity] = -hop.apply_to(parity, unit).reshape(T, rows, rows)
+        matrices[:, parity, :, parity] = 6 * np.eye(rows)
     return matrices.reshape(T, 2 * rows, 2 * rows)
 
 
@@ -112,7 +96,7 @@ def test_neighbours_in_single_precision_are_kept_apart():
 def test_free_field_with_its_multiplicities(extents):
     """6 - 2 sum_j cos p_j, three colours of each."""
     lattice = Lattice(extents)
-    found = solver(21, 4).solve(free(lattice), lattice).values
+    found = solver(21, 4).solve(unit_links(lattice, np), lattice).values
     momenta = np.meshgrid(*(2 * np.pi * np.arange(L) / L for L in extents[:3]))
     exact = np.sort(np.repeat(6 - 2 * sum(np.cos(p) for p in momenta), 3))[:21]
     np.testing.assert_allclose(found, np.stack([exact] * 2), atol=1e-10)
@@ -133,7 +117,7 @@ def test_projector_is_gauge_covariant():
     """V V^H of transformed links is g V V^H g^dag."""
     rng, lattice = np.random.default_rng(17), WIDE
     links, g = rough(lattice), random_su3(rng, 2, lattice.half_volume, size=0.4)
-    turned, made = transformed(links, g, lattice), solver(10)
+    turned, made = rotated(links, g, lattice), solver(10)
     V = made.solve(links, lattice).vectors
     by_slice = g.reshape(2, lattice.time_extent, -1, 3, 3).swapaxes(0, 1)
     V = (by_slice @ V).reshape(lattice.time_extent, -1, 10)
@@ -168,8 +152,8 @@ def test_slices_on_a_gpu_are_those_of_a_cpu():
 def test_bases_of_degenerate_subspaces_are_reproducible():
     """Free field, 3 and 18 vectors of one eigenvalue."""
     lattice = Lattice((6, 6, 6, 2))
-    vectors = solver(21, 8, 1e-12).solve(free(lattice), lattice).vectors
-    other = solver(21, 3, 1e-12).solve(free(lattice), lattice).vectors
+    vectors = solver(21, 8, 1e-12).solve(unit_links(lattice, np), lattice).vectors
+    other = solver(21, 3, 1e-12).solve(unit_links(lattice, np), lattice).vectors
     assert np.abs(other - vectors).max() < 1e-8
 
 
@@ -177,7 +161,7 @@ def test_bases_of_degenerate_subspaces_in_single_precision():
     """Dense diagonalisations, whatever tolerance is asked for: in the convention to rounding."""
     lattice = Lattice((4, 4, 4, 2))
     rotation = random_su3(np.random.default_rng(5), 2, lattice.half_volume, size=0.4)
-    links = transformed(free(lattice), rotation, lattice)
+    links = rotated(unit_links(lattice, np), rotation, lattice)
     double = solver(66).solve(links, lattice).vectors  # 3, 18 and 45 of one value
     single = solver(66, dtype=np.complex64).solve(links, lattice).vectors
     assert np.abs(single - double).max() < 1e-3
@@ -218,4 +202,4 @@ def test_too_many_for_large_slices():
     lattice = Lattice((14, 14, 8, 2))
     for block, most in ((8, 857), (32, 785)):
         with pytest.raises(InputError, match=rf"in blocks of {block} finds up to {most}, and .* up to 4096"):
-            solver(900, block).solve(free(lattice), lattice)
+            solver(900, block).solve(unit_links(lattice, np), lattice)

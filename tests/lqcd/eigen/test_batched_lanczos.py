@@ -72,15 +72,15 @@ def check(A, found, tolerance, limit):
     assert np.abs(gram - np.eye(k)).max() < limit
     residuals = np.linalg.norm(A.matrices @ vectors - vectors * found.values[:, None], axis=1)
     np.testing.assert_allclose(found.residuals, residuals, atol=limit * 10)
-    assert residuals.max() <= tolerance * np.abs(np.linalg.eigvalsh(A.matrices)).max()
-    expected = np.linalg.eigvalsh(A.matrices.astype(complex))[:, :k]
-    np.testing.assert_allclose(found.values, expected, atol=limit * 100)
+    expected = np.linalg.eigvalsh(A.matrices.astype(complex))
+    assert residuals.max() <= tolerance * np.abs(expected).max()
+    np.testing.assert_allclose(found.values, expected[:, :k], atol=limit * 100)
 
 
 @pytest.mark.parametrize("block", [1, 4, 16])
 def test_systems_of_different_spectra(block):
     """Uniform, clustered at the lower end, and with a gap; block sizes agree to 1e-10."""
-    spectra = [np.linspace(0.1, 10, 300), np.linspace(0.05, 3, 300) ** 2, np.r_[1.0:4:12j, 6:10:288j]]
+    spectra = [np.linspace(0.1, 10, 180), np.linspace(0.05, 3, 180) ** 2, np.r_[1.0:4:12j, 6:10:168j]]
     A = blocks(spectra)
     found = lanczos(12, block, tolerance=1e-11).solve(A, 3)
     check(A, found, 1e-11, 1e-12)
@@ -91,15 +91,15 @@ def test_systems_of_different_spectra(block):
 @pytest.mark.parametrize("block", [1, 4])
 def test_multiplicities_above_the_block(block):
     """Six and ten copies, in one of two systems: a fresh block finds those that a Krylov space cannot."""
-    degenerate = np.r_[np.full(6, 1.0), np.full(10, 1.5), np.linspace(2, 9, 284)]
-    A = blocks([degenerate, np.linspace(0.5, 8, 300)])
+    degenerate = np.r_[np.full(6, 1.0), np.full(10, 1.5), np.linspace(2, 9, 164)]
+    A = blocks([degenerate, np.linspace(0.5, 8, 180)])
     found = lanczos(14, block, tolerance=1e-10).solve(A, 2)
     check(A, found, 1e-10, 1e-11)
 
 
 def test_a_spectrum_of_few_points():
     """The Krylov space ends after five steps; random columns go on."""
-    A = blocks([np.repeat([1.0, 2, 3, 4, 5], 60), np.repeat([1.0, 1.5, 3, 4, 5], 60)])
+    A = blocks([np.repeat([1.0, 2, 3, 4, 5], 36), np.repeat([1.0, 1.5, 3, 4, 5], 36)])
     check(A, lanczos(20, 4, tolerance=1e-10).solve(A, 2), 1e-10, 1e-10)
 
 
@@ -112,8 +112,8 @@ def test_nothing_but_rounding_to_go_on_with():
 @pytest.mark.parametrize(
     "spectra",
     [
-        pytest.param([np.zeros(300), np.linspace(0.1, 36, 300)], id="a system of zeros"),
-        pytest.param([np.linspace(0.01, 1, 300), np.linspace(20, 36, 300)], id="one below the other"),
+        pytest.param([np.zeros(180), np.linspace(0.1, 36, 180)], id="a system of zeros"),
+        pytest.param([np.linspace(0.01, 1, 180), np.linspace(20, 36, 180)], id="one below the other"),
     ],
 )
 def test_spectra_that_have_little_in_common(spectra):
@@ -123,7 +123,7 @@ def test_spectra_that_have_little_in_common(spectra):
 
 def test_spectra_that_no_filter_serves():
     """Pairs with small residuals that are not the lowest are not given back."""
-    A = blocks([np.linspace(0.01, 1, 300), np.linspace(35, 36, 300)])
+    A = blocks([np.linspace(0.01, 1, 180), np.linspace(35, 36, 180)])
     with pytest.raises(EigenpairsNotConverged, match=r"10 of 20 .* solve such systems"):
         lanczos(10, 4, tolerance=1e-10).solve(A, 2)
 
@@ -148,12 +148,12 @@ def test_a_wanted_value_that_is_lost_when_the_window_is_raised_is_found(index, m
 
 
 def test_single_precision():
-    A = blocks([np.linspace(0.1, 10, 300), np.linspace(0.2, 10, 300)], np.complex64)
+    A = blocks([np.linspace(0.1, 10, 180), np.linspace(0.2, 10, 180)], np.complex64)
     check(A, lanczos(10, 4, tolerance=1e-5).solve(A, 2), 1.1e-5, 3e-6)
 
 
 def test_what_people_are_told():
-    A, told = blocks([np.linspace(0.1, 10, 300)] * 2), []
+    A, told = blocks([np.linspace(0.1, 10, 180)] * 2), []
     found = lanczos(10, 4, tolerance=1e-10).solve(A, 2, progress=lambda *done: told.append(done))
     assert [restarts for restarts, *_ in told] == list(range(1, found.restarts + 1))
     assert told[-1][1:3] == (20, 20) and told[-1][3] <= 1e-9
@@ -213,7 +213,7 @@ def test_residuals_that_no_longer_fall_end_the_run(noise, status, message):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_cycle_ends_when_all_pairs_are_done(seed, monkeypatch):
     """Before the basis is full, by estimates that hold; a full cycle finds the same."""
-    A, method = blocks([np.linspace(0.1, 10, 300)] * 2), lanczos(10, 4, tolerance=1e-4, seed=seed)
+    A, method = blocks([np.linspace(0.1, 10, 180)] * 2), lanczos(10, 4, tolerance=1e-4, seed=seed)
     early = method.solve(A, 2)
     monkeypatch.setattr("stages.lqcd.eigen.batched_lanczos.LATE", 2.0)
     full = method.solve(A, 2)

@@ -10,6 +10,7 @@ from stages.lqcd.estimators.exact import exact_loops
 from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace, current_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links, naive_links
 from stages.lqcd.lattice.geometry import Lattice
+from workflows.certification.fields import unit_links
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -87,8 +88,7 @@ def test_one_link_charge_of_hisq_is_not_conserved(hisq):
 def test_free_condensate_is_the_sum_over_momenta():
     """-D^2 has eigenvalues 4 sum_mu sin^2 p_mu, so the density is (3/V) sum_p 2m / (4m^2 - D^2)."""
     lattice = Lattice((4, 2, 6, 4))
-    unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
-    links = naive_links(unit, lattice, boundary="antiperiodic")
+    links = naive_links(unit_links(lattice, np), lattice, boundary="antiperiodic")
     loops = exact_loops(trace_of(links), np, width=64)
     momenta = [2 * np.pi * (np.arange(n) + (mu == 3) / 2) / n for mu, n in enumerate(lattice.extents)]
     sines = sum(np.sin(p) ** 2 for p in np.meshgrid(*momenta))
@@ -100,8 +100,7 @@ def test_free_condensate_is_the_sum_over_momenta():
 def test_refuses_large_lattices_other_links_and_empty_blocks(naive):
     with pytest.raises(InputError, match=r"takes 24576 solves on 8x8x8x16; it is for lattices of up to 1296"):
         lattice = Lattice((8, 8, 8, 16))
-        unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 3, 3)).copy()
-        exact_loops(trace_of(naive_links(unit, lattice, boundary="periodic")), np, width=8)
+        exact_loops(trace_of(naive_links(unit_links(lattice, np), lattice, boundary="periodic")), np, width=8)
     with pytest.raises(
         InputError, match="the current's links must be one of thin, smeared, fat, got 'stout'"
     ):

@@ -11,6 +11,7 @@ from stages.lqcd.estimators.stochastic import stochastic_loops
 from stages.lqcd.estimators.trace import CurrentLinks, LoopTrace
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.noise import Dilution, noise_vectors
+from workflows.certification.fields import unit_links
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -102,8 +103,7 @@ def test_low_part_of_each_mode_by_the_formula(dslash, spectrum):
 @pytest.fixture(scope="module")
 def free():
     """The periodic free field: B has 3 * 8 zero modes per parity."""
-    unit = np.broadcast_to(np.eye(3, dtype=complex), (4, 2, TINY.half_volume, 3, 3)).copy()
-    return StaggeredDslash(naive_links(unit, TINY, boundary="periodic"))
+    return StaggeredDslash(naive_links(unit_links(TINY, np), TINY, boundary="periodic"))
 
 
 def test_zero_modes_of_the_free_field_have_no_partner(free):

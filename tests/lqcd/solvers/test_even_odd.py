@@ -14,6 +14,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.even_odd import EvenOdd, full_residual, propagate
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
+from workflows.certification.fields import rotated
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -100,13 +101,9 @@ def test_gauge_covariance(thin_links, random_block, solver, action):
     """Links G(x) U G(x+mu)^dag and source G b give the solution G x."""
     g = np.linalg.qr(random_block(17, 2, LATTICE.half_volume, 3, 3))[0]
     g[..., 0] /= np.linalg.det(g)[..., None]
-    rotated = np.empty_like(thin_links)
-    for mu in range(4):
-        for parity in (EVEN, ODD):
-            ahead = g[1 - parity][LATTICE.neighbour(parity, mu, 1)].conj().swapaxes(-1, -2)
-            rotated[mu, parity] = g[parity] @ thin_links[mu, parity] @ ahead
     plain, transformed = (
-        StaggeredOperator(StaggeredDslash(links_of(action, thin)), 0.2) for thin in (thin_links, rotated)
+        StaggeredOperator(StaggeredDslash(links_of(action, thin)), 0.2)
+        for thin in (thin_links, rotated(thin_links, g, LATTICE))
     )
     b = random_block(19, *plain.shape, 2)
     x = solve(plain, solver, b).x

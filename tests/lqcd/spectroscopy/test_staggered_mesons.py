@@ -37,6 +37,7 @@ from stages.lqcd.spectroscopy.staggered_operators import GAMMAS, MULTIPLETS, Spi
 from stages.mesons.propagator import staggered_propagator
 from stages.mesons.sources import staggered_sources
 from stages.mesons.two_point import staggered_two_point
+from workflows.certification.fields import rotated, unit_links
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -233,17 +234,7 @@ def test_momentum_and_gauge_transformations(label: str, thin: NDArray) -> None:
     g = polar_su3(
         rng.normal(size=(2, LATTICE.half_volume, 3, 3)) + 1j * rng.normal(size=(2, LATTICE.half_volume, 3, 3))
     )
-    moved = np.stack(
-        [
-            np.stack(
-                [
-                    g[p] @ thin[mu, p] @ g[1 - p][LATTICE.neighbour(p, mu, 1)].conj().swapaxes(-1, -2)
-                    for p in (EVEN, ODD)
-                ]
-            )
-            for mu in range(4)
-        ]
-    )
+    moved = rotated(thin, g, LATTICE)
     source, made = staggered_source(LATTICE, POINT, "a", None), []
     for links in (thin, moved):
         inverse = inverse_of(naive_links(links, LATTICE, boundary="periodic"), 0.2)
@@ -262,7 +253,7 @@ def test_momentum_and_gauge_transformations(label: str, thin: NDArray) -> None:
 def test_free_quarks() -> None:
     """Of every meson C(t) > 0 without the oscillating partner, with the energy of two quarks, sinh E = m."""
     lattice, mass = Lattice((2, 2, 2, 16)), 0.4
-    free = np.tile(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))
+    free = unit_links(lattice, np)
     at, labels = At(config="a", source="x1y0z1t5"), [each[0] for each in MULTIPLETS.values()]
     gauge, links = GaugeLinks(free, np.array(lattice.extents)), SmearedLinks(free, lattice)
     sources = staggered_sources(gauge, links, at=at, operators=labels)
