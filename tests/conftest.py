@@ -109,9 +109,7 @@ WORKERS = pytest.StashKey[LocalCluster]()
 WIDTHS = {1, 2, 3, 4, 8, 12, 16, 17, 33}
 """Numbers of right-hand sides that a quick run may compile CPU kernels for, each of which takes a second."""
 
-OF_WIDTH = re.compile(
-    r"(?:(?:hisq|wilson)_dslash|clover|dots|cg_\w+|lane_\w+|one_link_current)_(\d+)_(?:32|64)"
-)
+OF_WIDTH = re.compile(r"(?:(?:hisq|wilson)_dslash|clover|cg_\w+|lane_\w+|one_link_current)_(\d+)_(?:32|64)")
 """Names of kernels that are compiled for a number of right-hand sides."""
 
 PARTS = 8

@@ -10,8 +10,6 @@ from test_block_lanczos import Checkpoint
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenStatus
 
-pytestmark = pytest.mark.usefixtures("reference_kernels")
-
 
 def degenerate(seed, copies, gap, dimension=300):
     """So many eigenvalues 0.1, the others uniform from `gap` above to 10."""

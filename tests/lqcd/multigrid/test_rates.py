@@ -85,10 +85,10 @@ def test_low_modes_count(mass: float, vectors: int, steps: int) -> None:
 
 
 def test_poor_setups_are_refused_with_the_remedy(monkeypatch: Any) -> None:
-    """One step at a light mass; and a smoother that makes residuals grow, which more steps make worse."""
+    """One vector at a light mass; and a smoother that makes residuals grow, which more steps make worse."""
     monkeypatch.setattr(module, "ATTEMPTS", 1)
     with pytest.raises(PoorSetup, match=r"no more than 0\.9. a cycle.*; raise vectors"):
-        of(PolynomialSmoother(1)).setup(rough(-1.6))
+        of(PolynomialSmoother(8), 1).setup(rough(-1.4))
     with pytest.raises(PoorSetup, match="take fewer smoothing steps or another smoother, and check"):
         of(GROWING).setup(rough(-0.4))
     attempts = [Attempt(1, 0.9), Attempt(2, 0.95)]
