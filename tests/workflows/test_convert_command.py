@@ -160,11 +160,6 @@ def test_what_cannot_be_converted_is_one_line_and_writes_nothing(
     assert sorted(tmp_path.iterdir()) == before and double.read_bytes() == content
 
 
-def test_unknown_format(quarkline: CommandLine, double: Path) -> None:
-    answer = quarkline("convert", "in.ildg", "out", "--format", "hdf5")
-    assert answer.code == 2 and "'hdf5' is not one of" in answer.err and "Traceback" not in answer.err
-
-
 def test_disk_full(
     quarkline: CommandLine, double: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -142,12 +142,6 @@ def test_lattices_are_named_once_and_unquoted_patterns(quarkline: CommandLine, t
     refused(quarkline("plan", "my new.yaml"), "one.1 is read as 2 configurations, because of links to it")
 
 
-def test_nothing_to_start_from(quarkline: CommandLine, tmp_path: Path) -> None:
-    refused(quarkline("init", "meson"), "'meson'", "did you mean 'mesons'?")
-    refused(quarkline("init", "mesons", "no/such/folder/f.yaml"), "cannot write no/such/folder/f.yaml")
-    assert not list(tmp_path.iterdir())
-
-
 def properties(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """All keys of all sections, by section and key."""
     sections = {"": schema, **schema["$defs"]}
@@ -166,10 +160,6 @@ def test_every_key_has_a_description(quarkline: CommandLine, name: str) -> None:
     for key, content in properties(schema).items():
         text = content.get("description", "")
         assert len(text) > 12 and text[0].isupper() | (text[0] in "|md") and text.endswith("."), key
-
-
-def test_schema_of_an_unknown_workflow(quarkline: CommandLine) -> None:
-    refused(quarkline("schema", "meson"), "no workflow is named 'meson'", "mesons")
 
 
 @pytest.mark.parametrize(
