@@ -23,7 +23,7 @@ class Blinding:
     """A factor uniform in 1 - spread ... 1 + spread, from a key; `digest` names it and does not give it away.
 
     key: at least 128 bits in hexadecimal, random by default; never printed, to be kept away from the results.
-    salt: hexadecimal, random by default. Raises InputError for a short key, or a spread outside of 0 ... 1.
+    salt: random by default. Raises InputError for a short key, or a spread outside of 0 ... 1.
     """
 
     key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
@@ -34,8 +34,11 @@ class Blinding:
         digits = self.key if isinstance(self.key, str) else ""
         if len(digits) < 32 or len(digits) % 2 or set(digits) - set("0123456789abcdefABCDEF"):
             raise InputError("the key of a blinding has 32 hexadecimal digits or more; Blinding() makes one")
-        if not 0 < self.spread < 1:
-            raise InputError(f"the spread of a blinding factor is between 0 and 1, got {self.spread!r}")
+        if not 0 < self.spread < 1 or not self.salt.isalnum():
+            got = f"got {self.spread!r} and {self.salt!r}"
+            raise InputError(
+                f"a blinding has a spread between 0 and 1 and a salt of letters and digits, {got}"
+            )
 
     @property
     def digest(self) -> str:
@@ -49,8 +52,11 @@ class Blinding:
 
     def remove(self, blinded: Blinded) -> Array:
         """The open values; any salt. Raises InputError where the key is not the one of their factor."""
-        salt, spread, _ = blinded.digest.split(":")
-        own = Blinding(self.key, float(spread), salt)
+        try:
+            salt, spread, _ = blinded.digest.split(":")
+            own = Blinding(self.key, float(spread), salt)
+        except ValueError as error:
+            raise InputError(f"{blinded.digest!r} is no digest of a blinding") from error
         if not hmac.compare_digest(own.digest, blinded.digest):
             raise InputError(f"the key is not the one of the blinding {blinded.digest}")
         return blinded.values / own._factor()

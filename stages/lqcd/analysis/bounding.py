@@ -63,7 +63,7 @@ class Tail:
 
         Where noise makes E_eff less than E_0 the bounds are equal; without a signal the lower one is 0.
         """
-        smooth = self._smooth(correlator, cut)
+        smooth = self._smooth(correlator, cut, last)
         here, first, after = (smooth[..., n] for n in (cut, cut + 1 - self.steps, cut + 1))
         with np.errstate(divide="ignore", invalid="ignore"):
             effective = np.where((first > 0) & (after > 0), np.log(first / after) / self.steps, np.inf)
@@ -77,17 +77,17 @@ class Tail:
         if self.strange_energy is None:
             raise InputError("the disconnected tail needs strange_energy, of the lowest strange vector state")
         below = [
-            self._decay(share * self._smooth(part, cut)[..., cut], energy, last - cut)
+            self._decay(share * self._smooth(part, cut, last)[..., cut], energy, last - cut)
             for part, share, energy in ((light, 0.1, self.energy), (strange, 1.0, self.strange_energy))
         ]
         lower = -(below[0] + below[1])
         return Bounds(*(_continued(correlator, cut, tail) for tail in (lower, np.zeros_like(lower))))
 
-    def _smooth(self, correlator: ArrayLike, cut: int) -> Array:
+    def _smooth(self, correlator: ArrayLike, cut: int, last: int) -> Array:
         folded = fold(without_oscillation(correlator) if self.oscillating else correlator)
-        if not self.steps <= cut <= folded.shape[-1] - 2:
-            limits = f"{self.steps} to {folded.shape[-1] - 2}"
-            raise InputError(f"a tail must begin at a slice from {limits}, got {cut}")
+        end = min(folded.shape[-1] - 2, last)
+        if not self.steps <= cut <= end:
+            raise InputError(f"a tail must begin at a slice from steps = {self.steps} to {end}, got {cut}")
         return folded
 
     def _decay(self, start: Array, energy: Array | float, steps: int) -> Array:

@@ -56,7 +56,11 @@ class Resampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, least in (("bin", self.bin, 1), ("bootstrap", self.bootstrap, 0)):
+        for name, value, least in (
+            ("bin", self.bin, 1),
+            ("bootstrap", self.bootstrap, 0),
+            ("seed", self.seed, 0),
+        ):
             if not isinstance(value, int) or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
@@ -96,15 +100,11 @@ def common_samples(
     number = max(bins.values()) + 1
     result = CommonSamples({}, {}, ())
     for name, (data, _) in parts.items():
-        array = np.asarray(data, float)
-        if not array.ndim or len(array) != len(places[name]) or not np.isfinite(array).all():
-            shape = f"finite data of {len(places[name])} labelled configurations, got {list(array.shape)}"
-            raise InputError(f"{name}: needs {shape}, {np.count_nonzero(~np.isfinite(array))} not finite")
+        array = _real(name, data, len(places[name]))
         flat = array.reshape(len(array), -1)
-        sums = np.zeros((number, flat.shape[1] + 1))
-        np.add.at(
-            sums, [bins[place] for place in places[name]], np.pad(flat, [(0, 0), (0, 1)], constant_values=1)
-        )
+        sums, rows = np.zeros((number, flat.shape[1] + 1)), [bins[place] for place in places[name]]
+        np.add.at(sums[:, :-1], rows, flat)
+        np.add.at(sums[:, -1], rows, 1)
         own = int(np.count_nonzero(sums[:, -1]))
         if own < 2:
             raise InputError(f"{name}: errors need at least two bins of configurations, got {own}")
@@ -123,6 +123,16 @@ def common_samples(
         if few := few_degrees_of_freedom(own):
             notes.append(f"{name}: {few}")
     return result._replace(notes=tuple(notes))
+
+
+def _real(name: str, data: ArrayLike, labels: int) -> Array:
+    array = np.asarray(data)
+    if array.dtype.kind not in "fiu" or not array.ndim or len(array) != labels or not labels:
+        got = f"got {array.dtype} of shape {list(array.shape)}"
+        raise InputError(f"{name}: needs real numbers for each of {labels} labelled configurations, {got}")
+    if wrong := int(np.count_nonzero(~np.isfinite(array))):
+        raise InputError(f"{name}: {wrong} of {array.size} numbers are not finite")
+    return array.astype(float)
 
 
 def _bins(places: Sequence[tuple[str, int]], width: int) -> tuple[dict[tuple[str, int], int], list[str]]:
@@ -166,9 +176,10 @@ def gamma_error(parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2
         raise InputError(f"the Gamma method needs pyerrors: {remedy}") from error
     total: Any = 0.0
     for name, (data, labels) in parts.items():
-        values, places = np.asarray(data, float), configurations(labels, name)
-        if values.shape != (len(places),) or not len(places):
-            raise InputError(f"{name}: {len(places)} labels, but data of shape {list(values.shape)}")
+        places = configurations(labels, name)
+        values = _real(name, data, len(places))
+        if values.ndim > 1:
+            raise InputError(f"{name}: needs one number per configuration, got shape {list(values.shape)}")
         chains: dict[str, dict[int, float]] = {}
         for (stream, number), value in sorted(zip(places, values, strict=True)):
             chains.setdefault(stream, {})[number] = value

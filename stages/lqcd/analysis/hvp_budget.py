@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import hypot
+from math import hypot, inf
 
 import numpy as np
 
@@ -73,5 +73,6 @@ class HvpBudget:
         lines = [f"{self.quantity} in 1e-10" + (f", blinded: {self.digest}" if self.digest else "")]
         lines.append(f"{'':28}{'value':>12}{'error':>12}{'of total':>12}")
         for name, value, error in rows:
-            lines.append(f"{name:28}{value:>12}{error:12.4f}{100 * error / abs(self.value):10.3f} %")
+            share = 100 * error / abs(self.value) if self.value else inf
+            lines.append(f"{name:28}{value:>12}{error:12.4f}{share:10.3f} %")
         return "\n".join([*lines, *(f"# {note}" for note in self.notes)])

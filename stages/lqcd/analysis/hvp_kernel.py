@@ -96,10 +96,12 @@ def _phases(x: ArrayLike) -> tuple[Array, Array]:
 
 def _average(x: Array, function: Array) -> Array:
     """The integral over theta of exp(-4 theta) function(z), with dtheta = dz / sqrt(z^2 + x^2)."""
-    flat = np.minimum(x, ASYMPTOTIC_FROM).reshape(-1, 1)
-    z = _grid()[0]
-    root = np.hypot(z, flat)
-    return ((flat / (z + root)) ** 4 / root @ function).reshape(x.shape)
+    z, flat = _grid()[0], np.minimum(x, ASYMPTOTIC_FROM).reshape(-1, 1)
+    values = []
+    for part in np.array_split(flat, 1 + len(flat) // 1000):  # a part takes 20 MB
+        root = np.hypot(z, part)
+        values.append((part / (z + root)) ** 4 / root @ function)
+    return np.concatenate(values).reshape(x.shape)
 
 
 @cache

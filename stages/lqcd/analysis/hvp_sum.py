@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,37 +25,40 @@ from stages.lqcd.analysis.scale import Scale
 class Window:
     """Theta(t, start) - Theta(t, stop), Theta(t, t') = [1 + tanh((t - t') / width)] / 2; times in fm.
 
-    None: no edge on that side. Source: arXiv:1801.07224.
+    An infinite edge is none. Source: arXiv:1801.07224.
     """
 
     name: str
-    start: float | None = None
-    stop: float | None = None
+    start: float = -inf
+    stop: float = inf
     width: float = 0.15
 
     def __post_init__(self) -> None:
-        edges = [edge for edge in (self.start, self.stop) if edge is not None]
-        if not self.width > 0 or edges != sorted(set(edges)):
+        if not (self.width > 0 and self.start < self.stop):
             raise InputError(f"a window rises before it falls, over a width > 0, got {self}")
 
     def at(self, t_fm: Array) -> Array:
         """Its values, of the shape of the times."""
-        start, stop = (
-            (-np.inf if self.start is None else self.start),
-            (np.inf if self.stop is None else self.stop),
-        )
-        return (np.tanh((t_fm - start) / self.width) - np.tanh((t_fm - stop) / self.width)) / 2
+        rise, fall = (np.tanh((t_fm - edge) / self.width) for edge in (self.start, self.stop))
+        return (rise - fall) / 2
 
     def slope(self, t_fm: Array) -> Array:
         """Its derivative with respect to t, per fm."""
-        edges = [(sign, edge) for sign, edge in ((1, self.start), (-1, self.stop)) if edge is not None]
-        slopes = [sign / np.cosh((t_fm - edge) / self.width) ** 2 for sign, edge in edges]
-        return np.sum([np.zeros_like(t_fm), *slopes], axis=0) / (2 * self.width)
+        rise, fall = (np.cosh((t_fm - edge) / self.width) ** -2 for edge in (self.start, self.stop))
+        return (rise - fall) / (2 * self.width)
 
 
 TOTAL = Window("total")
-SHORT, MIDDLE, LONG = Window("SD", None, 0.4), Window("W", 0.4, 1.0), Window("LD", 1.0)
-WINDOWS = {w.name: w for w in (TOTAL, SHORT, MIDDLE, LONG, Window("W2", 1.5, 1.9))}
+WINDOWS = {
+    window.name: window
+    for window in (
+        TOTAL,
+        Window("SD", stop=0.4),
+        Window("W", 0.4, 1.0),
+        Window("LD", 1.0),
+        Window("W2", 1.5, 1.9),
+    )
+}
 """SD, W and LD of arXiv:1801.07224, which add up to the total; W2 of arXiv:2204.12256."""
 
 
@@ -76,9 +80,13 @@ class HvpSum:
     def __post_init__(self) -> None:
         if not isinstance(self.scale, Scale):
             raise InputError(f"a_mu needs a scale, like Scale(a_fm=0.1222, error=0.0003), got {self.scale!r}")
-        if self.middle not in (0.5, 1) or (self.last is not None and self.last < 1):
-            raise InputError(f"middle is 0.5 or 1 and last at least 1, got {self.middle!r}, {self.last!r}")
-        if isinstance(self.window, str) and self.window not in WINDOWS:
+        if self.middle not in (0.5, 1) or not (
+            self.last is None or (isinstance(self.last, int) and self.last > 0)
+        ):
+            raise InputError(
+                f"middle is 0.5 or 1, last a slice from 1 on, got {self.middle!r}, {self.last!r}"
+            )
+        if not isinstance(self.window, Window) and self.window not in WINDOWS:
             raise InputError(f"unknown window {self.window!r}{suggestion(self.window, WINDOWS)}")
 
     @property
@@ -128,9 +136,9 @@ class HvpSum:
         """Times in fm, m_mu t, and c_n (alpha/pi)^2 / (a m_mu)^2 in 1e-10."""
         n = np.arange(self.last_slice(extent) + 1, dtype=float)
         t, phase = n * self.scale.a_fm, self.scale.a_fm * self.muon.mass / HBARC
-        start, width = self.theta.start, self.theta.width
-        if start is not None and start + 2 * width > t[-1]:
-            ends = f"begins at {start} fm and rises over {2 * width:g} fm, but the sum ends at {t[-1]:.4g} fm"
+        start, rise = self.theta.start, 2 * self.theta.width
+        if start + rise > t[-1]:
+            ends = f"begins at {start} fm and rises over {rise:g} fm, but the sum ends at {t[-1]:.4g} fm"
             raise InputError(f"window {self.theta.name} {ends}: take a longer lattice or another window")
         weight = np.where((2 * n == extent) & (n == n[-1]), self.middle, 1.0)
         return t, n * phase, weight / (np.pi * self.muon.inverse_alpha * phase) ** 2 * 1e10

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import hypot, isfinite
+from math import hypot, isfinite, nan
+from numbers import Real
 
 from stages.base.errors import InputError
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A number from elsewhere with its error: a Z_V, a scale, a correction in 1e-10.
+    """A number from elsewhere with its error: a Z_V, a scale, a correction in 1e-10. Equal ones are one number.
 
     Raises InputError where value or error is no finite number, or the error is negative.
     """
@@ -21,7 +22,7 @@ class Measured:
 
     def __post_init__(self) -> None:
         for what, number in (("value", self.value), ("error", self.error)):
-            if not isinstance(number, int | float) or not isfinite(number):
+            if not isinstance(number, Real) or not isfinite(number):
                 raise InputError(f"the {what} of {self.name} must be a finite number, got {number!r}")
         if self.error < 0:
             raise InputError(f"the error of {self.name} must not be negative, got {self.error}")
@@ -29,13 +30,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Scale:
-    """The lattice spacing and its error in fm; nothing in lattice units becomes physical without them.
+    """The lattice spacing and its error in fm; nothing in lattice units becomes physical without both.
 
-    Raises InputError for a missing error and a spacing that is not positive.
+    Raises InputError for an error that is missing and a spacing that is not positive.
     """
 
     a_fm: float
-    error: float
+    error: float = nan
 
     def __post_init__(self) -> None:
         Measured(self.a_fm, self.error, "the lattice spacing in fm")

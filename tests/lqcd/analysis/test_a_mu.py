@@ -201,10 +201,15 @@ def test_what_is_refused():
         (lambda: a_mu([light, replace(strange, data=strange.data[:, :90])], TOTAL), r"got \[90, 96\]"),
         (lambda: a_mu([light, part("up", LIGHT)], TOTAL), "count quarks twice: add minus_light"),
         (lambda: a_mu([disconnected, light], TOTAL, tail=TAIL), r"needs the parts \['strange'\]"),
-        (lambda: a_mu([light], TOTAL, tail=replace(TAIL, slice=60)), "from 4 to 47, got 60"),
+        (lambda: a_mu([light], TOTAL, tail=replace(TAIL, slice=60)), "from steps = 4 to 47, got 60"),
+        (lambda: a_mu([light], replace(TOTAL, last=20), tail=TAIL), "from steps = 4 to 20, got 28"),
+        (lambda: replace(TOTAL, window=None), "unknown window None"),
         (lambda: a_mu([light, strange], replace(TOTAL, last=60), tail=TAIL), "only a bounded tail"),
         (lambda: replace(TOTAL, window="w"), "unknown window 'w'"),
-        (lambda: a_mu([replace(light, labels=labels[1:])], TOTAL), "light: needs finite data of 39 labelled"),
+        (
+            lambda: a_mu([replace(light, labels=labels[1:])], TOTAL),
+            "light: needs real numbers for each of 39 labelled",
+        ),
     ):
         with pytest.raises(InputError, match=words):
             call()

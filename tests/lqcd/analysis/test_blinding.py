@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stages.base.errors import InputError
-from stages.lqcd.analysis.blinding import Blinding
+from stages.lqcd.analysis.blinding import Blinded, Blinding
 
 KEY = "00112233445566778899aabbccddeeff"
 OPEN = np.array([2.0, -3.0, 5.5])
@@ -61,7 +61,9 @@ def test_what_is_refused():
         (lambda: np.asarray(one), "these values are blinded"),
         (lambda: Blinding("1234"), "32 hexadecimal digits or more"),
         (lambda: Blinding("x" * 32), "32 hexadecimal digits or more"),
-        (lambda: Blinding(KEY, spread=1.0), "between 0 and 1, got 1.0"),
+        (lambda: Blinding(KEY, spread=1.0), "between 0 and 1 and a salt of letters and digits, got 1.0"),
+        (lambda: Blinding(KEY, salt="a:b"), "a salt of letters and digits, got 0.1 and 'a:b'"),
+        (lambda: Blinding(KEY).remove(Blinded(OPEN, "x")), "'x' is no digest of a blinding"),
     ):
         with pytest.raises(InputError, match=words):
             call()

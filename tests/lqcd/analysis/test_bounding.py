@@ -116,7 +116,7 @@ def test_disconnected_bounds():
 def test_what_is_refused():
     for call, words in (
         (lambda: Tail(0.0), "energies of a tail must be positive, got 0.0"),
-        (lambda: Tail(LOWEST).connected(SMOOTH, 48, 48), "a slice from 4 to 47, got 48"),
+        (lambda: Tail(LOWEST).connected(SMOOTH, 48, 48), "a slice from steps = 4 to 47, got 48"),
         (lambda: Tail(LOWEST).disconnected(*[SMOOTH] * 3, 20, 48), "needs strange_energy"),
         (lambda: HvpSum(Scale(0.09, 0.0), WINDOWS["LD"], last=14).weights(96), "sum ends at 1.26 fm"),
     ):

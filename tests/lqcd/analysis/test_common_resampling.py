@@ -114,9 +114,14 @@ def test_what_is_refused(monkeypatch):
         ),
         (lambda: configurations(["a.1", "a1"], "light"), "light: configuration a1 is there twice"),
         (lambda: common_samples({}), "no part to resample"),
-        (lambda: common_samples({"light": (data, [1, 2])}), "of 2 labelled configurations, got"),
-        (lambda: common_samples({"light": (data * np.nan, [1, 2, 3])}), "12 not finite"),
+        (lambda: common_samples({"light": (data, [1, 2])}), "each of 2 labelled configurations, got"),
+        (
+            lambda: common_samples({"light": (data * np.nan, [1, 2, 3])}),
+            "light: 12 of 12 numbers are not finite",
+        ),
         (lambda: common_samples({"light": (data[:1], [1])}), "at least two bins of configurations, got 1"),
+        (lambda: common_samples({"light": (data * 1j, [1, 2, 3])}), r"needs real numbers.*got complex128"),
+        (lambda: Resampling(seed=-1), "seed must be a whole number of at least 0, got -1"),
         (lambda: Resampling(bin=0), "bin must be a whole number of at least 1, got 0"),
         (lambda: Resampling(bootstrap=1.5), "bootstrap must be a whole number of at least 0, got 1.5"),
     ):
