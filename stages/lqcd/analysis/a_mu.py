@@ -64,14 +64,10 @@ class VectorCorrelator:
                 raise InputError(f"unknown {what} {name!r} of a vector correlator{suggestion(name, known)}")
         shape = np.shape(self.data)
         if len(shape) != 2 or shape[1] < 4 or not self.volume > 0:
-            got = f"{list(shape)} and a volume of {self.volume!r}"
-            raise InputError(
-                f"{self.part}: needs data [config, time] and a number of spatial sites, got {got}"
-            )
+            got = f"got {list(shape)} and {self.volume!r}"
+            raise InputError(f"{self.part}: needs data [config, time] and a number of spatial sites, {got}")
         if (self.current == "conserved") != (self.z_v is None):
-            need = (
-                "has Z_V = 1, leave z_v out" if self.z_v else "needs z_v=Measured(0.99, 0.01, 'Z_V of ...')"
-            )
+            need = "has 1, leave z_v out" if self.z_v else "needs z_v=Measured(0.99, 0.01, 'Z_V of ...')"
             raise InputError(f"{self.part}: the {self.current} current {need}, got {self.z_v!r}")
 
     @property
@@ -98,10 +94,9 @@ def a_mu(
     Raises InputError for parts that come twice or count quarks twice, and for extents that differ.
     """
     extent, resampling = _extent(parts), resampling or Resampling()
-    common = common_samples({part.part: (part.data, part.labels) for part in parts}, resampling)
-    g = {
-        p.part: p.factor * np.concatenate([common.mean[p.part][None], common.samples[p.part]]) for p in parts
-    }
+    samples, notes = common_samples({part.part: (part.data, part.labels) for part in parts}, resampling)
+    factor = blinding.apply(1.0).values if blinding else 1.0  # all that follows is linear in G
+    g = {part.part: factor * part.factor * samples[part.part] for part in parts}
     weights, slopes = total.weights(extent), total.slopes(extent)
     cuts = {name: _cut(name, g, total, tail, resampling) for name in g}
     bounds = {name: _bounds(name, g, total, tail, cut) for name, cut in cuts.items()}
@@ -109,7 +104,7 @@ def a_mu(
     together = np.sum(list(values.values()), axis=0)
     slope = sum(each.middle[0] @ slopes for each in bounds.values())
     sources = [
-        Measured(0.0, float(resampling.error(together[1:])), "statistical"),
+        Measured(0.0, float(resampling.error(together)), "statistical"),
         Measured(0.0, float(abs(slope)) * total.scale.error / total.scale.a_fm, "scale"),
     ]
     for z_v in dict.fromkeys(part.z_v for part in parts if part.z_v):
@@ -118,16 +113,16 @@ def a_mu(
         gain = sum(_bounds(name, doubled, total, tail, cuts[name]).middle[0] @ weights for name in g)
         error = 2 * abs(gain - together[0]) / z_v.value * z_v.error
         sources.append(Measured(0.0, float(error), z_v.name))
-    notes = list(common.notes)
     for name in (name for name, cut in cuts.items() if cut):
         width = abs((bounds[name].upper - bounds[name].lower)[0] @ weights)
         sources.append(Measured(0.0, float(width) / 2, f"tail, {name}"))
-        bias = resampling.bias(values[name][0], values[name][1:]) / values[name][0]
+        bias = round(float(100 * resampling.bias(values[name]) / values[name][0]), 3) + 0.0
         t_c = f"slice {cuts[name]}, {cuts[name] * total.scale.a_fm:.3f} fm"
-        notes.append(f"{name}: bounds beyond {t_c}; relative bias of the resampling {bias:.1e}")
-    rows = tuple(Measured(float(v[0]), float(resampling.error(v[1:])), name) for name, v in values.items())
-    budget = HvpBudget(f"a_mu [{total.theta.name}]", rows, tuple(sources), notes=tuple(notes))
-    return (budget.blinded(blinding) if blinding else budget).corrected(*corrections)
+        notes += (f"{name}: bounds beyond {t_c}; bias of the resampling {bias} %",)
+    rows = tuple(Measured(float(v[0]), float(resampling.error(v)), name) for name, v in values.items())
+    digest = blinding.digest if blinding else None
+    budget = HvpBudget(f"a_mu [{total.theta.name}]", rows, tuple(sources), notes=notes, digest=digest)
+    return budget.corrected(*corrections)
 
 
 def _bounds(part: str, g: Correlators, total: HvpSum, tail: Tail | None, cut: int) -> Bounds:
@@ -154,7 +149,7 @@ def _cut(part: str, g: Correlators, total: HvpSum, tail: Tail | None, resampling
     for cut in range(found, tail.steps, -1):
         bounds = _bounds(part, g, total, tail, cut)
         width = abs((bounds.upper - bounds.lower)[0] @ weights)
-        if width / 2 > resampling.error(bounds.middle[1:] @ weights):
+        if width / 2 > resampling.error(bounds.middle @ weights):
             break
         found = cut
     return found

@@ -64,32 +64,25 @@ class Resampling:
             if not isinstance(value, int) or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
-    def error(self, samples: ArrayLike) -> Array:
-        """The error over the first axis of samples of `common_samples`, or of a function of them."""
-        array = np.asarray(samples)
-        return array.std(axis=0, ddof=1) if self.bootstrap else jackknife_error(array)
+    def error(self, rows: ArrayLike) -> Array:
+        """The error of rows of `common_samples`, or of a function of them; the average's row is left out."""
+        samples = np.asarray(rows)[1:]
+        return samples.std(axis=0, ddof=1) if self.bootstrap else jackknife_error(samples)
 
-    def bias(self, value: ArrayLike, samples: ArrayLike) -> Array:
-        """Bias of a nonlinear number, to be subtracted: mean(samples) - value, times n - 1 (jackknife)."""
-        array = np.asarray(samples)
-        return (1 if self.bootstrap else len(array) - 1) * (array.mean(axis=0) - np.asarray(value))
-
-
-class CommonSamples(NamedTuple):
-    """Averages ``[...]`` by part, common samples ``[sample, ...]`` by part, and what a reader must know."""
-
-    mean: dict[str, Array]
-    samples: dict[str, Array]
-    notes: tuple[str, ...]
+    def bias(self, rows: ArrayLike) -> Array:
+        """Bias of a nonlinear number, to be subtracted: samples' mean - average, times n - 1 (jackknife)."""
+        average, samples = np.split(np.asarray(rows), [1])
+        return (1 if self.bootstrap else len(samples) - 1) * (samples.mean(axis=0) - average[0])
 
 
 def common_samples(
     parts: Mapping[str, tuple[ArrayLike, Labels]], resampling: Resampling | None = None
-) -> CommonSamples:
-    """Averages and samples of parts, each of data ``[config, ...]`` and as many labels, of one ensemble.
+) -> tuple[dict[str, Array], tuple[str, ...]]:
+    """Average and common samples, ``[1 + sample, ...]``, by part, and notes for readers of the errors.
 
-    The deviations of a part with data in n of N bins are scaled by sqrt[(n - 1) N / (n (N - 1))] (jackknife)
-    or sqrt[n / (n - 1)] (bootstrap), which makes the variance of each mean unbiased.
+    parts: data ``[config, ...]`` and as many labels, of one ensemble. The deviations of a part with data in n
+    of N bins are scaled by sqrt[(n - 1) N / (n (N - 1))] (jackknife) or sqrt[n / (n - 1)] (bootstrap), which
+    makes the variance of each average unbiased.
     Raises InputError for labels that do not fit the data, numbers that are not finite, fewer than two bins.
     """
     if not parts:
@@ -98,13 +91,13 @@ def common_samples(
     places = {name: configurations(labels, name) for name, (_, labels) in parts.items()}
     bins, notes = _bins(sorted(set().union(*places.values())), resampling.bin)
     number = max(bins.values()) + 1
-    result = CommonSamples({}, {}, ())
+    result = {}
     for name, (data, _) in parts.items():
         array = _real(name, data, len(places[name]))
         flat = array.reshape(len(array), -1)
-        sums, rows = np.zeros((number, flat.shape[1] + 1)), [bins[place] for place in places[name]]
-        np.add.at(sums[:, :-1], rows, flat)
-        np.add.at(sums[:, -1], rows, 1)
+        sums, of_bins = np.zeros((number, flat.shape[1] + 1)), [bins[place] for place in places[name]]
+        np.add.at(sums[:, :-1], of_bins, flat)
+        np.add.at(sums[:, -1], of_bins, 1)
         own = int(np.count_nonzero(sums[:, -1]))
         if own < 2:
             raise InputError(f"{name}: errors need at least two bins of configurations, got {own}")
@@ -117,12 +110,11 @@ def common_samples(
         if not drawn[:, -1].all():
             raise InputError(f"{name}: a sample has none of its {own} bins: take the jackknife or more bins")
         average = flat.mean(axis=0)
-        samples = average + scale**0.5 * (drawn[:, :-1] / drawn[:, -1:] - average)
-        result.mean[name] = average.reshape(array.shape[1:])
-        result.samples[name] = samples.reshape(-1, *array.shape[1:])
+        rows = np.vstack([average, average + scale**0.5 * (drawn[:, :-1] / drawn[:, -1:] - average)])
+        result[name] = rows.reshape(-1, *array.shape[1:])
         if few := few_degrees_of_freedom(own):
             notes.append(f"{name}: {few}")
-    return result._replace(notes=tuple(notes))
+    return result, tuple(notes)
 
 
 def _real(name: str, data: ArrayLike, labels: int) -> Array:
@@ -162,12 +154,11 @@ class GammaError(NamedTuple):
 
 
 def gamma_error(parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2.0) -> GammaError:
-    """Of the sum of the means of parts, one number per configuration each, by `pyerrors`, if installed.
-
-    parts: numbers ``[config]`` and labels (arXiv:hep-lat/0306017).
+    """Of the sum of the means of parts, numbers ``[config]`` with labels, by `pyerrors`, if installed.
 
     Streams are replica of one chain; configurations may be missing, and parts may have different ones.
-    window: S of the automatic window. Raises InputError without `pyerrors` and for labels that do not fit.
+    window: S of the automatic window (arXiv:hep-lat/0306017).
+    Raises InputError without `pyerrors`, and for labels that do not fit.
     """
     try:
         pyerrors: Any = import_module("pyerrors")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import hypot, inf
 
@@ -47,24 +46,16 @@ class HvpBudget:
             raise InputError(f"{corrections[0].name} cannot be added to a blinded budget: open it first")
         return replace(self, corrections=(*self.corrections, *corrections))
 
-    def blinded(self, blinding: Blinding) -> HvpBudget:
-        """With the factor on all numbers. Raises InputError where corrections or another factor are there."""
-        if self.corrections or self.digest:
-            raise InputError(f"{self.quantity} has {'a blinding' if self.digest else 'corrections'} already")
-        return self._times(lambda x: blinding.apply(x).values.item(), blinding.digest)
-
     def opened(self, key: str) -> HvpBudget:
         """Without the factor. Raises InputError where the key is another one's, or nothing is blinded."""
-        if not (digest := self.digest):
+        if not self.digest:
             raise InputError(f"{self.quantity} is not blinded")
-        return self._times(lambda x: Blinding(key).remove(Blinded(np.asarray(x), digest)).item(), None)
-
-    def _times(self, function: Callable[[float], float], digest: str | None) -> HvpBudget:
+        factor = 1 / float(Blinding(key).remove(Blinded(np.ones(()), self.digest)))
         parts, sources = (
-            tuple(Measured(function(row.value), function(row.error), row.name) for row in rows)
+            tuple(Measured(row.value / factor, row.error / factor, row.name) for row in rows)
             for rows in (self.parts, self.sources)
         )
-        return replace(self, parts=parts, sources=sources, digest=digest)
+        return replace(self, parts=parts, sources=sources, digest=None)
 
     def __str__(self) -> str:
         values = (*self.parts, *self.corrections, Measured(self.value, self.error, "total"))

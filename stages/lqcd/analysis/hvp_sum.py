@@ -80,9 +80,8 @@ class HvpSum:
     def __post_init__(self) -> None:
         if not isinstance(self.scale, Scale):
             raise InputError(f"a_mu needs a scale, like Scale(a_fm=0.1222, error=0.0003), got {self.scale!r}")
-        if self.middle not in (0.5, 1) or not (
-            self.last is None or (isinstance(self.last, int) and self.last > 0)
-        ):
+        last = 1 if self.last is None else self.last
+        if self.middle not in (0.5, 1) or not isinstance(last, int) or last < 1:
             raise InputError(
                 f"middle is 0.5 or 1, last a slice from 1 on, got {self.middle!r}, {self.last!r}"
             )

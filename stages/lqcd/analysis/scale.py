@@ -11,7 +11,7 @@ from stages.base.errors import InputError
 
 @dataclass(frozen=True)
 class Measured:
-    """A number from elsewhere with its error: a Z_V, a scale, a correction in 1e-10. Equal ones are one number.
+    """A number from elsewhere with its error: a Z_V, a correction in 1e-10; equal ones are the same one.
 
     Raises InputError where value or error is no finite number, or the error is negative.
     """

@@ -13,7 +13,7 @@ from stages.lqcd.analysis.common_resampling import (
     configurations,
     gamma_error,
 )
-from stages.lqcd.analysis.jackknife import bin_means, bootstrap_samples, jackknife_error, jackknife_samples
+from stages.lqcd.analysis.jackknife import bin_means, bootstrap_samples, jackknife_samples
 
 JACKKNIFE = Resampling()
 BOOTSTRAP = Resampling(bootstrap=3000, seed=31)
@@ -35,12 +35,12 @@ def test_labels():
 def test_same_configurations_give_what_the_plain_functions_give():
     data = correlated(40, 5).reshape(20, 2, 2)
     plain = jackknife_samples(data)
-    found = common_samples({"one": (data, range(20)), "two": (data[:, 0], range(20))})
-    assert np.allclose(found.samples["one"], plain, rtol=0, atol=1e-15)
-    assert np.allclose(found.samples["two"], plain[:, 0], rtol=0, atol=1e-15)
-    assert np.allclose(found.mean["one"], data.mean(axis=0), rtol=0, atol=1e-15) and not found.notes
-    drawn = common_samples({"one": (data, range(20))}, BOOTSTRAP)
-    unscaled = (drawn.samples["one"] - data.mean(axis=0)) / np.sqrt(20 / 19) + data.mean(axis=0)
+    found, notes = common_samples({"one": (data, range(20)), "two": (data[:, 0], range(20))})
+    assert np.allclose(found["one"][1:], plain, rtol=0, atol=1e-15)
+    assert np.allclose(found["two"][1:], plain[:, 0], rtol=0, atol=1e-15)
+    assert np.allclose(found["one"][0], data.mean(axis=0), rtol=0, atol=1e-15) and not notes
+    drawn, _ = common_samples({"one": (data, range(20))}, BOOTSTRAP)
+    unscaled = (drawn["one"][1:] - data.mean(axis=0)) / np.sqrt(20 / 19) + data.mean(axis=0)
     assert np.allclose(unscaled, bootstrap_samples(data, 3000, 31), rtol=0, atol=1e-14)
 
 
@@ -49,7 +49,7 @@ def test_overlapping_configurations(resampling):
     """Errors of each part are its own; the covariance is that of the common configurations."""
     data = correlated(60, 6)
     parts = {"one": (data[:40, 0], labels(range(40))), "two": (data[20:, 1], labels(range(20, 60)))}
-    samples = common_samples(parts, resampling).samples
+    samples, _ = common_samples(parts, resampling)
     rough = 0.0 if resampling is JACKKNIFE else 0.04
     for name, (values, _) in parts.items():
         expected = values.std(ddof=1) / np.sqrt(40)
@@ -61,7 +61,7 @@ def test_overlapping_configurations(resampling):
     chance = 3 * sums * differences / np.sqrt(3000) if rough else 0.0
     assert covariance == pytest.approx(expected, rel=1e-12, abs=chance)
     apart = {"one": parts["one"], "two": (data[:40, 1], labels(range(40), "b"))}
-    alone = common_samples(apart, resampling).samples
+    alone, _ = common_samples(apart, resampling)
     whole = resampling.error(alone["one"] + alone["two"])
     assert whole == pytest.approx(
         np.hypot(*(resampling.error(alone[k]) for k in apart)), rel=max(rough, 1e-12)
@@ -71,24 +71,24 @@ def test_overlapping_configurations(resampling):
 def test_bins_hold_one_stream_and_keep_what_is_left():
     data, width = correlated(21, 7)[:, 0], 3
     names = [*labels(range(9)), *labels(range(9), "b"), *labels(range(3), "c")]
-    found = common_samples({"light": (data, names)}, Resampling(bin=width))
-    assert np.allclose(found.samples["light"], jackknife_samples(bin_means(data, width)), rtol=0, atol=1e-15)
-    assert found.notes == ("light: " + common_resampling.few_degrees_of_freedom(7),)
+    found, notes = common_samples({"light": (data, names)}, Resampling(bin=width))
+    assert np.allclose(found["light"][1:], jackknife_samples(bin_means(data, width)), rtol=0, atol=1e-15)
+    assert notes == ("light: " + common_resampling.few_degrees_of_freedom(7),)
     names = [*labels(range(10)), *labels(range(11), "b")]
-    found = common_samples({"light": (data, names)}, Resampling(bin=width))
-    assert found.notes[:2] == (
+    found, notes = common_samples({"light": (data, names)}, Resampling(bin=width))
+    assert notes[:2] == (
         "stream 'a': the last bin has 1 of 3 configurations",
         "stream 'b': the last bin has 2 of 3 configurations",
     )
-    assert len(found.samples["light"]) == 8 and found.mean["light"] == pytest.approx(data.mean(), rel=1e-14)
+    assert len(found["light"]) == 1 + 8 and found["light"][0] == pytest.approx(data.mean(), rel=1e-14)
     left_out = np.delete(data, 9).mean()  # the bin of one configuration
-    assert found.samples["light"][3] == pytest.approx(left_out, rel=1e-13)
+    assert found["light"][4] == pytest.approx(left_out, rel=1e-13)
 
 
 def test_order_of_configurations_does_not_matter():
     data, order = correlated(12, 8), np.random.default_rng(9).permutation(12)
     one, two = (
-        common_samples({"light": (data[k], labels(k))}, Resampling(bin=2)).samples["light"]
+        common_samples({"light": (data[k], labels(k))}, Resampling(bin=2))[0]["light"]
         for k in (np.arange(12), order)
     )
     assert np.allclose(one, two, rtol=0, atol=1e-15)
@@ -98,9 +98,9 @@ def test_order_of_configurations_does_not_matter():
 def test_bias_of_a_square(resampling):
     """That of mean^2 is the variance of the mean."""
     data = correlated(30, 10)[:, 0]
-    found = common_samples({"light": (data, range(30))}, resampling)
+    found, _ = common_samples({"light": (data, range(30))}, resampling)
     variance = data.var(ddof=1) / 30
-    bias = resampling.bias(found.mean["light"] ** 2, found.samples["light"] ** 2)
+    bias = resampling.bias(found["light"] ** 2)
     spread = 4 * abs(data.mean()) * np.sqrt(variance / 3000) if resampling.bootstrap else 0
     assert bias == pytest.approx(variance, rel=0.08 if resampling.bootstrap else 1e-10, abs=spread)
 
@@ -171,7 +171,7 @@ def test_gamma_method_on_chains_with_gaps():
     assert found.tau_int == pytest.approx(own.e_tauint["e"], rel=1e-10)
     assert abs(found.tau_int - 4.5) < 3 * found.tau_int_error
     assert found.error == pytest.approx(np.sqrt(2 * 4.5 / 0.36 / len(data)), rel=0.25)
-    bins = jackknife_error(common_samples({"light": (data, names)}, Resampling(bin=50)).samples["light"])
+    bins = JACKKNIFE.error(common_samples({"light": (data, names)}, Resampling(bin=50))[0]["light"])
     assert found.error == pytest.approx(bins, rel=0.25)
 
 
@@ -181,5 +181,5 @@ def test_gamma_method_of_parts_on_different_configurations():
     parts = {"one": (data[:700], names[:700]), "two": (-data[300:], names[300:])}
     found = gamma_error(parts)
     assert found.value == pytest.approx(data[:700].mean() - data[300:].mean(), rel=1e-12)
-    samples = common_samples(parts).samples
-    assert found.error == pytest.approx(jackknife_error(samples["one"] + samples["two"]), rel=0.2)
+    samples, _ = common_samples(parts)
+    assert found.error == pytest.approx(JACKKNIFE.error(samples["one"] + samples["two"]), rel=0.2)
