@@ -55,6 +55,12 @@ def test_kernel_from_its_integral(entry):
         assert value == pytest.approx(float(entry[key]), rel=1e-12)
 
 
+def test_kernel_at_longer_times():
+    """Printed by another evaluation: m_mu^2 K~ at 0.5, 1, 2 fm."""
+    expected = [0.00545867031420, 0.0823013107372, 1.134737722827]
+    assert muon_kernel([0.5, 1, 2]) * MUON.mass**2 == pytest.approx(expected, rel=2e-12)
+
+
 def test_kernel_in_two_representations():
     x = np.geomspace(0.75, 100, 200)
     assert np.abs(kernel(x) / kernel_closed_form(x) - 1).max() < 1e-12
@@ -79,12 +85,14 @@ def test_lepton_loops(entry):
 
 
 def test_published_values_with_their_constants():
-    """The numbers of a public code, which works in momentum space with other constants."""
+    """Those of a public code, which works in momentum space, and of its tests, which have other constants."""
     loops = reference()["B published checks"][3:5]
     for entry, mass in zip(loops, (MUON.mass, 0.3), strict=True):
         found = integral(TOTAL, lambda t, m=mass: free_quark_correlator(t, m), unit=2 * mass)
         found *= 1e10 / (np.pi * MUON.inverse_alpha) ** 2
         assert found == pytest.approx(float(entry["a_mu 1e-10 dispersive"]), rel=1e-11)
+        published = entry["g2tools (momentum space, public code, same constants) 1e-10"]
+        assert found == pytest.approx(float(published), rel=1e-8)
     old = Muon(0.1056583715, 137.035999074)
     alpha = (np.pi * old.inverse_alpha) ** -2
     loop = integral(TOTAL, lambda t: free_quark_correlator(t, old.mass), unit=2 * old.mass, muon=old) * alpha
@@ -113,6 +121,8 @@ def test_integrals_of_a_vector_meson():
     for window, value in reference()["C vector meson"]["time-momentum integrals, 1e-10"].items():
         found = integral(WINDOWS[window], meson, step=0.03, low=-9.0, high=4.6)
         assert found * 1e10 / (np.pi * MUON.inverse_alpha) ** 2 == pytest.approx(float(value), rel=1e-11)
+    total = integral(TOTAL, meson, step=0.03, low=-9.0, high=4.6) * 1e10 / (np.pi * MUON.inverse_alpha) ** 2
+    assert total == pytest.approx(2 * 230.18010088, rel=1e-8)  # a public code's vector is half of it
 
 
 @pytest.mark.parametrize("lattice", reference()["D free quarks"]["lattice"])
