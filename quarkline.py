@@ -59,9 +59,12 @@ if TYPE_CHECKING:
         wilson_clover,
     )
     from stages.lqcd.solvers.solution import NotConverged, Solution, SolveStatus
+    from stages.lqcd.spectroscopy.connected import random_wall, rest_correlator
+    from stages.lqcd.spectroscopy.meson_fields import meson_fields
     from stages.lqcd.spectroscopy.mesons import meson_correlators
     from stages.lqcd.spectroscopy.quark_sources import SourcePlace, point_source, wall_source, z2_wall_source
     from stages.lqcd.spectroscopy.staggered_mesons import staggered_correlator, staggered_source
+    from stages.lqcd.spectroscopy.vector_currents import vector_current
 
 PACKAGES = ("pipeline", "stages", "workflows")
 

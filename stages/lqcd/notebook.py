@@ -41,6 +41,7 @@ from stages.lqcd.solvers.even_odd import EvenOdd, full_residual
 from stages.lqcd.solvers.frame import MAX_ITERATIONS, PRECISIONS, ReliableUpdates
 from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.solution import Progress, Solution
+from stages.lqcd.spectroscopy.low_propagator import LowPropagator
 
 Boundary = str | Sequence[str]
 Precision = Literal["double", "double-single", "double-half"]
@@ -373,6 +374,11 @@ class LowModes:
     def space(self) -> StaggeredSpace:
         """The span of the modes, for deflation of both parities; no operator is applied to them again."""
         return StaggeredSpace(self.dslash, self.pairs.space)
+
+    @cached_property
+    def propagator(self) -> LowPropagator:
+        """M^-1 of the modes and their odd partners, for meson fields and what they leave."""
+        return LowPropagator.of(self.dslash, self.pairs.space)
 
     def deflate(self, solver: Solver) -> Solver:
         """A solver with these modes projected out, for any mass and either parity. Raises InputError."""

@@ -36,12 +36,12 @@ def given_links(
     signs that cannot be recognised, or are not those stated, and where fat and long do not belong together.
     """
     shape = (4, 2, lattice.half_volume, 3, 3)
-    fat, long = (np.ascontiguousarray(each, complex) for each in (fat, long))
+    fat, long, thin = (np.ascontiguousarray(each, complex) for each in (fat, long, thin))
     for name, links in (("fat links", fat), ("long links", long), ("thin links", thin)):
         check_array(name, links, shape, links.dtype)
-    thin = np.ascontiguousarray(thin, complex)
     signs, eta = _signs(fat, thin), with_phases(np.ones(shape, complex), lattice)[..., 0, 0].real
-    last = _last(lattice)
+    sites = np.stack([lattice.coordinates(parity) for parity in (EVEN, ODD)])
+    last = np.moveaxis(sites == np.array(lattice.extents) - 1, -1, 0)  # links that leave the last slice
     inner = [(signs[mu][~last[mu]], eta[mu][~last[mu]]) for mu in range(T)]
     without, with_eta = (np.mean([np.mean(s * e**n) for s, e in inner]) for n in (0, 1))
     seen = None if max(without, with_eta) < CLEAR else bool(with_eta > without)
@@ -79,9 +79,3 @@ def _agreed(name: str, seen: Any, stated: Any) -> Any:
 def _signs(links: NDArray, others: NDArray) -> NDArray[np.float64]:
     """Sign of Re tr (link other^dag), ``[mu, parity, site]``."""
     return np.sign((links * others.conj()).sum(axis=(-2, -1)).real)
-
-
-def _last(lattice: Lattice) -> NDArray[np.bool_]:
-    """True for links that leave the last slice of their direction, ``[mu, parity, site]``."""
-    sites = np.stack([lattice.coordinates(parity) for parity in (EVEN, ODD)])
-    return np.moveaxis(sites == np.array(lattice.extents) - 1, -1, 0)

@@ -1,20 +1,20 @@
 """Connected correlators from sources on a time slice, what low modes leave of them, and normalisation.
 
-With G = M^-1 = (2 m + D)^-1, P_t the projection on a slice and Hermitian operators O, O'' of
+With G = M^-1 = (2 m + D)^-1, P_t the projection on a slice and a Hermitian operator O of
 `stages.lqcd.spectroscopy.vector_currents`,
 
-    C[t1, t2] = + Tr [ P_t1 O G P_t2 O G ],   C(t) = the mean of C[t0 + t, t0] over t0,
+    C[t1, t2] = + Tr [P_t1 O G P_t2 O G],   C(t) = the mean of C[t0 + t, t0] over t0,
 
-over colour and space and both parities: no minus sign, no factor of volume, charge or taste. Then -<J J>
-connected is the sum of q^2 C over flavours: the physical propagator is 2 G, which cancels the 1/4 of tastes.
-With sources b, <b b^dag> = P_t0, and G^dag = epsilon G epsilon,
+over colour and space, both parities: no minus sign, no factor of volume, charge or taste. Then the connected
+part of -<J J> is the sum of q^2 C over flavours: the physical propagator is 2 G, which cancels the 1/4 of
+tastes. By sources b with <b b^dag> = P_t0, and G^dag = epsilon G epsilon,
 
     C(t) = <G b| P_t0+t O' G O'^dag b>,   O' = epsilon O.
 
-Low modes, C = LL + rest: LL is exact over all sources (`stages.lqcd.spectroscopy.meson_fields`), and the rest
-is that estimate less the same one with G_L in the place of G, on the same b. It is unbiased for modes of any
-accuracy, if vectors and eigenvalues of both are the same (low-mode averaging, arXiv:hep-lat/0401011,
-hep-lat/0402002).
+With low modes C = LL + rest: LL is exact over all sources (`stages.lqcd.spectroscopy.meson_fields`), the rest
+is that estimate less the same one with G_L for G, on the same b (arXiv:hep-lat/0401011, hep-lat/0402002; for
+HISQ arXiv:1812.03334). The sum is unbiased for modes of any accuracy, if both have the same vectors and
+eigenvalues.
 """
 
 from __future__ import annotations
@@ -26,33 +26,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.staggered import StaggeredDslash
-from stages.lqcd.kernels import block_blas, slice_products
+from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.fields import assign, zero_field
 from stages.lqcd.kernels.gamma import COLOURS
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
+from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import noise_vectors
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place, slice_sites
-from stages.lqcd.spectroscopy.vector_currents import Current, source_of
+from stages.lqcd.spectroscopy.vector_currents import Current
 
 Normalisation = Literal["slice", "site"]
-"""'slice': the trace over a slice, of meson fields and of `random_wall`. 'site': that over L^3, the mean over
-points of the slice, of point sources and of the walls of `stages.lqcd.spectroscopy.staggered_mesons`."""
+"""'slice': the trace over a slice, as of meson fields and `random_wall`. 'site': that over L^3, its mean over
+the points of the slice, as of point sources and of `staggered_mesons.staggered_source`."""
 
 
 def normalised(correlator: NDArray, lattice: Lattice, given: Normalisation, wanted: Normalisation) -> NDArray:
-    """A correlator of one normalisation in the other: C per site is C of the slice over L^3.
-
-    Raises InputError.
-    """
+    """A correlator of one normalisation in the other: 'slice' is L^3 times 'site'. Raises InputError."""
     for each in (given, wanted):
         if each not in ("slice", "site"):
             raise InputError(f"a correlator's normalisation is 'slice' or 'site', got {each!r}")
-    sites = lattice.volume // lattice.extents[T]
-    power = (given == "slice") - (wanted == "slice")
-    return correlator / float(sites) ** power
+    power = (wanted == "slice") - (given == "slice")
+    return correlator * float(2 * lattice.sites_per_slice) ** power
 
 
 def random_wall(
@@ -73,23 +68,22 @@ def random_wall(
     return source
 
 
-def source_correlator(
-    quark: Array, antiquark: Array, current: Current, lattice: Lattice, time: int
-) -> NDArray[np.complex128]:
-    """<G b| P O' G O''^dag b> of each column b, complex128 ``[N, t]`` on the host, t = 0 at the source.
+def source_correlator(quark: Array, antiquark: Array, sink: Current, time: int) -> NDArray[np.complex128]:
+    """C(t) by each column b, complex128 ``[N, t]`` on the host, t counted from the source's `time`.
 
-    quark: G b; antiquark: G O''^dag b of the source's operator (`source_of`), ``[parity, site, 3, N]``.
-    current: O, of the sink. The sum over the columns of a source has the source's normalisation.
+    quark: G b, antiquark: G O'^dag b with O of the source (`Current.at_source`), ``[parity, site, 3, N]``.
+    sink: O of the sink. The sum over the columns of a source has its normalisation.
     """
-    total = np.zeros((quark.shape[-1], lattice.time_extent), complex)
+    check_place(sink.lattice, SourcePlace(time))
+    total = np.zeros((quark.shape[-1], sink.lattice.time_extent), complex)
     for parity in (EVEN, ODD):
-        image = current.primed_to(parity, antiquark[parity ^ current.hops])
-        total += as_numpy(slice_products.slice_dots(quark[parity], image, lattice))
+        image = sink.primed_to(parity, antiquark[parity ^ sink.hops])
+        total += as_numpy(slice_products.slice_dots(quark[parity], image, sink.lattice))
     return np.roll(total, -time, axis=1)
 
 
 class RestCorrelator(NamedTuple):
-    """Estimates of the whole and of LL with the same sources, complex128 ``[N, t]``, one for each column."""
+    """Estimates of C and of its LL by the same sources, complex128 ``[N, t]``, one for each column."""
 
     full: NDArray[np.complex128]
     low: NDArray[np.complex128]
@@ -110,26 +104,11 @@ def rest_correlator(
     source: Current,
     time: int,
 ) -> RestCorrelator:
-    """The rest of C(t) by sources b on the slice `time`; C(t) = LL + the mean of `rest` summed over columns.
+    """The rest of C by sources b on the slice `time`: C(t) is LL + the mean of `rest`, summed over columns.
 
-    b, quark = G b, antiquark = G O^dag' b (`source_of`): complex128 ``[parity, site, 3, N]``, G at this mass.
-    low: the modes, and their eigenvalues, of the meson fields that gave LL.
+    b, quark = G b, antiquark = G `source.at_source(b)`: complex128 ``[parity, site, 3, N]``, at this mass.
+    low: that of the meson fields that give LL.
     """
-    lattice = low.lattice
-    parts = low.apply(mass, b), low.apply(mass, source_of(source, b))
-    return RestCorrelator(
-        source_correlator(quark, antiquark, sink, lattice, time),
-        source_correlator(*parts, sink, lattice, time),
-    )
-
-
-def contact_estimate(contact: StaggeredDslash, b: Array, quark: Array) -> NDArray[np.complex128]:
-    """<b| K G b> of each column, complex128 ``[N]``, an estimate of Tr P_t0 K G.
-
-    contact: K of `stages.lqcd.spectroscopy.vector_currents.contact_term`; b, quark = G b: as for
-    `rest_correlator`. C(0) of the conserved current lacks it.
-    """
-    total = np.zeros(b.shape[-1], complex)
-    for parity in (EVEN, ODD):
-        total += as_numpy(block_blas.dots(b[parity], contact.apply_to(parity, quark[1 - parity])))
-    return total
+    parts = low.apply(mass, b), low.apply(mass, source.at_source(b))
+    full, low_low = (source_correlator(*each, sink, time) for each in ((quark, antiquark), parts))
+    return RestCorrelator(full, low_low)

@@ -25,7 +25,7 @@ from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.kernels import basis, block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, contiguous, converted, field_like, zeros_like
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import has_odd_partner
 from stages.lqcd.solvers.space import Space
 
@@ -50,7 +50,8 @@ def mode_weights(eigenvalues: NDArray[np.float64], mass: float) -> NDArray[np.fl
 class LowPropagator:
     """G_L of a dslash in double precision.
 
-    space: of its Ritz vectors the modes v_n, ``[site, 3]`` on the even sites, complex64 or complex128.
+    space: its Ritz vectors are the v_n, ``[site, 3]`` on the even sites, complex64 or complex128; where they
+    are the vectors as stored (`Space.of_eigenpairs`), no product makes them again for each block.
     eigenvalues: lambda_n, float64 ``[n]`` on the host.
     """
 
@@ -61,14 +62,9 @@ class LowPropagator:
     @classmethod
     def of(cls, dslash: StaggeredDslash, space: Space) -> LowPropagator:
         """With lambda_n = |D_oe v_n|^2, by which w_n has norm one: small Ritz values lose digits."""
-        made = cls(dslash.astype(np.complex128), space, np.ones(space.rotation.shape[1]))
-        for columns, v in made._even(WIDTH):
-            made.eigenvalues[columns] = as_numpy(block_blas.norms2(made.dslash.apply_to(ODD, v)))
-        return made
-
-    @property
-    def lattice(self) -> Lattice:
-        return self.dslash.lattice
+        unit = cls(dslash.astype(np.complex128), space, np.ones(space.rotation.shape[1]))
+        norms2 = [as_numpy(block_blas.norms2(w)) for _, (_, w) in unit.blocks()]
+        return replace(unit, eigenvalues=np.concatenate(norms2))
 
     def __len__(self) -> int:
         return len(self.eigenvalues)
@@ -78,7 +74,7 @@ class LowPropagator:
         ranks = checked_ranks(ranks, len(self))
         space, values = self.space, self.eigenvalues[ranks]
         part = replace(space, eigenvalues=space.eigenvalues[ranks], rotation=space.rotation[:, ranks])
-        return LowPropagator(self.dslash, part, values)
+        return replace(self, space=part, eigenvalues=values)
 
     def apply(self, mass: float, b: Array) -> Array:
         """G_L b of a field complex128 ``[parity, site, 3, N]``, a new one."""
@@ -103,32 +99,26 @@ class LowPropagator:
 
     def blocks(self, width: int = WIDTH) -> Iterator[tuple[slice, tuple[Array, Array]]]:
         """Columns, and v and w of them, complex128 ``[site, 3, column]``: `width` at a time."""
-        root = self._inverse_root
-        for columns, v in self._even(width):
-            w = self.dslash.apply_to(ODD, v)
-            lane_blas.lane_scale(w, to_device_like(root[columns], w), w)
-            yield columns, (v, w)
-
-    def _even(self, width: int) -> Iterator[tuple[slice, Array]]:
-        vectors, rotation = self.space.vectors, self.space.rotation
+        vectors, rotation, root = self.space.vectors, self.space.rotation, self._inverse_root
         plain = np.array_equal(rotation, np.eye(len(rotation)))
         for start in range(0, len(self), width):
             columns = slice(start, min(start + width, len(self)))
             if plain:
-                yield columns, converted(vectors[..., columns], np.complex128)
-                continue
-            v = zeros_like(vectors, (*vectors.shape[:-1], columns.stop - start), np.complex128)
-            basis.add_combination(v, vectors, contiguous(to_device_like(rotation[:, columns], vectors)))
-            yield columns, v
+                v = converted(vectors[..., columns], np.complex128)
+            else:
+                v = zeros_like(vectors, (*vectors.shape[:-1], columns.stop - start), np.complex128)
+                basis.add_combination(v, vectors, contiguous(to_device_like(rotation[:, columns], vectors)))
+            w = self.dslash.apply_to(ODD, v)
+            lane_blas.lane_scale(w, to_device_like(root[columns], w), w)
+            yield columns, (v, w)
 
 
 def checked_ranks(ranks: Sequence[int] | NDArray[np.integer], count: int) -> NDArray[np.intp]:
     """Ranks as an array. Raises InputError unless they are different numbers from 0 to count - 1."""
-    numbers = np.asarray(ranks)
-    whole = numbers.ndim == 1 and numbers.size and (numbers == numbers.astype(np.intp)).all()
-    if not whole or len(np.unique(numbers)) < len(numbers) or not 0 <= numbers.min() <= numbers.max() < count:
+    numbers = list(ranks)
+    if not numbers or len({*numbers}) < len(numbers) or not {*numbers} <= {*range(count)}:
         raise InputError(
             f"ranks of modes are different whole numbers from 0 to {count - 1}, as there are {count} modes, "
-            f"got {list(ranks)!r:.80}"
+            f"got {numbers!r:.80}"
         )
-    return numbers.astype(np.intp)
+    return np.array(numbers, np.intp)

@@ -18,31 +18,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import slice_products
-from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
+from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.spectroscopy.low_propagator import WIDTH, LowPropagator, checked_ranks, mode_weights
-from stages.lqcd.spectroscopy.mesons import Momentum, check_momenta
-from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurrent, by_slice, site_table
+from stages.lqcd.spectroscopy.mesons import Momentum, check_momenta, momentum_phases
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurrent, by_slice
 
 REST: Momentum = (0, 0, 0)
 ROWS = 64
 """Rows of meson fields that are weighted together."""
-
-
-class MesonFieldBlock(NamedTuple):
-    """Rows m and columns n of meson fields, complex128 ``[current, momentum, parity, time, m, n]``, host."""
-
-    rows: slice
-    columns: slice
-    values: NDArray[np.complex128]
 
 
 @dataclass(frozen=True)
@@ -84,12 +78,11 @@ class MesonFields:
             part = np.ix_(np.arange(2), np.arange(times), rows, numbers)
             a, b = (self.values[number, place][part] for number in (left, right))
             own = weights[..., first : first + ROWS, None]
-            for p in (EVEN, ODD):
-                for p_source in (EVEN, ODD):
-                    # X[p, p2]_mn G[p2, p3]_n X^dag[p3, p4]_nm G[p4, p]_m
-                    n_weight = weights[p ^ self.hops[left], p_source ^ self.hops[right]]
-                    weighted = a[p] * (own[p_source, p] * n_weight)
-                    total += weighted.reshape(times, -1) @ b[p_source].reshape(times, -1).conj().T
+            for p, p_source in product((EVEN, ODD), repeat=2):
+                # X[p, p2]_mn G[p2, p3]_n X^dag[p3, p4]_nm G[p4, p]_m
+                n_weight = weights[p ^ self.hops[left], p_source ^ self.hops[right]]
+                weighted = a[p] * (own[p_source, p] * n_weight)
+                total += weighted.reshape(times, -1) @ b[p_source].reshape(times, -1).conj().T
         time = np.arange(times)
         return total[(time[:, None] + time) % times, time[:, None]]
 
@@ -105,13 +98,13 @@ def meson_fields(
     momenta: Sequence[Momentum] = (REST,),
     width: int = WIDTH,
 ) -> MesonFields:
-    """Meson fields of all currents and momenta, all modes; arguments as of `meson_field_blocks`."""
-    shape = (len(currents), len(momenta), 2, low.lattice.time_extent, len(low), len(low))
+    """Meson fields of all modes; arguments as of `meson_field_blocks`."""
+    shape = (len(currents), len(momenta), 2, low.dslash.lattice.time_extent, len(low), len(low))
     values = np.empty(shape, complex)
     for rows, columns, block in meson_field_blocks(low, currents, momenta, width):
         values[..., rows, columns] = block
     labels, hops = (tuple(each) for each in zip(*((c.label, c.hops) for c in currents), strict=True))
-    return MesonFields(values, low.eigenvalues, labels, hops, tuple((p[0], p[1], p[2]) for p in momenta))
+    return MesonFields(values, low.eigenvalues, labels, hops, tuple((x, y, z) for x, y, z in momenta))
 
 
 def meson_field_blocks(
@@ -119,12 +112,13 @@ def meson_field_blocks(
     currents: Sequence[Current],
     momenta: Sequence[Momentum] = (REST,),
     width: int = WIDTH,
-) -> Iterator[MesonFieldBlock]:
-    """Meson fields in squares of `width` modes: D and O are applied once to each block of right modes.
+) -> Iterator[tuple[slice, slice, NDArray[np.complex128]]]:
+    """Rows, columns and values of `MesonFields`, of all currents and momenta, in squares of `width` modes.
 
-    momenta: p in units of 2 pi / L, of exp(-ipx) at the site x of the antiquark, which for the conserved
-    current at p != 0 is not the Fourier sum of J(x). Memory beside the modes: 2 (currents + 3) blocks of half
-    fields. Raises InputError for momenta that are none, no currents, and hops in time, which no slice holds.
+    momenta: p in units of 2 pi / L, of exp(-ipx) at the site x of the antiquark; of the conserved current at
+    p != 0 that is not the Fourier sum of J(x). width: up to 64 on a GPU. Memory beside the modes: half fields
+    of 2 (currents + 4) width columns. Raises InputError for no momenta or currents, and for hops in time,
+    which leave their slice.
     """
     check_momenta(momenta)
     if not currents:
@@ -132,33 +126,28 @@ def meson_field_blocks(
     for current in currents:
         if isinstance(current, HopCurrent) and current.mu == T:
             raise InputError(f"{current.label} hops in time and has no meson field of a time slice")
-    lattice = low.lattice
-    phases = [_conjugate_phases(lattice, momentum) for momentum in momenta]
+    lattice = low.dslash.lattice
+    phases = [_conjugate_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
     for columns, right in low.blocks(width):
-        images = [[c.primed_to(p, right[p ^ c.hops]) for p in (EVEN, ODD)] for c in currents]
+        images = [[c.primed_to(p, right[p ^ c.hops], sign=EPSILON[p]) for p in (EVEN, ODD)] for c in currents]
         for rows, left in low.blocks(width):
-            sizes = rows.stop - rows.start, columns.stop - columns.start
-            values = np.empty((len(currents), len(momenta), 2, lattice.time_extent, *sizes), complex)
-            gram = field_like(left[EVEN], values.shape[3:], complex)
-            for place, p in ((place, p) for place in range(len(momenta)) for p in (EVEN, ODD)):
-                bra = _moved(by_slice(left[p], lattice), phases[place], p)
-                for number in range(len(currents)):
-                    slice_products.slice_gram(bra, by_slice(images[number][p], lattice), gram)
-                    values[number, place, p] = EPSILON[p] * as_numpy(gram)
-            yield MesonFieldBlock(rows, columns, values)
+            shape = (lattice.time_extent, rows.stop - rows.start, columns.stop - columns.start)
+            values = np.empty((len(currents), len(momenta), 2, *shape), complex)
+            for (place, tables), p in product(enumerate(phases), (EVEN, ODD)):
+                bra = by_slice(left[p], lattice)
+                if tables:
+                    bra = slice_products.weighted(bra, tables[p], field_like(bra))
+                kets = (by_slice(image[p], lattice) for image in images)
+                grams = [slice_products.slice_gram(bra, ket, field_like(bra, shape, complex)) for ket in kets]
+                for number, gram in enumerate(grams):
+                    values[number, place, p] = copy_to_host(gram)
+            yield rows, columns, values
 
 
-def _moved(bra: Array, phases: NDArray[np.complex128] | None, parity: int) -> Array:
-    """Exp(ipx) times vectors by slice, for a product that conjugates them."""
-    if phases is None:
-        return bra
-    return slice_products.weighted(bra, to_device_like(phases[parity], bra), field_like(bra))
-
-
-def _conjugate_phases(lattice: Lattice, momentum: Momentum) -> NDArray[np.complex128] | None:
-    """Exp(ipx) ``[parity, time, 2, site]`` as `site_table` has them; None for p = 0."""
+def _conjugate_phases(lattice: Lattice, momentum: Momentum, like: Array) -> list[Array]:
+    """Exp(ipx) of even and of odd sites, ``[time, 2, site]`` as of `by_slice`; none for p = 0."""
     if not any(momentum):
-        return None
-    p = 2 * np.pi * np.array(momentum) / lattice.extents[:T]
-    angles = [lattice.coordinates(parity)[:, :T] @ p for parity in (EVEN, ODD)]
-    return np.stack([site_table(np.exp(1j * angle), lattice) for angle in angles])
+        return []
+    phases = momentum_phases(lattice, SourcePlace(0), momentum).conj()
+    by_parity = phases.reshape(lattice.time_extent, 2, 2, -1).swapaxes(0, 1)
+    return [to_device_like(np.ascontiguousarray(table), like) for table in by_parity]

@@ -7,25 +7,25 @@ With M = 2 m + D, D = sum_mu [F_mu - F_mu^dag + L_mu - L_mu^dag] of the one-hop 
 (phases, boundary signs and naik_epsilon in the links) and epsilon(x) = (-1)^(x+y+z+t), the operators O are
 
     G5-G5   epsilon                             the Goldstone pion
-    GX-GX   epsilon (-1)^x                      the local vector current, and GY-GY, GZ-GZ
-    GX-G1   (1/2) (U_x + U_x^dag)               the one-link taste-singlet, thin U, and GY-G1, GZ-G1
-    CX      (1/2) [F + F^dag + 3 (L + L^dag)]   the conserved current, summed over space, and CY, CZ
+    GX-GX   epsilon (-1)^x                      the local vector current; GY-GY, GZ-GZ
+    GX-G1   (1/2) (U_x + U_x^dag)               the one-link taste singlet, thin U; GY-G1, GZ-G1
+    CX      (1/2) [F + F^dag + 3 (L + L^dag)]   the conserved current, summed over space; CY, CZ
 
-The conserved current of a bond (x, x + mu) is that of all hops that pass it: the fat hop from x, the long
-hops from x, x - mu and x - 2 mu. With J_mu(x) the sum of (hop + hop^dag) and Delta_x the projection on x,
+all Hermitian, without factors of charge, volume or taste. The conserved current J_mu(x) of a bond (x, x + mu)
+is the sum of (hop + hop^dag) over the hops that pass it, the fat one from x, the long ones from x, x - mu and
+x - 2 mu. With Delta_x the projection on the site x,
 
     sum_mu [J_mu(x) - J_mu(x - mu)] = [Delta_x, M],
 
-so that its charge needs no renormalisation. J_mu(x) is -i times the derivative of M by the angle a of a U(1)
-link exp(i a) on that bond, and K of `contact_term` minus the second derivative.
+so that its charge needs no renormalisation. It is -i times the derivative of M by the angle a of a U(1) link
+exp(i a) on the bond, and K of `contact_term` is minus the second derivative.
 
-All are Hermitian. They are kept as O' = epsilon O: a sign of each site, or D of links epsilon V, since F +
-F^dag = epsilon [epsilon F - (epsilon F)^dag]. No charge, volume or taste factor is in them.
+An operator is kept as O' = epsilon O: a sign of each site, or D of links epsilon V, since F + F^dag = epsilon
+[epsilon F - (epsilon F)^dag].
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,34 +34,59 @@ from numpy.typing import NDArray
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge.hisq import StaggeredLinks
-from stages.lqcd.kernels import block_blas, slice_products
+from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import contiguous, field_like, zeros_like
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, Lattice, T
 
 EPSILON = (1, -1)
 """Of even and odd sites."""
+EPSILON_COLUMN = np.array(EPSILON)[:, None]
+Bonds = NDArray[np.float64]
+"""A number for each bond (x, x + mu), or hop that begins at x: ``[parity, site]``."""
 
 LABELS = ("G5-G5", "GX-GX", "GY-GY", "GZ-GZ", "GX-G1", "GY-G1", "GZ-G1", "CX", "CY", "CZ")
-"""Operators that `vector_current` makes."""
 
 
 @dataclass(frozen=True)
-class SiteCurrent:
-    """A local operator; signs: those of O' = epsilon O, float64 ``[parity, site]`` on the host."""
+class Current:
+    """O, an operator on fields ``[parity, site, 3, N]``; hops: 0 or 1, whether it changes the parity."""
 
     label: str
     lattice: Lattice
-    signs: NDArray[np.float64]
-    _tables: dict[tuple[int, type, np.dtype], Array] = field(default_factory=dict, repr=False, compare=False)
 
     hops = 0
 
-    def primed_to(self, parity: int, x: Array, out: Array | None = None) -> Array:
-        """O' x on the sites of a parity, ``[site, 3, N]``, x on the same ones; out may be x."""
-        key = parity, type(x), x.dtype
+    def primed_to(self, parity: int, x: Array, out: Array | None = None, sign: float = 1.0) -> Array:
+        """Sign O' x on the sites of a parity, ``[site, 3, N]``, x on those of parity ^ hops."""
+        raise NotImplementedError
+
+    def apply(self, x: Array) -> Array:
+        """O x of a field, a new one."""
+        return self._filled(x, EPSILON)
+
+    def at_source(self, b: Array) -> Array:
+        """O'^dag b = O epsilon b of a source, a new field: - O' b of an operator with hops."""
+        return self._filled(b, (-1, -1) if self.hops else (1, 1))
+
+    def _filled(self, x: Array, signs: tuple[int, int]) -> Array:
+        out = field_like(x)
+        for parity in (EVEN, ODD):
+            self.primed_to(parity, x[parity ^ self.hops], out[parity], signs[parity])
+        return out
+
+
+@dataclass(frozen=True)
+class SiteCurrent(Current):
+    """A local operator; signs: those of O' = epsilon O, float64 ``[parity, site]`` on the host."""
+
+    signs: NDArray[np.float64]
+    _tables: dict[tuple, Array] = field(default_factory=dict, repr=False, compare=False)
+
+    def primed_to(self, parity: int, x: Array, out: Array | None = None, sign: float = 1.0) -> Array:
+        key = parity, sign, type(x), x.dtype
         if key not in self._tables:
-            table = site_table(self.signs[parity], self.lattice).astype(x.dtype)
+            table = site_table(sign * self.signs[parity], self.lattice).astype(x.dtype)
             self._tables[key] = to_device_like(table, x)
         out = field_like(x) if out is None else out
         slice_products.weighted(by_slice(x, self.lattice), self._tables[key], by_slice(out, self.lattice))
@@ -69,124 +94,82 @@ class SiteCurrent:
 
 
 @dataclass(frozen=True)
-class HopCurrent:
-    """An operator of hops along one direction; dslash: O' = epsilon O, links along mu only."""
+class HopCurrent(Current):
+    """An operator of hops; dslash: O' = epsilon O, of links along mu only."""
 
-    label: str
     dslash: StaggeredDslash
     mu: int
 
     hops = 1
 
-    @property
-    def lattice(self) -> Lattice:
-        return self.dslash.lattice
-
-    def primed_to(self, parity: int, x: Array, out: Array | None = None) -> Array:
-        """O' x on the sites of a parity, ``[site, 3, N]``, x on the opposite ones; out is not x."""
-        return self.dslash.astype(x.dtype).apply_to(parity, x, out)
-
-
-Current = SiteCurrent | HopCurrent
-"""`hops`: 0 or 1, whether O takes a parity to the other one."""
-
-
-def applied(current: Current, x: Array) -> Array:
-    """O x of a field ``[parity, site, 3, N]``, a new one."""
-    out = primed(current, x)
-    block_blas.scale(out[ODD], EPSILON[ODD], out[ODD])
-    return out
-
-
-def primed(current: Current, x: Array) -> Array:
-    """O' x = epsilon O x of a field ``[parity, site, 3, N]``, a new one."""
-    out = field_like(x)
-    for parity in (EVEN, ODD):
-        current.primed_to(parity, x[parity ^ current.hops], out[parity])
-    return out
-
-
-def source_of(current: Current, b: Array) -> Array:
-    """O'^dag b = O epsilon b, ``[parity, site, 3, N]``: O' b of a local operator, - O' b of one with hops."""
-    out = primed(current, b)
-    return block_blas.scale(out, -1.0, out) if current.hops else out
+    def primed_to(self, parity: int, x: Array, out: Array | None = None, sign: float = 1.0) -> Array:
+        return self.dslash.astype(x.dtype).apply_to(parity, x, out, b=sign)
 
 
 def vector_current(links: StaggeredLinks, label: str) -> Current:
-    """The operator of one of `LABELS`. Raises InputError for another one.
-
-    links: of the quark, naik_epsilon in them; thin links are made of their configuration where wanted.
-    """
-    found = re.fullmatch("G5-G5|G([XYZ])-G(?:1|\\1)|C([XYZ])", label)
-    if not found:
+    """The operator of one of `LABELS`, for quarks of these links. Raises InputError for another label."""
+    if label not in LABELS:
         raise InputError(f"an operator of connected correlators is one of {', '.join(LABELS)}, got {label!r}")
-    axis = found[1] or found[2]
-    if axis is None:
-        return pion(links.lattice)
-    mu = "XYZ".index(axis)
-    if found[2]:
+    if label == "G5-G5":
+        return local_current(links.lattice)
+    mu = "XYZ".index(label.lstrip("GC")[0])
+    if label.startswith("C"):
         return conserved_vector(links, mu)
-    return (
-        one_link_vector(links, mu, links.thin()) if label.endswith("1") else local_vector(links.lattice, mu)
-    )
+    if label.endswith("1"):
+        return one_link_vector(links, mu, links.thin())
+    return local_current(links.lattice, mu)
 
 
-def pion(lattice: Lattice) -> SiteCurrent:
-    """O = epsilon."""
-    return SiteCurrent("G5-G5", lattice, np.ones((2, lattice.half_volume)))
-
-
-def local_vector(lattice: Lattice, mu: int) -> SiteCurrent:
-    """O = epsilon (-1)^x_mu, mu in space. Raises InputError for another mu."""
-    axis = _axis(mu)
-    odd = np.stack([lattice.coordinates(parity)[:, mu] % 2 for parity in (EVEN, ODD)])
-    return SiteCurrent(f"G{axis}-G{axis}", lattice, np.where(odd, -1.0, 1.0))
+def local_current(lattice: Lattice, mu: int | None = None) -> SiteCurrent:
+    """O = epsilon (-1)^x_mu, mu in space, and without mu epsilon, the pion. Raises InputError."""
+    axis, signs = "5" if mu is None else _axis(mu), np.ones((2, lattice.half_volume))
+    if mu is not None:
+        for parity in (EVEN, ODD):
+            signs[parity] -= 2 * (lattice.coordinates(parity)[:, mu] % 2)
+    return SiteCurrent(f"G{axis}-G{axis}", lattice, signs)
 
 
 def one_link_vector(links: StaggeredLinks, mu: int, thin: Array) -> HopCurrent:
-    """O = (1/2) (U_mu + U_mu^dag), U_mu f(x) = thin_mu(x) f(x + mu), mu in space.
+    """O = (1/2) (U_mu + U_mu^dag), (U_mu psi)(x) = thin_mu(x) psi(x + mu), mu in space. Raises InputError.
 
-    thin: links of the current with phases, ``[mu, parity, site, 3, 3]`` complex128: `links.thin()`, or others
-    (`stages.lqcd.estimators.trace.current_links`). Raises InputError for another mu.
+    thin: links of the current with the phases of M, complex128 ``[mu, parity, site, 3, 3]``: `links.thin()`,
+    or others (`stages.lqcd.estimators.trace.current_links`).
     """
-    half = np.full((2, links.lattice.half_volume), 0.5)
-    return HopCurrent(f"G{_axis(mu)}-G1", _hops(replace(links, fat=thin, long=None), mu, _signed(half)), mu)
+    axis, lattice = _axis(mu), links.lattice
+    one = 0.5 * EPSILON_COLUMN * _bonds(None, lattice)
+    return HopCurrent(f"G{axis}-G1", lattice, _hops(replace(links, fat=thin, long=None), mu, one, one), mu)
 
 
-def conserved_vector(
-    links: StaggeredLinks, mu: int, weights: NDArray[np.float64] | None = None
-) -> HopCurrent:
+def conserved_vector(links: StaggeredLinks, mu: int, weights: Bonds | None = None) -> HopCurrent:
     """O = (1/2) sum_x w(x) J_mu(x), half the conserved current, of M's fat and long links.
 
-    weights: w, real ``[parity, site]`` on the host, of the bonds (x, x + mu); one unless given. That of one
-    slice and mu = 3 is half the charge Q(t): G (Q(t) - Q(t - 1)) G = G P_t - P_t G, P_t the projection on it.
+    weights: w of the bonds (x, x + mu), real ``[parity, site]`` on the host; one unless given. Twice O of the
+    bonds along t that leave a slice is its charge Q(t): G (Q(t) - Q(t - 1)) G = G P_t - P_t G. Raises
+    InputError for another mu or shape.
     """
-    w = np.ones((2, links.lattice.half_volume)) if weights is None else weights
-    one, three = _signed(0.5 * w), _signed(0.5 * _passing(w, links.lattice, mu))
-    return HopCurrent(f"C{DIRECTIONS[mu].upper()}", _hops(links, mu, one, three), mu)
+    axis, lattice = _axis(mu, DIRECTIONS), links.lattice
+    w = _bonds(weights, lattice)
+    one, three = (0.5 * EPSILON_COLUMN * each for each in (w, _passing(w, lattice, mu)))
+    return HopCurrent(f"C{axis}", lattice, _hops(links, mu, one, three), mu)
 
 
 def contact_term(
-    links: StaggeredLinks,
-    mu: int,
-    first: NDArray[np.float64] | None = None,
-    second: NDArray[np.float64] | None = None,
+    links: StaggeredLinks, mu: int, first: Bonds | None = None, second: Bonds | None = None
 ) -> StaggeredDslash:
     """(1/4) sum_{x, z} w(x) w'(z) K_mu(x, z), K the sum of (hop - hop^dag) over hops that pass both bonds.
 
-    first, second: w, w' as `weights` of `conserved_vector`, whose halves it fits: with O and O' of w and w'
-    the polarisation tensor is
+    first, second: w and w', as `weights` of the two operators O, O' of `conserved_vector`, with which
 
-        Tr O G O' G - Tr K G     (mu of both the same; without K otherwise),
+        Tr O G O' G - Tr K G   (both along mu; without K along two directions)
 
-    of which the divergence vanishes at every site, that of the source included. Summed over a slice, w = w' =
-    1, mu in space, K = (1/4) [F - F^dag + 9 (L - L^dag)]: it enters C(t) at t = 0 only. `apply_to` of the
-    result is K psi on a parity, of psi on the opposite one.
+    has no divergence at any site, that of the source included. `apply_to` of the result is K psi on a parity,
+    of psi on the other one. For w = w' = 1 on a slice, K = (1/4) [F - F^dag + 9 (L - L^dag)] enters C at t =
+    0 only. Raises InputError as `conserved_vector`.
     """
-    lattice = links.lattice
-    w, other = (np.ones((2, lattice.half_volume)) if each is None else each for each in (first, second))
-    three = 0.25 * _passing(w, lattice, mu) * _passing(other, lattice, mu)
-    return _hops(links, mu, 0.25 * w * other, three)
+    _axis(mu, DIRECTIONS)
+    w, other = (_bonds(each, links.lattice) for each in (first, second))
+    three = _passing(w, links.lattice, mu) * _passing(other, links.lattice, mu)
+    return _hops(links, mu, 0.25 * w * other, 0.25 * three)
 
 
 def by_slice(x: Array, lattice: Lattice) -> Array:
@@ -199,31 +182,31 @@ def site_table(numbers: NDArray, lattice: Lattice) -> NDArray:
     return np.ascontiguousarray(numbers.reshape(lattice.time_extent, 2, -1))
 
 
-def _hops(
-    links: StaggeredLinks, mu: int, one: NDArray[np.float64], three: NDArray[np.float64] | None = None
-) -> StaggeredDslash:
-    """D of these links along mu only, times numbers ``[parity, site]`` of where their hops begin."""
+def _hops(links: StaggeredLinks, mu: int, one: Bonds, three: Bonds) -> StaggeredDslash:
+    """D of the links along mu only, times numbers of the sites where one and three hops begin."""
     fat = _along(links.fat, links.lattice, mu, one)
-    long = None if links.long is None or three is None else _along(links.long, links.lattice, mu, three)
+    long = None if links.long is None else _along(links.long, links.lattice, mu, three)
     return StaggeredDslash(replace(links, fat=fat, long=long))
 
 
-def _along(links: Array, lattice: Lattice, mu: int, numbers: NDArray[np.float64]) -> Array:
-    out = zeros_like(links)
+def _along(links: Array, lattice: Lattice, mu: int, numbers: Bonds) -> Array:
+    links, out = contiguous(links), zeros_like(links)
     for parity in (EVEN, ODD):
         table = to_device_like(site_table(numbers[parity], lattice).astype(complex), links)
-        matrices, made = (by_slice(each[mu, parity], lattice) for each in (contiguous(links), out))
+        matrices, made = (by_slice(each[mu, parity], lattice) for each in (links, out))
         slice_products.weighted(matrices, table, made)
     return out
 
 
-def _signed(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Epsilon times numbers ``[parity, site]``."""
-    return np.array(EPSILON)[:, None] * numbers
+def _bonds(weights: Bonds | None, lattice: Lattice) -> Bonds:
+    shape = (2, lattice.half_volume)
+    if weights is not None and weights.shape != shape:
+        raise InputError(f"weights of bonds on {lattice} have the shape {shape}, got {weights.shape}")
+    return np.ones(shape) if weights is None else weights
 
 
-def _passing(w: NDArray[np.float64], lattice: Lattice, mu: int) -> NDArray[np.float64]:
-    """w(x) + w(x + mu) + w(x + 2 mu): the bonds that a long hop from x passes."""
+def _passing(w: Bonds, lattice: Lattice, mu: int) -> Bonds:
+    """w(x) + w(x + mu) + w(x + 2 mu): of the bonds that a long hop from x passes."""
     near, far = (
         np.stack([w[parity ^ hops % 2][lattice.neighbour(parity, mu, hops)] for parity in (EVEN, ODD)])
         for hops in (1, 2)
@@ -231,7 +214,8 @@ def _passing(w: NDArray[np.float64], lattice: Lattice, mu: int) -> NDArray[np.fl
     return w + near + far
 
 
-def _axis(mu: int) -> str:
-    if mu not in range(T):
-        raise InputError(f"a current of correlators in time lies along mu = 0, 1, 2, got {mu}")
-    return DIRECTIONS[mu].upper()
+def _axis(mu: int, directions: tuple[str, ...] = DIRECTIONS[:T]) -> str:
+    if mu not in range(len(directions)):
+        names = ", ".join(directions)
+        raise InputError(f"mu of this current is 0 to {len(directions) - 1} ({names}), got {mu}")
+    return directions[mu].upper()
