@@ -63,11 +63,14 @@ class VectorCorrelator:
             if name not in known:
                 raise InputError(f"unknown {what} {name!r} of a vector correlator{suggestion(name, known)}")
         shape = np.shape(self.data)
-        if len(shape) != 2 or shape[1] < 4 or not self.volume > 0:
+        volume = Measured(self.volume, 0.0, f"the volume of {self.part}").value
+        if len(shape) != 2 or shape[1] < 4 or volume <= 0:
             got = f"got {list(shape)} and {self.volume!r}"
             raise InputError(f"{self.part}: needs data [config, time] and a number of spatial sites, {got}")
-        if (self.current == "conserved") != (self.z_v is None):
-            need = "has 1, leave z_v out" if self.z_v else "needs z_v=Measured(0.99, 0.01, 'Z_V of ...')"
+        conserved = self.current == "conserved"
+        measured = isinstance(self.z_v, Measured) and self.z_v.value > 0
+        if not (self.z_v is None if conserved else measured):
+            need = "has 1, leave z_v out" if conserved else "needs z_v=Measured(0.99, 0.01, 'Z_V of ...')"
             raise InputError(f"{self.part}: the {self.current} current {need}, got {self.z_v!r}")
 
     @property
@@ -116,9 +119,9 @@ def a_mu(
     for name in (name for name, cut in cuts.items() if cut):
         width = abs((bounds[name].upper - bounds[name].lower)[0] @ weights)
         sources.append(Measured(0.0, float(width) / 2, f"tail, {name}"))
-        bias = round(float(100 * resampling.bias(values[name]) / values[name][0]), 3) + 0.0
+        bias = 100 * resampling.bias(values[name]) / (values[name][0] or 1.0)
         t_c = f"slice {cuts[name]}, {cuts[name] * total.scale.a_fm:.3f} fm"
-        notes += (f"{name}: bounds beyond {t_c}; bias of the resampling {bias} %",)
+        notes += (f"{name}: bounds beyond {t_c}; bias of the resampling {round(float(bias), 3) + 0.0} %",)
     rows = tuple(Measured(float(v[0]), float(resampling.error(v)), name) for name, v in values.items())
     digest = blinding.digest if blinding else None
     budget = HvpBudget(f"a_mu [{total.theta.name}]", rows, tuple(sources), notes=notes, digest=digest)

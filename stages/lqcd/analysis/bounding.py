@@ -20,6 +20,7 @@ from stages.base.errors import InputError
 from stages.lqcd.analysis.effective_mass import without_oscillation
 from stages.lqcd.analysis.hvp_kernel import Array
 from stages.lqcd.analysis.hvp_sum import fold
+from stages.lqcd.analysis.scale import Measured
 
 
 class Bounds(NamedTuple):
@@ -53,10 +54,12 @@ class Tail:
     steps: int = 4
 
     def __post_init__(self) -> None:
-        if not self.energy > 0 or not (self.strange_energy is None or self.strange_energy > 0):
-            raise InputError(f"energies of a tail must be positive, got {self.energy}, {self.strange_energy}")
-        if self.steps < 1:
-            raise InputError(f"the effective energy is taken over 1 slice or more, got steps = {self.steps}")
+        for name, energy in (("energy", self.energy), ("strange_energy", self.strange_energy)):
+            if energy is not None and Measured(energy, 0.0, f"{name} of a tail").value <= 0:
+                raise InputError(f"{name} of a tail must be positive, got {energy}")
+        for slices in (self.steps, self.slice, self.disconnected_slice):
+            if slices is not None and (not isinstance(slices, int) or slices < 1):
+                raise InputError(f"slices and steps of a tail are whole numbers from 1 on, got {slices!r}")
 
     def connected(self, correlator: ArrayLike, cut: int, last: int) -> Bounds:
         """Bounds of G ``[..., N]`` beyond n_c = `cut`, ``[..., last + 1]``; `last` may exceed N/2.

@@ -63,6 +63,8 @@ class Resampling:
         ):
             if not isinstance(value, int) or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        if self.bootstrap == 1:
+            raise InputError("one bootstrap sample has no spread: ask for more, or for 0 and the jackknife")
 
     def error(self, rows: ArrayLike) -> Array:
         """The error of rows of `common_samples`, or of a function of them; the average's row is left out."""

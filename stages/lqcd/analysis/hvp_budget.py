@@ -42,6 +42,10 @@ class HvpBudget:
 
         Raises InputError for a blinded budget: absolute numbers would give the factor away.
         """
+        if wrong := [each for each in corrections if not isinstance(each, Measured)]:
+            raise InputError(
+                f"a correction has an error: Measured(15.0, 4.0, 'finite volume'), got {wrong[0]!r}"
+            )
         if corrections and self.digest:
             raise InputError(f"{corrections[0].name} cannot be added to a blinded budget: open it first")
         return replace(self, corrections=(*self.corrections, *corrections))

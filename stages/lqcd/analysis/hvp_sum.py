@@ -85,7 +85,7 @@ class HvpSum:
             raise InputError(
                 f"middle is 0.5 or 1, last a slice from 1 on, got {self.middle!r}, {self.last!r}"
             )
-        if not isinstance(self.window, Window) and self.window not in WINDOWS:
+        if not isinstance(self.window, Window) and str(self.window) not in WINDOWS:
             raise InputError(f"unknown window {self.window!r}{suggestion(self.window, WINDOWS)}")
 
     @property

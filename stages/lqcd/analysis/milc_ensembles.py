@@ -51,7 +51,7 @@ def milc_ensemble(name: str, own: Mapping[str, Ensemble] | None = None) -> Ensem
 
     Raises InputError for a name that neither has.
     """
-    base = name.strip().rstrip("abcdefghijklmnopqrstuvwxyz")
+    base = str(name).strip().rstrip("abcdefghijklmnopqrstuvwxyz")
     for key in (name, base):
         if own and key in own:
             return own[key]

@@ -123,6 +123,12 @@ def test_windows_of_a_budget_add_up():
     assert sum(values[:3]) == pytest.approx(values[3], rel=1e-13)
 
 
+def test_nothing_but_zeros():
+    quiet = replace(part("light", LIGHT), data=np.zeros((3, EXTENT)), labels=[1, 2, 3])
+    budget = a_mu([quiet], TOTAL, tail=TAIL)
+    assert budget.value == budget.error == 0 and "inf %" in str(budget)
+
+
 def test_strong_isospin_vanishes_for_equal_masses():
     pieces = [part(name, LIGHT * CHARGES[name]) for name in ("up", "down", "minus_light")]
     same = [replace(each, data=pieces[0].data) for each in pieces]
@@ -194,6 +200,11 @@ def test_what_is_refused():
         (lambda: VectorCorrelator("light", data, labels, 8, "conserved", Z_V), "has 1, leave z_v out"),
         (lambda: VectorCorrelator("light", data[0], labels, 8, "conserved"), r"\[config, time\].*got \[96\]"),
         (lambda: VectorCorrelator("light", data, labels, 0, "conserved"), r"got \[40, 96\] and 0"),
+        (lambda: VectorCorrelator("light", data, labels, 8, "local", 0.9), r"needs z_v=Measured.*got 0\.9"),
+        (lambda: replace(light, z_v=Measured(0.0, 0.1, "Z")), r"needs z_v=Measured\("),
+        (lambda: VectorCorrelator("light", data, labels, "8", "conserved"), "volume of light must be .* '8'"),
+        (lambda: a_mu([light], TOTAL, corrections=[3.0]), r"a correction has an error.*got 3\.0"),
+        (lambda: replace(TOTAL, window=["W"]), r"unknown window \['W'\]"),
         (lambda: a_mu([light, light], TOTAL), "there twice: light, light"),
         (lambda: a_mu([], TOTAL), "got no part"),
         (lambda: a_mu([light, replace(strange, data=strange.data[:, :90])], TOTAL), r"got \[90, 96\]"),

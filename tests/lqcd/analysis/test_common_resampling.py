@@ -122,6 +122,7 @@ def test_what_is_refused(monkeypatch):
         (lambda: common_samples({"light": (data[:1], [1])}), "at least two bins of configurations, got 1"),
         (lambda: common_samples({"light": (data * 1j, [1, 2, 3])}), r"needs real numbers.*got complex128"),
         (lambda: Resampling(seed=-1), "seed must be a whole number of at least 0, got -1"),
+        (lambda: Resampling(bootstrap=1), "one bootstrap sample has no spread"),
         (lambda: Resampling(bin=0), "bin must be a whole number of at least 1, got 0"),
         (lambda: Resampling(bootstrap=1.5), "bootstrap must be a whole number of at least 0, got 1.5"),
     ):
