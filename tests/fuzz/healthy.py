@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import foreign_writers as foreign
 import numpy as np
-from lexicographic import gauge_to_lexicographic, to_lexicographic
-from mutations import Shape
 from numpy.typing import NDArray
 from outcomes import Outcome
 
+from mutations import Shape
 from stages.lqcd.lattice.formats import ScidacField, read_field, read_gauge, write_ildg, write_nersc
 from stages.lqcd.lattice.formats.gauge_file import Check, GaugeField
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import plaquette
 from stages.lqcd.spectroscopy.quark_sources import read_source
+from support import foreign_writers as foreign
+from support.lexicographic import gauge_to_lexicographic, to_lexicographic
 
 LATTICE = Lattice((2, 4, 2, 4))
 

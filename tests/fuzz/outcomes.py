@@ -17,7 +17,6 @@ from random import Random
 from typing import Any
 
 from mutations import Shape
-
 from stages.base.errors import InputError
 
 SECONDS = 10.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from mutations import Shape
 from outcomes import NEVER, Outcome, Tally, fuzz, write_row
 
+from mutations import Shape
 from workflows.catalogue import load_project
 
 FILES = sorted((Path(__file__).parents[2] / "workflows").glob("*.yaml"))

@@ -18,8 +18,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from mutations import Shape
 from outcomes import NEVER, Outcome, Tally, fuzz, write_row
+
+from mutations import Shape
 
 sys.path.append(str(Path(__file__).parents[1] / "pipeline"))
 

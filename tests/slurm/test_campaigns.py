@@ -14,11 +14,11 @@ import psutil
 import pytest
 from campaigns_on_slurm import SlurmCampaign
 from controlled_slurm import KILL_WAIT, ControlledSlurm
-from foreign_writers import write_milc
 
 from pipeline import verify
 from pipeline.store.ledger import Ledger
 from pipeline.store.lock import current_drivers
+from support.foreign_writers import write_milc
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 

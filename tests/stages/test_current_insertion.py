@@ -7,7 +7,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 from numpy.typing import NDArray
 
 from pipeline import At
@@ -26,6 +25,7 @@ from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import DIRAC, NAMES
+from support.matrices import matrix_of
 
 LATTICE = Lattice((4, 2, 2, 6))
 TIMES, SITES, K = LATTICE.time_extent, LATTICE.sites_per_slice, 2

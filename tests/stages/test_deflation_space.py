@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 
 from pipeline import At, FolderCheckpoint
 from pipeline.store import checkpoint
@@ -19,6 +18,7 @@ from stages.loops.deflation_space import DeflationSpace, EigenSearch, deflation,
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.stored_vectors import from_store
 from stages.lqcd.lattice.geometry import EVEN
+from support.matrices import matrix_of
 
 EXTENTS = (4, 4, 4, 4)
 AT = {"config": "modes.2"}

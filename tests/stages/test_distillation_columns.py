@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from source_columns import beginning, coefficients
 
 from pipeline import At
 from stages.base.errors import InputError
 from stages.distillation.perambulator import full_columns, stochastic_columns
 from stages.lqcd.distillation.laph_noise import laph_noise
+from support.source_columns import beginning, coefficients
 
 SPACE: dict[str, Any] = {"time_extent": 8, "eigenvectors": 6}
 NOISE: dict[str, Any] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from source_columns import coefficients
 
 from pipeline import At
 from stages.base.errors import InputError
@@ -30,6 +29,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.mesons.solver_choice import PlannedSolves, solver_choice
 from stages.shared.solver_trials import costs
+from support.source_columns import coefficients
 
 LATTICE = Lattice((4, 4, 4, 6))
 TIMES = LATTICE.time_extent

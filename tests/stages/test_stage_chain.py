@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 from settings import grouped
 
 from pipeline import At
@@ -16,6 +15,7 @@ from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.gauge.hisq import naive_links
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.space import Space
+from support.matrices import matrix_of
 
 EXTENTS = (4, 4, 4, 4)
 SOLVE = {"mass": 0.08, "current_links": "thin", "solver": "block_cgrq", "precision": "double", "block": 8}

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from chromium import Browser, browser, find_browser
 from test_dashboard_in_browser import served
 
 from pipeline import Plan, Store
 from pipeline.running.event_log import EventLog
 from pipeline.worker.events import ChunkState, Event, chunk_identity
 from recorded_chunks import Writer, fill
+from support.chromium import Browser, browser, find_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
 CHUNKS, LEFT = 100_000, 24

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from chromium import Browser, browser, find_browser
 from test_pages_in_browser import COMMAND, ROOT, fits, keep
 from tiny_project import TINY
 
 from pipeline import Store, status
+from support.chromium import Browser, browser, find_browser
 
 pytestmark = pytest.mark.browser
 DEFLATED = TINY.replace("noise:\n", "deflation: {vectors: 16, block: 8, tolerance: 1.0e-6}\nnoise:\n", 1)

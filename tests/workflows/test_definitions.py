@@ -8,16 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dense_quarks import (
-    ahead,
-    antiperiodic,
-    as_links,
-    diagonal_links,
-    phases_of_milc,
-    staggered_matrix,
-    wilson_matrix,
-)
-from lexicographic import to_lexicographic, to_parity
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 from tiny_hisq_mesons import HISQ_MESONS
@@ -43,6 +33,16 @@ from stages.mesons import sources as quark_sources
 from stages.mesons.propagator import Propagator, StaggeredPropagators, propagator, staggered_propagator
 from stages.mesons.sources import staggered_sources
 from stages.mesons.two_point import meson_two_point, staggered_two_point
+from support.dense_quarks import (
+    ahead,
+    antiperiodic,
+    as_links,
+    diagonal_links,
+    phases_of_milc,
+    staggered_matrix,
+    wilson_matrix,
+)
+from support.lexicographic import to_lexicographic, to_parity
 from workflows.catalogue import load_project
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray
-from lexicographic import gauge_to_lexicographic, gauge_to_parity
 from tiny_hisq_mesons import HISQ_MESONS
 from tiny_project import TINY, CommandLine, edit, refused
 
@@ -26,6 +25,7 @@ from stages.lqcd.gauge.reunitarise import polar_su3
 from stages.lqcd.lattice.formats import read_gauge, write_ildg, write_milc, write_nersc
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
+from support.lexicographic import gauge_to_lexicographic, gauge_to_parity
 from workflows.publishing import _warnings
 from workflows.shared.ensemble_doubts import TWO_GROUPS, parted
 from workflows.shared.report_sections import equal_fields, several_ensembles

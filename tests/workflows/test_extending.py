@@ -154,9 +154,8 @@ def test_a_kernel_and_its_oracle(kernels: Path) -> None:
 @pytest.mark.nvrtc
 def test_a_kernel_on_a_gpu_compiles(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cupy", reason="compiling CUDA needs cupy and nvidia-cuda-nvrtc")
-    from nvrtc_compiler import compile_only
-
     from stages.lqcd.kernels.cuda import compile as nvrtc
+    from support.nvrtc_compiler import compile_only
 
     folders = MultiplexedPath(Path(nvrtc.__file__).parent, kernels / "cuda")
     monkeypatch.setattr(nvrtc, "files", lambda package: folders)

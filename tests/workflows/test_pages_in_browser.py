@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chromium import Browser, Seen, browser, find_browser
 from tiny_project import TINY
+
+from support.chromium import Browser, Seen, browser, find_browser
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).parents[2]

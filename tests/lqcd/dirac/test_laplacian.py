@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lexicographic import to_lexicographic, to_parity
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import SpatialHop, folded_laplacian
 from stages.lqcd.dirac.operator import affine
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.lexicographic import to_lexicographic, to_parity
 from workflows.certification.fields import rough_links
 
 EXTENTS = [(4, 4, 4, 4), (2, 4, 6, 8), (6, 2, 4, 2)]

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from stages.base.errors import InputError
@@ -16,6 +15,7 @@ from stages.lqcd.gauge.hisq import hisq_links, naive_links
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.matrices import matrix_of
 from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation, unit_links
 
 LATTICE = Lattice((4, 2, 6, 4))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
@@ -22,6 +21,7 @@ from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.cg import BatchedCG
+from support.matrices import matrix_of
 from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation, unit_links
 
 LATTICE = Lattice((4, 2, 2, 4))

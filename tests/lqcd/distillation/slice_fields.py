@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from lexicographic import gauge_to_lexicographic, to_lexicographic
 
 from stages.lqcd.dirac.displacement import steps_of
+from support.lexicographic import gauge_to_lexicographic, to_lexicographic
 
 
 class Elsewhere:

@@ -6,7 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from lexicographic import to_lexicographic
 from slice_fields import Elsewhere, moved, solutions, special_unitary, waves
 
 from stages.base.errors import InputError
@@ -14,6 +13,7 @@ from stages.lqcd.distillation.currents import current_insertions, planned_bytes
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.gammas import DIRAC
+from support.lexicographic import to_lexicographic
 
 LATTICE = Lattice((4, 2, 6, 4))
 MOMENTA = ((0, 0, 0), (1, 0, -2))

@@ -6,7 +6,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from source_columns import beginning, coefficients
 
 from stages.base.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
@@ -14,6 +13,7 @@ from stages.lqcd.distillation.distillation_sources import distillation_sources
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice
+from support.source_columns import beginning, coefficients
 
 LATTICE, VECTORS = Lattice((4, 2, 2, 6)), 8
 TIMES, SITES = LATTICE.time_extent, LATTICE.sites_per_slice

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from source_columns import beginning, coefficients
 
 from stages.base.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.distillation.laph_noise import laph_noise
+from support.source_columns import beginning, coefficients
 
 TIMES, VECTORS = 6, 8
 NOISE = {"label": "d.17", "seed": 29, "kind": "u1"}

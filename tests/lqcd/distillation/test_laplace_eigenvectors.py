@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrices import random_su3
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.laplacian import SpatialHop
@@ -12,6 +11,7 @@ from stages.lqcd.distillation.eigenvectors import LaplaceSolver, residuals
 from stages.lqcd.gauge.stout import SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.matrices import random_su3
 from workflows.certification.fields import rotated, unit_links
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

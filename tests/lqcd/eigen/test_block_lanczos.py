@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from dense_operator import DenseOperator, hermitian
-from matrices import COLUMNS, matrix_of
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
@@ -21,6 +20,7 @@ from stages.lqcd.kernels.dispatch import array_module, as_numpy, to_device_like
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.orthonormal import orthonormalise
+from support.matrices import COLUMNS, matrix_of
 
 
 class Checkpoint:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from matrices import matrix_of, random_su3
 
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.staggered import SquaredDslash
@@ -11,6 +10,7 @@ from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.solution import Solution, SolveStatus
 from stages.lqcd.solvers.space import Space
+from support.matrices import matrix_of, random_su3
 
 TINY, SMALL = Lattice((4, 4, 4, 4)), Lattice((4, 2, 2, 4))
 

@@ -4,13 +4,13 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from lexicographic import gauge_to_lexicographic
 
 from stages.lqcd.gauge.fat_links import Paths, fat_links, long_links
 from stages.lqcd.gauge.hisq import asqtad_links, hisq_links
 from stages.lqcd.gauge.phases import with_phases
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice
+from support.lexicographic import gauge_to_lexicographic
 
 LATTICE = Lattice((4, 2, 6, 4))
 PATHS = Paths(one=0.31, three=-0.17, five=0.057, seven=0.0131, lepage=-0.083)

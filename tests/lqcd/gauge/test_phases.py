@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from lexicographic import gauge_to_lexicographic, to_lexicographic
 
 from stages.base.errors import InputError
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary, with_phases
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import Lattice
+from support.lexicographic import gauge_to_lexicographic, to_lexicographic
 
 LATTICE = Lattice((4, 6, 2, 8))
 

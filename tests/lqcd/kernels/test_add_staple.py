@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lexicographic import to_lexicographic, to_parity
 
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
+from support.lexicographic import to_lexicographic, to_parity
 
 
 def by_shifts(field, u, lattice, mu, nu):

@@ -13,8 +13,6 @@ import pytest
 
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
-from nvrtc_compiler import compile_only
-
 from stages.lqcd.kernels.cuda import (
     block_blas,
     cg_update,
@@ -26,6 +24,7 @@ from stages.lqcd.kernels.cuda import (
 )
 from stages.lqcd.kernels.cuda.launch import Launch
 from stages.lqcd.lattice.geometry import Lattice
+from support.nvrtc_compiler import compile_only
 
 pytestmark = pytest.mark.nvrtc
 

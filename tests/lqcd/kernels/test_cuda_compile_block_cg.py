@@ -9,10 +9,9 @@ import pytest
 
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
-from nvrtc_compiler import usages
-
 from stages.lqcd.kernels.cuda import block_cg
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
+from support.nvrtc_compiler import usages
 
 pytestmark = pytest.mark.nvrtc
 

@@ -27,10 +27,10 @@ from cuda_launches import (
     unusual_wilson,
     wilson,
 )
-from nvrtc_compiler import compile_only, usages
 
 from stages.lqcd.kernels.cuda import heatbath, hisq_dslash, link_fields, slice_products, smearing
 from stages.lqcd.kernels.cuda.compile import source
+from support.nvrtc_compiler import compile_only, usages
 
 pytestmark = pytest.mark.nvrtc
 

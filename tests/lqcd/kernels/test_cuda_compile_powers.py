@@ -9,13 +9,12 @@ import pytest
 
 pytest.importorskip("cupy", reason="compiling the CUDA sources needs cupy and nvidia-cuda-nvrtc")
 
-from nvrtc_compiler import usages
-
 from stages.lqcd.kernels.cuda import powers
 from stages.lqcd.kernels.cuda.compile import SHARED
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MAX_RHS, REGISTERS, Launch
 from stages.lqcd.kernels.powers import MOST_STEPS
+from support.nvrtc_compiler import usages
 
 pytestmark = pytest.mark.nvrtc
 

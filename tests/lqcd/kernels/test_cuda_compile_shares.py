@@ -21,7 +21,6 @@ from cuda_launches import (
     tuned,
     wilson,
 )
-from nvrtc_compiler import Usage, usages
 
 from stages.lqcd.kernels.cuda import (
     cg_update,
@@ -35,6 +34,7 @@ from stages.lqcd.kernels.cuda import (
 from stages.lqcd.kernels.cuda.compile import SHARED
 from stages.lqcd.kernels.cuda.devices.partition import OwnWork
 from stages.lqcd.kernels.cuda.launch import MULTIPROCESSOR_SHARED, Launch
+from support.nvrtc_compiler import Usage, usages
 
 pytestmark = pytest.mark.nvrtc
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lexicographic import to_lexicographic, to_parity
 
 from stages.lqcd.kernels.dispatch import implementation_of
 from stages.lqcd.lattice.geometry import Lattice
+from support.lexicographic import to_lexicographic, to_parity
 
 LATTICE = Lattice((6, 4, 2, 8))
 

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("cupy")
 
 import cupy
-from nvrtc_compiler import compile_elementwise
 
 from stages.lqcd.kernels import block_blas, lane_blas, random_numbers, smearing
 from stages.lqcd.kernels.cuda import arithmetic, fields
@@ -22,6 +21,7 @@ from stages.lqcd.kernels.cuda.devices.spans import Span
 from stages.lqcd.kernels.cuda.fields import runs_of_bytes
 from stages.lqcd.kernels.fields import assign, contiguous, converted
 from stages.lqcd.kernels.short_numbers import ShortField, take
+from support.nvrtc_compiler import compile_elementwise
 
 pytestmark = pytest.mark.nvrtc
 

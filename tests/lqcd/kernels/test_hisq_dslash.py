@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from doubled_links import packed_links
-from lexicographic import to_lexicographic, to_parity
 from widths import widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import hisq_dslash
 from stages.lqcd.kernels.directions import displacements, staple_tables
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.lexicographic import to_lexicographic, to_parity
 
 WIDTHS = widths((3, 33), (1, 8, 16, 64))
 LATTICES = [(6, 4, 10, 8), (16, 6, 4, 4), (4, 4, 4, 4), (2, 4, 6, 14)]

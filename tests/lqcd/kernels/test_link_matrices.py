@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lexicographic import to_lexicographic, to_parity
 from scipy.linalg import expm
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.gamma import sigma
 from stages.lqcd.lattice.geometry import Lattice
+from support.lexicographic import to_lexicographic, to_parity
 
 RNG = np.random.default_rng(31)
 

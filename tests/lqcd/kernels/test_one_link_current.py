@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from lexicographic import to_lexicographic
 from widths import widths
 
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.lexicographic import to_lexicographic
 
 
 def embed(field, lattice, parity):

@@ -7,10 +7,8 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-import foreign_writers as foreign
 import numpy as np
 import pytest
-from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
@@ -30,6 +28,8 @@ from stages.lqcd.lattice.formats import (
 from stages.lqcd.lattice.formats.gauge_file import UNVERIFIED
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
+from support import foreign_writers as foreign
+from support.lexicographic import gauge_to_lexicographic
 
 FORMATS = ["ildg", "scidac", "nersc", "nersc2", "milc", "openqcd", "ddalphaamg"]
 HEADER_BYTES = {

@@ -7,10 +7,10 @@ import zlib
 
 import numpy as np
 import pytest
-from foreign_writers import milc_checksum, scidac_checksum
 from numpy.typing import NDArray
 
 from stages.lqcd.lattice.formats.site_data import MILC, NERSC, SCIDAC, Checksum, site_crc32
+from support.foreign_writers import milc_checksum, scidac_checksum
 
 SITES = 1000
 

@@ -7,10 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import foreign_writers as foreign
 import numpy as np
 import pytest
-from lexicographic import gauge_to_lexicographic, gauge_to_parity, to_lexicographic
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
@@ -26,6 +24,8 @@ from stages.lqcd.lattice.formats import (
 from stages.lqcd.lattice.formats.conversion import convert_gauge
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
+from support import foreign_writers as foreign
+from support.lexicographic import gauge_to_lexicographic, gauge_to_parity, to_lexicographic
 
 DTYPES = {32: np.complex64, 64: np.complex128}
 

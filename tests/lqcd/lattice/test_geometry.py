@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-from lexicographic import gauge_to_lexicographic, gauge_to_parity, to_lexicographic, to_parity
 
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.lexicographic import gauge_to_lexicographic, gauge_to_parity, to_lexicographic, to_parity
 
 LATTICE = Lattice((4, 6, 2, 8))
 

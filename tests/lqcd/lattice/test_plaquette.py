@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numba
 import numpy as np
 import pytest
-from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
+from support.lexicographic import gauge_to_lexicographic
 
 RandomSU3 = Callable[[tuple[int, ...], int], NDArray]
 

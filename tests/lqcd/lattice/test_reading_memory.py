@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from foreign_writers import write_openqcd
-from lexicographic import gauge_to_lexicographic
 
 from stages.lqcd.lattice.formats import check_gauge, read_gauge, write_ildg, write_nersc
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import plaquette
+from support.foreign_writers import write_openqcd
+from support.lexicographic import gauge_to_lexicographic
 
 LATTICE = Lattice((8, 16, 16, 12))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lexicographic import gauge_to_lexicographic, to_lexicographic
 
 from stages.lqcd.lattice.formats import check_gauge, read_extents, read_field, read_gauge
+from support.lexicographic import gauge_to_lexicographic, to_lexicographic
 
 Expected = dict[str, dict]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.lattice.geometry import Lattice
+from support.matrices import matrix_of
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matrices import random_su3
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
@@ -19,6 +18,7 @@ from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links, naive_links
 from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
 from stages.lqcd.kernels.dispatch import kernel, kernels_of
 from stages.lqcd.lattice.geometry import Lattice
+from support.matrices import random_su3
 
 LATTICE = Lattice((4, 4, 2, 4))
 

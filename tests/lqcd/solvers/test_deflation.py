@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
@@ -18,6 +17,7 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
 from stages.lqcd.solvers.solution import SolveStatus
 from stages.lqcd.solvers.space import Space
+from support.matrices import matrix_of
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

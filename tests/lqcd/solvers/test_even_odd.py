@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from matrices import matrix_of
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
@@ -14,6 +13,7 @@ from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.even_odd import EvenOdd, full_residual, propagate
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
+from support.matrices import matrix_of
 from workflows.certification.fields import rotated
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matrices import matrix_of, random_su3
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
+from support.matrices import matrix_of, random_su3
 
 
 @pytest.fixture(scope="session")

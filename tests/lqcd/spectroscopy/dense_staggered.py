@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from lexicographic import gauge_to_lexicographic
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.lexicographic import gauge_to_lexicographic
 
 
 @dataclass(frozen=True)

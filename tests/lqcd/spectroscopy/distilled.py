@@ -7,7 +7,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import f as f_distribution
-from source_columns import coefficients
 
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.distillation_sources import distillation_sources
@@ -28,6 +27,7 @@ from stages.lqcd.spectroscopy.distilled_mesons import (
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.lqcd.spectroscopy.mesons import Momentum, meson_correlators
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
+from support.source_columns import coefficients
 
 BYTES = 1 << 30
 """Bound on what elementals and projections allocate."""

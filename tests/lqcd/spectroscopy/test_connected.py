@@ -12,8 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dense_staggered import DenseStaggered
-from lexicographic import to_lexicographic, to_parity
-from matrices import matrix_of, random_su3
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
@@ -41,6 +39,8 @@ from stages.lqcd.spectroscopy.vector_currents import (
     one_link_vector,
     vector_current,
 )
+from support.lexicographic import to_lexicographic, to_parity
+from support.matrices import matrix_of, random_su3
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

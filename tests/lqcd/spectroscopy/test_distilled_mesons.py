@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from distilled import eigenvectors, exact, perambulator, point_to_all, table_of
-from matrices import matrix_of
 from numpy.typing import NDArray
 from tiny_lattice import LATTICE
 
@@ -18,6 +17,7 @@ from stages.lqcd.kernels.gamma import GAMMA
 from stages.lqcd.spectroscopy.distilled_mesons import correlation_matrix, perambulator_pairs
 from stages.lqcd.spectroscopy.gammas import DIRAC
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
+from support.matrices import matrix_of
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

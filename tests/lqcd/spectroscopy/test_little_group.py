@@ -7,16 +7,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from dense_quarks import (
-    ahead,
-    antiperiodic,
-    as_links,
-    diagonal_links,
-    rotated,
-    staggered_matrix,
-    wilson_matrix,
-)
-from lexicographic import to_parity
 from numpy.typing import NDArray
 from scipy.linalg import expm
 
@@ -49,6 +39,16 @@ from stages.mesons.two_point import (
     staggered_average,
     staggered_two_point,
 )
+from support.dense_quarks import (
+    ahead,
+    antiperiodic,
+    as_links,
+    diagonal_links,
+    rotated,
+    staggered_matrix,
+    wilson_matrix,
+)
+from support.lexicographic import to_parity
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 

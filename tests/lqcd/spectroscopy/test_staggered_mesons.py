@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lexicographic import to_lexicographic
-from matrices import matrix_of
 from numpy.typing import NDArray
 
 from pipeline import At
@@ -37,6 +35,8 @@ from stages.lqcd.spectroscopy.staggered_operators import GAMMAS, MULTIPLETS, Spi
 from stages.mesons.propagator import staggered_propagator
 from stages.mesons.sources import staggered_sources
 from stages.mesons.two_point import staggered_two_point
+from support.lexicographic import to_lexicographic
+from support.matrices import matrix_of
 from workflows.certification.fields import rotated, unit_links
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")

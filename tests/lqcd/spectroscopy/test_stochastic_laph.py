@@ -16,7 +16,6 @@ from distilled import (
     stochastic_columns,
     table_of,
 )
-from matrices import matrix_of, random_su3
 from numpy.typing import NDArray
 from scipy.linalg import lu_factor, lu_solve
 from tiny_lattice import LATTICE
@@ -27,6 +26,7 @@ from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.distilled_mesons import QuarkLine, perambulator_pairs, stochastic_pairs
+from support.matrices import matrix_of, random_su3
 
 FEW, SOURCE = 10, 4
 MOMENTUM = (1, 0, 0)

@@ -7,12 +7,12 @@ field by itself, so that a dense inverse of a small lattice takes no time.
 from __future__ import annotations
 
 import numpy as np
-from lexicographic import gauge_to_parity
 from numpy.typing import NDArray
 
 from stages.lqcd.kernels.gamma import GAMMA
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.little_group import Rotation
+from support.lexicographic import gauge_to_parity
 
 AXIS = (3, 2, 1, 0)
 """Axis of x, y, z, t in ``[t, z, y, x]``."""

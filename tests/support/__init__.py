@@ -1,0 +1,1 @@
+"""What tests of several folders share: operators written out, files of other codes, stores, a browser."""
