@@ -237,7 +237,7 @@ def test_status(compute: Compute, store: Store) -> None:
     (place,) = (store.path / ".workflows").glob("[!.]*.json")
     for length in (10, 1 << 40):  # cut off; of no size that one is
         os.truncate(place, length)
-        assert f"{place} is damaged, so what its workflow has is not shown" in str(status(store))
+        assert f"{place} is damaged, so the state of its workflow is not shown" in str(status(store))
     compute(workflow())
     assert status(store).nodes == found.nodes
 
