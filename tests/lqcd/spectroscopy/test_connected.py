@@ -15,13 +15,16 @@ from dense_staggered import DenseStaggered
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.dirac.full_lattice import StaggeredOperator
+from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.gauge.given_links import given_links
 from stages.lqcd.gauge.hisq import StaggeredLinks, hisq_links
 from stages.lqcd.gauge.phases import with_phases
+from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.formats import read_field, read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.solvers.block_cgrq import BlockCGrQ
+from stages.lqcd.solvers.even_odd import EvenOdd
 from stages.lqcd.solvers.space import Space
 from stages.lqcd.spectroscopy.connected import (
     normalised,
@@ -36,6 +39,7 @@ from stages.lqcd.spectroscopy.vector_currents import (
     LABELS,
     conserved_vector,
     contact_term,
+    local_current,
     one_link_vector,
     vector_current,
 )
@@ -115,9 +119,12 @@ def test_operators_by_formula(label: str, links: StaggeredLinks, dense: DenseSta
     np.testing.assert_allclose(current.at_source(field), source, atol=1e-13)
 
 
-@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize(
+    ("sink", "source"), [*((each, each) for each in LABELS), ("CY", "GY-G1"), ("GX-G1", "GX-GX")]
+)
 def test_low_modes_of_error_and_their_rest_are_the_trace(
-    label: str,
+    sink: str,
+    source: str,
     links: StaggeredLinks,
     dense: DenseStaggered,
     inverses: dict[float, NDArray],
@@ -125,13 +132,13 @@ def test_low_modes_of_error_and_their_rest_are_the_trace(
     fields: MesonFields,
 ) -> None:
     """Exactly, for any modes: sources on every point of a slice have no noise."""
-    current, time = vector_current(links, label), LABELS.index(label) % 4
-    b, matrix = points(time), dense.current(label)
+    time, currents = LABELS.index(sink) % 4, [vector_current(links, each) for each in (sink, source)]
+    b, matrices = points(time), [dense.current(each) for each in (sink, source)]
     for mass, inverse in inverses.items():
-        solved = (by_field(inverse, each) for each in (b, current.at_source(b)))
-        parts = rest_correlator(low, mass, b, *solved, current, current, time)
-        exact = dense.trace(matrix, matrix, inverse)[time]
-        exactly_low = fields.low_low(label, label, mass)[time]
+        solved = (by_field(inverse, each) for each in (b, currents[1].at_source(b)))
+        parts = rest_correlator(low, mass, b, *solved, *currents, time)
+        exact = dense.trace(*matrices, inverse)[time]
+        exactly_low = fields.low_low(sink, source, mass)[time]
         scale = np.abs(exact).max()
         assert np.abs(parts.low.sum(axis=0) - exactly_low).max() < 1e-11 * scale
         assert np.abs(exactly_low + parts.rest.sum(axis=0) - exact).max() < 1e-10 * scale
@@ -371,6 +378,32 @@ def test_divergence_vanishes_at_every_site(
     assert largest > 0.01 and np.abs(found).max() < 1e-12
 
 
+@pytest.mark.slow
+def test_divergence_of_solves() -> None:
+    """On 8^4, summed with functions f of x: f = 1 at the source, and random everywhere."""
+    lattice, nu = Lattice((8, 8, 8, 8)), 0
+    thin = random_su3(np.random.default_rng(271), 4, 2, lattice.half_volume, size=0.3)
+    links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0)
+    M = StaggeredOperator(StaggeredDslash(links), 0.2)
+    solver = EvenOdd(BlockCGrQ(1e-12), StaggeredSchur)
+    at_z = np.zeros((2, lattice.half_volume))
+    at_z[EVEN, 1000] = 1
+    line = [int(lattice.neighbour(EVEN, nu, hops)[1000]) for hops in range(8)]
+    b = np.zeros((2, lattice.half_volume, 3, 24), complex)
+    for number, site in enumerate(line):
+        b[number % 2, site, :, 3 * number : 3 * number + 3] = np.eye(3)
+    quark, bra = solver.solve(M, b).x, conserved_vector(links, nu, at_z).apply(b)
+    for f in (at_z, np.random.default_rng(5).normal(size=at_z.shape)):
+        parts = []
+        for mu in range(4):
+            w = f - np.stack([f[1 - p][lattice.neighbour(p, mu, 1)] for p in (EVEN, ODD)])
+            parts.append(np.vdot(bra, solver.solve(M, conserved_vector(links, mu, w).apply(quark)).x))
+            if mu == nu:
+                K = StaggeredOperator(contact_term(links, mu, w, at_z), 0.0)
+                parts.append(-np.vdot(b, K.apply(quark)))
+        assert abs(sum(parts)) < 1e-9 * max(map(abs, parts))
+
+
 @pytest.mark.parametrize("label", ["CX", pytest.param("CY", marks=SLOW)])
 def test_weights_are_derivatives_of_the_determinant(
     label: str, links: StaggeredLinks, dense: DenseStaggered, inverses: dict[float, NDArray]
@@ -464,6 +497,10 @@ def test_modes_of_zero_have_no_partner() -> None:
             "or 'site', got 'point'",
         ),
         (lambda low, links: random_wall(LATTICE, 4, "a", 5, 0), "t = 4 is outside the lattice"),
+        (
+            lambda low, links: source_correlator(points(0), points(0), local_current(LATTICE), -1),
+            "t = -1 is outside",
+        ),
     ],
 )
 def test_mistakes(call: Callable, message: str, low: LowPropagator, links: StaggeredLinks) -> None:
@@ -502,3 +539,19 @@ def test_signs_of_given_links_are_recognised(phased: bool) -> None:
     another = random_su3(np.random.default_rng(8), 4, 2, LATTICE.half_volume, size=9)
     with pytest.raises(InputError, match="phases of the fat links cannot be recognised"):
         given_links(fat, long, another, LATTICE)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same(links: StaggeredLinks, low: LowPropagator) -> None:
+    thin, made = links.origin.links, []
+    there = hisq_links(thin, LATTICE, boundary="antiperiodic", naik_epsilon=-0.1, backend="cuda")
+    vectors = np.concatenate([v for _, (v, _) in low.blocks()], axis=-1)
+    for quarks, send in ((links, np.array), (there, to_device)):
+        space = Space.of_eigenpairs(low.eigenvalues, send(vectors), np.zeros(MODES))
+        modes, b = LowPropagator.of(StaggeredDslash(quarks), space), send(random_wall(LATTICE, 1, "a", 5, 0))
+        currents = [vector_current(quarks, label) for label in LABELS]
+        fields = meson_fields(modes, currents, [(0, 0, 0), (1, 0, -1)], width=10)
+        rests = [rest_correlator(modes, 0.1, b, b, c.at_source(b), c, c, 1).rest for c in currents]
+        made.append((modes.eigenvalues, fields.values, np.array(rests)))
+    for here, on_gpu in zip(*made, strict=True):
+        np.testing.assert_allclose(on_gpu, here, atol=1e-12)
