@@ -50,19 +50,17 @@ def normalised(correlator: NDArray, lattice: Lattice, given: Normalisation, want
     return correlator * float(2 * lattice.sites_per_slice) ** power
 
 
-def random_wall(
-    lattice: Lattice, time: int, label: str, seed: int, number: int, xp: ModuleType = np
-) -> Array:
+def random_wall(lattice: Lattice, time: int, label: str, seed: int, index: int, xp: ModuleType = np) -> Array:
     """Sources b of one noise vector, complex128 ``[parity, site, 3, 3]``: a column for each colour.
 
-    Z4 noise of (seed, configuration's `label`, number) on every site and colour of the slice, 0 elsewhere:
+    Z4 noise of (seed, configuration's `label`, index) on every site and colour of the slice, 0 elsewhere:
     the sum over columns of b b^dag is P_t0 in the mean, so that correlators estimate the slice trace. Raises
     InputError.
     """
     check_place(lattice, SourcePlace(time))
     here, source = slice_sites(lattice, time), zero_field((2, lattice.half_volume, 3, 3), complex, xp)
     for parity in (EVEN, ODD):
-        noise = noise_vectors(lattice, parity, label, seed, [number], "z4", xp=xp)
+        noise = noise_vectors(lattice, parity, label, seed, [index], "z4", xp=xp)
         for colour in range(COLOURS):
             assign(source[parity, here, colour, colour], noise[here, colour, 0])
     return source

@@ -29,7 +29,7 @@ from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import has_odd_partner
 from stages.lqcd.solvers.space import Space
 
-WIDTH = 32
+WIDTH = 16
 """Modes that D is applied to together."""
 
 

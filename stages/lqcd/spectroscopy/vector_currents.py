@@ -132,8 +132,8 @@ def local_current(lattice: Lattice, mu: int | None = None) -> SiteCurrent:
 def one_link_vector(links: StaggeredLinks, mu: int, thin: Array) -> HopCurrent:
     """O = (1/2) (U_mu + U_mu^dag), (U_mu psi)(x) = thin_mu(x) psi(x + mu), mu in space. Raises InputError.
 
-    thin: links of the current with the phases of M, complex128 ``[mu, parity, site, 3, 3]``: `links.thin()`,
-    or others (`stages.lqcd.estimators.trace.current_links`).
+    thin: links of the current with phases and signs of M, complex128 ``[mu, parity, site, 3, 3]``:
+    `links.thin()`, or others (`stages.lqcd.estimators.trace.current_links`).
     """
     axis, lattice = _axis(mu), links.lattice
     one = 0.5 * EPSILON_COLUMN * _bonds(None, lattice)
