@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from stages.lqcd.noise.dilution import Dilution
     from stages.lqcd.noise.vectors import noise_vectors
     from stages.lqcd.notebook import (
+        CoarseGrid,
         LowModes,
         Operator,
         Solver,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         bicgstab,
         block_cg,
         cg,
+        coarse_space,
         hisq,
         lowest,
         multigrid,

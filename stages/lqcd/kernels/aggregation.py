@@ -131,7 +131,7 @@ def add_prolonged(packed: PackedVectors, coarse: Array, out: Array) -> Array:
 
 
 def _check_vectors(vectors: Array, sites: Array, fine_sites: int) -> None:
-    """Raise InputError unless vectors are complex ``[aggregate, 1 or 2, m, k]`` and sites fit m and the field."""
+    """Raise InputError unless vectors are complex ``[aggregate, group, m, k]`` and sites fit m and fields."""
     if vectors.dtype not in (np.complex64, np.complex128):
         raise InputError(f"vectors of aggregates must be complex64 or complex128, got {vectors.dtype}")
     if vectors.ndim != 4 or vectors.shape[1] not in (1, 2):

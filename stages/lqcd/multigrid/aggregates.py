@@ -296,7 +296,7 @@ def prolongation(
 ) -> tuple[Prolongation, Callable[[], Array]]:
     """P spanned by fields V ``[site, 2 n, k]``, of their dtype; a call gives P^H V ``[aggregate, 2 k, k]``.
 
-    Of fields on even sites ``[even site, n, k]`` P has one group of components, and P^H V ``[aggregate, k, k]``.
+    On even sites V is ``[even site, n, k]``, P has one group of components, P^H V is ``[aggregate, k, k]``.
 
     With P = V R^-1 on every aggregate P^H V = R^-H V^H V follows from small matrices. passes: of Cholesky QR;
     the first leaves P^H P - 1 of the condition number of V times the rounding unit, the second none. Raises
@@ -307,10 +307,10 @@ def prolongation(
     sites, groups = (aggregates.sites, 2) if whole else (aggregates.even_sites, 1)
     rows, k = sites.shape[1] * near_null.shape[1] // groups, near_null.shape[2]
     if k > rows:
+        where = "of each chirality" if whole else "on even sites"
         raise InputError(
-            f"an aggregate of {aggregates.volume} sites has {rows} components "
-            f"{'of each chirality' if whole else 'on even sites'}, fewer than the {k} near-null vectors: take "
-            "fewer vectors or larger aggregates"
+            f"an aggregate of {aggregates.volume} sites has {rows} components {where}, fewer than the {k} "
+            "near-null vectors: take fewer vectors or larger aggregates"
         )
     vectors = on_grid(aggregates.coarse, near_null, (groups, rows, k))
     aggregation.gather(near_null, to_device_like(sites, near_null), vectors)

@@ -1,21 +1,20 @@
 """Coarse-grid deflation of the staggered normal operator A = 4 m^2 - D_eo D_oe, at every mass m.
 
-The low modes of B = -D_eo D_oe are locally alike (local coherence, arXiv:0706.2298): vectors that span some of
-them, cut to aggregates and made orthonormal there, span nearly all. They come from noise by a Chebyshev filter
-of B, which keeps what is below a window of its spectrum. The Galerkin operator A_c = P^H A P has the mass as a
-shift, so that one space serves every mass. It preconditions flexible conjugate gradients in the form A-DEF2
-(J. M. Tang and others, J. Sci. Comput. 39 (2009) 340; of domain-wall quarks arXiv:2409.03904),
+The low modes of B = -D_eo D_oe are locally alike (local coherence, arXiv:0706.2298): vectors that span some
+of them, cut to aggregates and made orthonormal there, nearly span all. They come from noise by a Chebyshev
+filter of B, which amplifies what lies below its window. The Galerkin operator A_c = P^H A P has the mass as a
+shift: one space serves every mass. It preconditions flexible conjugate gradients in the form A-DEF2 (J. M.
+Tang and others, J. Sci. Comput. 39 (2009) 340; of domain-wall quarks arXiv:2409.03904),
 
     1  z = q(A) r,  r - A z = p(A) r       smoother: Chebyshev polynomial of n products on (low, high + 4 m^2)
     2  z += P A_c^-1 P^H (r - A z)         coarse correction, to a loose tolerance
 
-and a solve starts from P A_c^-1 P^H b. All of this is in single precision, whatever that of residuals.
+and a solve starts from P A_c^-1 P^H b. All of this is in single precision, whatever that of residuals is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Unpack, cast
 
@@ -36,6 +35,7 @@ from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.multigrid.aggregates import Extents, Grid, Transfer, aggregates, prolongation, random_fields
 from stages.lqcd.multigrid.coarse_normal import CoarseNormal, galerkin_normal
+from stages.lqcd.multigrid.hierarchy import FINGERPRINT_SEED, FINGERPRINT_TOLERANCE
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.deflation import DeflatedSolver
 from stages.lqcd.solvers.flexible_cg import FlexibleCG
@@ -55,40 +55,48 @@ SMOOTHED = 17.5
 MOST_COARSE = 20_000
 """Iterations of one coarse solve."""
 
-FINGERPRINT_SEED = 0x5EED
-FINGERPRINT_TOLERANCE = 1e-10
-"""Of fingerprints: far above rounding, far below what one changed link of 1e7 does."""
+MODES_TOLERANCE = 1e-5
+"""Of coarse eigenvectors, in units of the largest eigenvalue."""
 
 
 @dataclass(frozen=True)
 class CoarseDeflation:
     """Parameters of a space.
 
-    aggregate: extents (x, y, z, t) of the aggregates. vectors: of each. degree, edge: of the filter, whose window
-    begins at `edge` times the largest eigenvalue of B. modes: eigenvectors of the coarse operator, which deflate
-    its solves; 0: none. seed: of the noise.
+    aggregate: extents (x, y, z, t) of the aggregates. vectors: of each. degree, edge: of the filter, whose
+    window begins at `edge` times the largest eigenvalue of B. modes: eigenvectors of the coarse operator that
+    deflate its solves, if it has more than `direct` unknowns; smaller ones are inverted. seed: of the noise.
     """
 
     aggregate: Extents = (4, 4, 4, 4)
     vectors: int = 48
     degree: int = 80
     edge: float = 0.01
-    modes: int = 0
+    modes: int = 64
+    direct: int = DIRECT_UNKNOWNS
     seed: int = 20240903
 
     def __post_init__(self) -> None:
-        for name, value, least in (("vectors", self.vectors, 1), ("degree", self.degree, 1), ("modes", self.modes, 0)):
+        for name, value, least in (
+            ("vectors", self.vectors, 1),
+            ("degree", self.degree, 1),
+            ("modes", self.modes, 0),
+        ):
             if value < least:
                 raise InputError(f"{name} of a coarse space must be at least {least}, got {value}")
         if self.vectors > MOST_VECTORS:
             raise InputError(f"a coarse space takes at most {MOST_VECTORS} vectors, got {self.vectors}")
         if not 0 < self.edge < 1:
-            raise InputError(f"edge of the filter of a coarse space must lie between 0 and 1, got {self.edge}")
+            raise InputError(
+                f"edge of the filter of a coarse space must lie between 0 and 1, got {self.edge}"
+            )
 
     @in_one_blas_thread
     def setup(self, dslash: StaggeredDslash) -> CoarseSpace:
-        """The space of D. Raises InputError where aggregates do not divide the lattice or have too few components,
-        and where the vectors are linearly dependent on one.
+        """The space of D.
+
+        Raises InputError where aggregates do not divide the lattice or have too few components, and where
+        the vectors are linearly dependent on one.
         """
         blocks = aggregates(Grid(dslash.lattice.extents), self.aggregate)
         B = SquaredDslash(dslash.astype(np.complex64), EVEN)
@@ -98,27 +106,27 @@ class CoarseDeflation:
         vectors, _ = RepeatedFilter(B).apply(filter_, noise, field_like(noise))
         P, _ = prolongation(blocks, vectors)
         coarse = galerkin_normal(SquaredDslash(dslash, EVEN), P)
-        return CoarseSpace(dslash, P.for_cycles(), coarse, high, self._modes(coarse))
+        return CoarseSpace(dslash, P.for_cycles(), coarse, high, self.direct, self._modes(coarse))
 
     def _modes(self, coarse: CoarseNormal) -> Space | None:
-        if not self.modes:
+        if not self.modes or coarse.unknowns <= self.direct:
             return None
-        pairs = BlockLanczos(self.modes, tolerance=MODES_TOLERANCE, seed=self.seed).solve(coarse)
-        return pairs.space
-
-
-MODES_TOLERANCE = 1e-5
-"""Of coarse eigenvectors, in units of the largest eigenvalue."""
+        return BlockLanczos(self.modes, tolerance=MODES_TOLERANCE, seed=self.seed).solve(coarse).space
 
 
 @dataclass(frozen=True, eq=False)
 class CoarseSpace:
-    """P, the coarse operator of m = 0, an upper bound `high` of B's eigenvalues, and coarse eigenvectors or None."""
+    """P, and the coarse operator of m = 0.
+
+    high: an upper bound of the eigenvalues of B. direct: unknowns up to which the coarse operator is
+    inverted. modes: coarse eigenvectors, or None.
+    """
 
     dslash: StaggeredDslash
     transfer: Transfer
     coarse: CoarseNormal
     high: float
+    direct: int = DIRECT_UNKNOWNS
     modes: Space | None = None
     _inverses: dict[float, Array] = field(default_factory=dict, repr=False)
 
@@ -180,9 +188,9 @@ def fingerprint(dslash: StaggeredDslash) -> float:
 class CoarseGridSolver:
     """Flexible CG preconditioned by a coarse space, for A at every mass on even sites.
 
-    tolerance, max_iterations, precision: as of other solvers, but for 'double-half'. products: of the smoother.
-    low: where its window begins, over `space.high`; None: by its degree. coarse_tolerance: of coarse solves, on
-    their residual; small coarse systems are inverted.
+    tolerance, max_iterations, precision: as of other solvers, but for 'double-half'. products: of the
+    smoother. low: where its window begins, over `space.high`; None: by its degree. coarse_tolerance: on the
+    residual of coarse solves; small coarse systems are inverted.
     """
 
     space: CoarseSpace
@@ -191,8 +199,7 @@ class CoarseGridSolver:
     precision: str = "double-single"
     products: int = 8
     low: float | None = None
-    coarse_tolerance: float = 1e-3
-    direct: int = DIRECT_UNKNOWNS
+    coarse_tolerance: float = 0.1
 
     def __post_init__(self) -> None:
         self.cg  # noqa: B018 - which checks its settings
@@ -209,14 +216,13 @@ class CoarseGridSolver:
     def solve(self, A: Any, b: Array, **options: Unpack[SolveOptions]) -> Solution:
         """Solution of A x = b, by `KrylovSolver.solve`; `matvecs` counts products of the smoother, too.
 
-        extras: 'coarse_iterations', those of coarse solves. Raises InputError for an operator that is not of the
-        space.
+        extras: 'coarse_iterations', those of coarse solves. Raises InputError for an operator that is not of
+        the space.
         """
         self.space.check(A)
         K = self.preconditioner(A)
-        cg = FlexibleCG(self.tolerance, self.max_iterations, self.precision, preconditioner=K)
-        options["deflate"] = cast(Correction, K.guess)
-        solution = cg.solve(A, b, **options)
+        options["deflate"] = cast(Correction, CoarseGuess(K))
+        solution = replace(self.cg, preconditioner=K).solve(A, b, **options)
         solution.extras["coarse_iterations"] = K.coarse.iterations
         return solution
 
@@ -224,17 +230,17 @@ class CoarseGridSolver:
         """A-DEF2 of A."""
         low = self.low or 1 / (SMOOTHED * self.products)
         window = ChebyshevFilter(low * self.space.high, self.space.high + A.shift, self.products)
-        coarse = CoarseSolves(self.space, A.shift, self.coarse_tolerance, self.direct)
+        coarse = CoarseSolves(self.space, A.shift, self.coarse_tolerance)
         return ADEF2(A.astype(np.complex64), self.space.transfer, window, coarse)
 
 
 class CoarseSolves:
     """About A_c^-1 at a shift; iterations: of all solves so far, those of a block counted once."""
 
-    def __init__(self, space: CoarseSpace, shift: float, tolerance: float, direct: int) -> None:
-        self.A = CoarseNormal(space.coarse.grid, space.coarse.packed, shift)
+    def __init__(self, space: CoarseSpace, shift: float, tolerance: float) -> None:
+        self.A = replace(space.coarse, shift=shift)
         self.iterations = 0
-        self.inverse = space.inverse(shift) if self.A.unknowns <= direct else None
+        self.inverse = space.inverse(shift) if self.A.unknowns <= space.direct else None
         cg = BatchedCG(tolerance, MOST_COARSE)
         self.solver = cg if space.modes is None else DeflatedSolver(cg, space.modes)
 
@@ -277,10 +283,6 @@ class ADEF2:
         """``y += P A_c^-1 P^H residual``."""
         self.transfer.add_prolonged(self.coarse(self.transfer.restrict(residual)), y)
 
-    @property
-    def guess(self) -> CoarseGuess:
-        return CoarseGuess(self)
-
 
 @dataclass(frozen=True, eq=False)
 class CoarseGuess:
@@ -293,7 +295,7 @@ class CoarseGuess:
         return self.K.coarse.A.unknowns
 
     def __call__(self, residual: Array) -> tuple[Array, NDArray[np.float64]]:
-        """y ``[*shape, N]``, and zeros ``[N]`` for what A y adds beside the space."""
+        """Y ``[*shape, N]``, and zeros ``[N]`` for what A y adds beside the space."""
         r = converted(residual, self.K.dtype)
         y = zeros_like(r)
         self.K.add_coarse(r, y)

@@ -2,12 +2,11 @@
 
     A_c x(s) = 4 m^2 x(s) + sum_d Y_d(s) x(s + o_d),      P^H P = 1: the mass is a shift
 
-B is Hermitian and reaches six sites with long links, so that the offsets o_d of aggregates of 4^4 sites are 41,
-and 33 of 6^4; offsets that lead to the same site of a small grid are one. P^H B P is computed from fields that
-are columns of P on aggregates so far from each other that no aggregate is reached from two of them: aggregates
-of one colour (B. Steffen and others call it probing; T. F. Coleman, J. J. More, SIAM J. Numer. Anal. 20 (1983)
-187). Products are in double precision and links rounded once, so that the lowest eigenvalue of A_c stays that of
-P^H A P to some 1e-8 of B, below 4 m^2 of the lightest quarks.
+B is Hermitian and reaches six sites with long links: 41 offsets o_d between aggregates of 4^4 sites, 33 of
+6^4. Offsets that lead to the same site of a small grid are one. P^H B P is computed from fields that are
+columns of P on the aggregates of one colour, of which no two reach one aggregate (T. F. Coleman, J. J. More,
+SIAM J. Numer. Anal. 20 (1983) 187). Products are in double precision and links are rounded once, so that
+the lowest eigenvalue of A_c, which may be as small as 4 m^2, stays that of P^H A P.
 """
 
 from __future__ import annotations
@@ -24,8 +23,11 @@ from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.kernels import aggregation, block_blas, coarse_dslash
 from stages.lqcd.kernels.coarse_dslash import PackedCoarseLinks
 from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
-from stages.lqcd.kernels.fields import field_like, zeros_like
+from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.multigrid.aggregates import Aggregates, Grid, Prolongation, on_grid
+
+COLUMNS = 16
+"""Unit vectors whose products `CoarseNormal.dense` computes at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +81,6 @@ class CoarseNormal:
         return matrix
 
 
-COLUMNS = 64
-"""Unit vectors whose products `CoarseNormal.dense` computes at once."""
-
-
 def galerkin_normal(B: SquaredDslash, P: Prolongation) -> CoarseNormal:
     """P^H B P for P on even sites, with links of the dtype of P; B is used in double precision."""
     grid, vectors = P.aggregates.coarse, P.vectors
@@ -95,7 +93,7 @@ def galerkin_normal(B: SquaredDslash, P: Prolongation) -> CoarseNormal:
     F = field_like(vectors, (*B.shape, k), np.complex128)
     for colour in range(colours.max() + 1):
         mine = to_device_like(np.flatnonzero(colours == colour), vectors)
-        F[...] = 0
+        assign(F, 0)
         aggregation.scattered(vectors[mine], sites[mine], F)
         image = B.apply(F)
         s, d = (to_device_like(each, vectors) for each in np.nonzero(colours[neighbours] == colour))
@@ -135,7 +133,7 @@ def neighbours_at(grid: Grid, offsets: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 def coloured(grid: Grid, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Colours ``[site]``, the first that is free at each site: no site has two of one colour at its offsets."""
+    """Colours ``[site]``, the first that is free each time: no site has two of one colour at its offsets."""
     apart = np.unique((offsets[:, None] - offsets).reshape(-1, 4) % grid.extents, axis=0)
     conflicts = neighbours_at(grid, apart)
     colours = np.full(grid.sites, -1)

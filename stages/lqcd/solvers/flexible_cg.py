@@ -1,7 +1,7 @@
 """Flexible preconditioned conjugate gradients, for many right-hand sides at once.
 
-Y. Notay, SIAM J. Sci. Comput. 22 (2000) 1444: a preconditioner that is a little different in every step, as one
-that iterates itself, costs conjugate gradients their rate unless directions are made conjugate explicitly,
+Y. Notay, SIAM J. Sci. Comput. 22 (2000) 1444: a preconditioner that differs from step to step, as one that
+iterates itself, costs conjugate gradients their rate unless directions are made conjugate explicitly,
 
     1  z = K r                                       r times a power of two near 1 / |r|
     2  p = z + beta p,  beta = -(A p)^H z / p^H A p  which is z^H (r - r_old) / z_old^H r_old (Polak, Ribiere)
@@ -39,7 +39,7 @@ class PositivePreconditioner(Preconditioner, Protocol):
 
 @dataclass(frozen=True)
 class FlexibleCG(KrylovSolver):
-    """Flexible CG; the preconditioner is applied to blocks of residuals of norm about one, in its own dtype."""
+    """Flexible CG; its preconditioner is applied to residuals of norm about one, in its own dtype."""
 
     preconditioner: PositivePreconditioner | None = None
 
@@ -63,6 +63,9 @@ class _FlexibleRecurrence:
 
     full = False
     lag = 0
+    r2: Array
+    before: Array
+    target2: Array
 
     def __init__(
         self,
@@ -122,7 +125,7 @@ class _FlexibleRecurrence:
         self.target2 = to_device_like(target**2, self.r)
 
     def _preconditioned(self) -> Array:
-        """Step 1, a new field; powers of two change no digit, and squares of small numbers do not underflow."""
+        """Step 1, a new field; powers of two change no digit, and small numbers do not underflow."""
         z, xp = field_like(self.r), self.storage.operator.xp
         unit = xp.exp2(-(xp.frexp(self.r2)[1] // 2)).astype(z.real.dtype)
         lane_blas.lane_scale(self.r, unit, z)

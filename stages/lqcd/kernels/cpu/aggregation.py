@@ -38,7 +38,9 @@ def restrict(packed: PackedVectors, x: NDArray, out: NDArray) -> NDArray:
 
 
 def add_prolonged(packed: PackedVectors, coarse: NDArray, out: NDArray) -> NDArray:
-    kernel = _prolongation(packed.groups, packed.components, packed.vector_count, out.shape[2], out.itemsize // 2)
+    kernel = _prolongation(
+        packed.groups, packed.components, packed.vector_count, out.shape[2], out.itemsize // 2
+    )
     vectors = packed.vectors.ctypes.data, *packed.vectors.strides[:2]
     kernel(*vectors, packed.groups, packed.sites, _reals(coarse), _reals(out))
     return out
