@@ -85,12 +85,12 @@ def test_one_source_comes_back_as_it_went(quarks: Any, name: str, precision: Any
 def test_modes_deflate_every_mass_and_both_kinds_of_operators(quarks: Any) -> None:
     low = ql.lowest(quarks.normal(0.3), 16)
     assert len(low) == 16
-    space = ql.coarse_space(quarks.normal(0.3))
+    space = ql.coarse_space(quarks.normal(0.3), vectors=8)
     solver = ql.cg(1e-8)
     for A in (quarks.normal(0.05), quarks.full(0.05)):
         b = np.random.default_rng(4).normal(size=(*A.shape, 2)) + 0j
         assert low.deflate(solver)(A, b).iterations < 0.9 * solver(A, b).iterations
-        assert space.solver(1e-8)(A, b).iterations < 0.3 * solver(A, b).iterations
+        assert space.solver(1e-8)(A, b).iterations < 0.5 * solver(A, b).iterations
 
 
 def test_operators_print_in_a_line(quarks: Any, field: GaugeField) -> None:

@@ -106,7 +106,9 @@ class CoarseDeflation:
         vectors, _ = RepeatedFilter(B).apply(filter_, noise, field_like(noise))
         P, _ = prolongation(blocks, vectors)
         coarse = galerkin_normal(SquaredDslash(dslash, EVEN), P)
-        return CoarseSpace(dslash, P.for_cycles(), coarse, high, self.direct, self._modes(coarse))
+        return CoarseSpace(
+            dslash, P.for_cycles().without_vectors(), coarse, high, self.direct, self._modes(coarse)
+        )
 
     def _modes(self, coarse: CoarseNormal) -> Space | None:
         if not self.modes or coarse.unknowns <= self.direct:

@@ -22,7 +22,7 @@ from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import SquaredDslash
 from stages.lqcd.kernels import aggregation, block_blas, coarse_dslash
 from stages.lqcd.kernels.coarse_dslash import PackedCoarseLinks
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.multigrid.aggregates import Aggregates, Grid, Prolongation, on_grid
 
@@ -32,18 +32,15 @@ COLUMNS = 16
 
 @dataclass(frozen=True, eq=False)
 class CoarseNormal:
-    """A_c on fields ``[site, k, N]`` of `grid`: packed links of all offsets, and shift = 4 m^2."""
+    """A_c on fields ``[site, k, N]`` of `grid`, arrays of `xp`: packed links, and shift = 4 m^2."""
 
     grid: Grid
     packed: PackedCoarseLinks
+    xp: ModuleType
     shift: float = 0.0
 
     hermitian = True
     positive_definite = True
-
-    @property
-    def xp(self) -> ModuleType:
-        return array_module(self.packed.neighbours)
 
     @property
     def dtype(self) -> np.dtype:
@@ -100,7 +97,7 @@ def galerkin_normal(B: SquaredDslash, P: Prolongation) -> CoarseNormal:
         rows = field_like(vectors, (len(s), *vectors.shape[1:]), np.complex128)
         aggregation.gather(image, sites[s], rows)
         links[s, d] = (vectors[s, 0].conj().swapaxes(-1, -2) @ rows[:, 0]).astype(links.dtype)
-    return CoarseNormal(grid, coarse_dslash.pack(links, neighbours))
+    return CoarseNormal(grid, coarse_dslash.pack(links, neighbours), B.xp)
 
 
 def coarse_offsets(aggregates: Aggregates, long: bool) -> NDArray[np.int64]:
