@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matrices import matrix_of, random_su3
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
@@ -23,6 +22,7 @@ from stages.lqcd.multigrid.coarse_deflation import CoarseDeflation, CoarseSpace
 from stages.lqcd.multigrid.coarse_normal import coarse_offsets, coloured, galerkin_normal, neighbours_at
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.solution import SolveStatus
+from support.matrices import matrix_of, random_su3
 
 SMALL = CoarseDeflation((2, 2, 2, 2), vectors=6, degree=24, edge=0.05)
 MASSES = 0.05, 0.005, 0.0005
