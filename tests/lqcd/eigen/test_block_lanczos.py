@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from dense_operator import DenseOperator, hermitian
 
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
-from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.eigen.block_lanczos import BlockLanczos, _Run
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
@@ -208,6 +210,25 @@ def test_a_wanted_value_that_is_lost_when_the_window_is_raised_is_found(index, k
     pairs = method.solve(A, checkpoint=checkpoint)
     assert lost and pairs.extras["moved_windows"] > 0
     np.testing.assert_allclose(pairs.values, spectrum[:6], rtol=0, atol=1e-11)
+
+
+def test_a_block_of_pairs_competes_again_where_one_was_missing():
+    """Copies of the missing value may be as many as a block has columns."""
+    space = SimpleNamespace(block=4, used=8, permute=lambda order: None, combine=lambda columns: None)
+    run = SimpleNamespace(space=space, wanted=8, filter=ChebyshevFilter(1, 2, 6))
+    for missing, locked in ((0.5, 3), (0.15, 1), (0.95, 4)):
+        run.values, run.residuals = np.arange(1, 9) / 10, np.zeros(8)
+        run.values[3:] += 0.3
+        _Run._unlock(run, run.filter.values(missing))
+        assert space.locked == locked and np.isfinite(run.values).sum() == locked
+
+
+@pytest.mark.parametrize("degree", [1, 4, 7])
+def test_values_of_the_filter_are_a_chebyshev_polynomial(degree):
+    """T_d of what the window (1, 3) maps to (1, -1), on both sides of it, too."""
+    x = np.linspace(-1, 5, 25)
+    expected = np.polynomial.Chebyshev.basis(degree)(2 - x)
+    np.testing.assert_allclose(ChebyshevFilter(1, 3, degree).values(x), expected, rtol=1e-12, atol=1e-12)
 
 
 EDGES = (0.012, 0.014, 0.016, 0.018, 0.020, 0.024)

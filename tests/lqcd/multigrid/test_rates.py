@@ -84,6 +84,11 @@ def test_low_modes_count(mass: float, vectors: int, steps: int) -> None:
     assert 0.9 * predicted <= taken <= 1.4 * predicted or taken == 300 < 1.4 * predicted
 
 
+def test_a_solve_whose_last_cycles_gain_nothing_has_rate_one() -> None:
+    assert module._rate([1.0, 0.25, 0.0625, 0.07], begun=2) == 1
+    assert module._rate([4.0**-k for k in range(6)]) == pytest.approx(0.5)
+
+
 def test_poor_setups_are_refused_with_the_remedy(monkeypatch: Any) -> None:
     """One vector at a light mass; and a smoother that makes residuals grow, which more steps make worse."""
     monkeypatch.setattr(module, "ATTEMPTS", 1)
