@@ -11,7 +11,7 @@ from stages.base.errors import InputError
 from stages.lqcd.gauge.fat_links import long_links
 from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
-from stages.lqcd.gauge.phases import Boundary, parse_boundary, with_boundary, with_phases
+from stages.lqcd.gauge.phases import parse_boundary, with_boundary, with_phases
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, Lattice, T
 
@@ -51,8 +51,7 @@ def given_links(
     means = [signs[mu][last[mu]].mean() for mu in range(4)]
     words = [("antiperiodic" if mean < 0 else "periodic") if abs(mean) > CLEAR else None for mean in means]
     stated: Any = (None,) * 4 if boundary is None else parse_boundary(boundary)
-    names = (f"boundary in {axis}" for axis in DIRECTIONS)
-    found: Boundary = tuple(map(_agreed, names, words, stated))  # type: ignore[assignment]
+    found: Any = tuple(map(_agreed, (f"boundary in {axis}" for axis in DIRECTIONS), words, stated))
     expected = long_links(with_boundary(thin, lattice, found), lattice, -1.0)
     if not phased:
         fat, long = (with_phases(each, lattice) for each in (fat, long))

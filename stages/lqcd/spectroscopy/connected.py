@@ -32,13 +32,12 @@ from stages.lqcd.kernels.fields import assign, zero_field
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.noise import noise_vectors
-from stages.lqcd.spectroscopy.low_propagator import LowPropagator
+from stages.lqcd.spectroscopy.low_propagator import LowPropagator, checked_modes
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, check_place, slice_sites
 from stages.lqcd.spectroscopy.vector_currents import Current
 
 Normalisation = Literal["slice", "site"]
-"""'slice': the trace over a slice, as of meson fields and `random_wall`. 'site': that over L^3, its mean over
-the points of the slice, as of point sources and of `staggered_mesons.staggered_source`."""
+"""'slice': its trace, of meson fields and `random_wall`. 'site': that over L^3, the mean of point sources."""
 
 
 def normalised(correlator: NDArray, lattice: Lattice, given: Normalisation, wanted: Normalisation) -> NDArray:
@@ -107,6 +106,7 @@ def rest_correlator(
     b, quark = G b, antiquark = G `source.at_source(b)`: complex128 ``[parity, site, 3, N]``, at this mass.
     low: that of the meson fields that give LL.
     """
+    checked_modes(low)
     parts = low.apply(mass, b), low.apply(mass, source.at_source(b))
     full, low_low = (source_correlator(*each, sink, time) for each in ((quark, antiquark), parts))
     return RestCorrelator(full, low_low)

@@ -29,9 +29,6 @@ from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import has_odd_partner
 from stages.lqcd.solvers.space import Space
 
-WIDTH = 16
-"""Modes that D is applied to together."""
-
 
 def mode_weights(eigenvalues: NDArray[np.float64], mass: float) -> NDArray[np.float64]:
     """G_L in the basis of v and w, ``[parity, parity, n]``: [[r, q], [-q, r]] of each mode.
@@ -97,7 +94,7 @@ class LowPropagator:
         exists = has_odd_partner(self.eigenvalues)
         return exists / np.sqrt(np.where(exists, self.eigenvalues, 1))
 
-    def blocks(self, width: int = WIDTH) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+    def blocks(self, width: int = 16) -> Iterator[tuple[slice, tuple[Array, Array]]]:
         """Columns, and v and w of them, complex128 ``[site, 3, column]``: `width` at a time."""
         vectors, rotation, root = self.space.vectors, self.space.rotation, self._inverse_root
         plain = np.array_equal(rotation, np.eye(len(rotation)))
@@ -111,6 +108,12 @@ class LowPropagator:
             w = self.dslash.apply_to(ODD, v)
             lane_blas.lane_scale(w, to_device_like(root[columns], w), w)
             yield columns, (v, w)
+
+
+def checked_modes(low: object) -> None:
+    """Raises InputError unless `low` is a `LowPropagator`."""
+    if not isinstance(low, LowPropagator):
+        raise InputError(f"modes are a LowPropagator, as lowest(A, 64).propagator, got {type(low).__name__}")
 
 
 def checked_ranks(ranks: Sequence[int] | NDArray[np.integer], count: int) -> NDArray[np.intp]:

@@ -29,7 +29,7 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
-from stages.lqcd.spectroscopy.low_propagator import WIDTH, LowPropagator, checked_ranks, mode_weights
+from stages.lqcd.spectroscopy.low_propagator import LowPropagator, checked_modes, checked_ranks, mode_weights
 from stages.lqcd.spectroscopy.mesons import Momentum, check_momenta, momentum_phases
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurrent, by_slice
@@ -68,8 +68,8 @@ class MesonFields:
         """
         left, right = (self._number(self.labels, each, "current") for each in (sink, source))
         place = self._number(self.momenta, tuple(momentum), "momentum")
-        chosen = np.arange(len(self.eigenvalues)) if ranks is None else ranks
-        numbers = checked_ranks(chosen, len(self.eigenvalues))
+        count = len(self.eigenvalues)
+        numbers = np.arange(count) if ranks is None else checked_ranks(ranks, count)
         weights = mode_weights(self.eigenvalues[numbers], mass)
         times = self.values.shape[3]
         total = np.zeros((times, times), complex)
@@ -80,9 +80,8 @@ class MesonFields:
             own = weights[..., first : first + ROWS, None]
             for p, p_source in product((EVEN, ODD), repeat=2):
                 # X[p, p2]_mn G[p2, p3]_n X^dag[p3, p4]_nm G[p4, p]_m
-                n_weight = weights[p ^ self.hops[left], p_source ^ self.hops[right]]
-                weighted = a[p] * (own[p_source, p] * n_weight)
-                total += weighted.reshape(times, -1) @ b[p_source].reshape(times, -1).conj().T
+                g = own[p_source, p] * weights[p ^ self.hops[left], p_source ^ self.hops[right]]
+                total += (a[p] * g).reshape(times, -1) @ b[p_source].reshape(times, -1).conj().T
         time = np.arange(times)
         return total[(time[:, None] + time) % times, time[:, None]]
 
@@ -93,12 +92,10 @@ class MesonFields:
 
 
 def meson_fields(
-    low: LowPropagator,
-    currents: Sequence[Current],
-    momenta: Sequence[Momentum] = (REST,),
-    width: int = WIDTH,
+    low: LowPropagator, currents: Sequence[Current], momenta: Sequence[Momentum] = (REST,), width: int = 16
 ) -> MesonFields:
-    """Meson fields of all modes; arguments as of `meson_field_blocks`."""
+    """Meson fields of all modes; arguments, and what it raises, as of `meson_field_blocks`."""
+    checked_modes(low)
     shape = (len(currents), len(momenta), 2, low.dslash.lattice.time_extent, len(low), len(low))
     values = np.empty(shape, complex)
     for rows, columns, block in meson_field_blocks(low, currents, momenta, width):
@@ -108,10 +105,7 @@ def meson_fields(
 
 
 def meson_field_blocks(
-    low: LowPropagator,
-    currents: Sequence[Current],
-    momenta: Sequence[Momentum] = (REST,),
-    width: int = WIDTH,
+    low: LowPropagator, currents: Sequence[Current], momenta: Sequence[Momentum] = (REST,), width: int = 16
 ) -> Iterator[tuple[slice, slice, NDArray[np.complex128]]]:
     """Rows, columns and values of `MesonFields`, of all currents and momenta, in squares of `width` modes.
 
@@ -121,8 +115,8 @@ def meson_field_blocks(
     which leave their slice.
     """
     check_momenta(momenta)
-    if not currents:
-        raise InputError("meson fields need at least one current")
+    if not currents or width < 1:
+        raise InputError(f"meson fields need at least one current and width >= 1, got {len(currents)}, {width}")
     for current in currents:
         if isinstance(current, HopCurrent) and current.mu == T:
             raise InputError(f"{current.label} hops in time and has no meson field of a time slice")

@@ -107,7 +107,9 @@ class HopCurrent(Current):
 
 
 def vector_current(links: StaggeredLinks, label: str) -> Current:
-    """The operator of one of `LABELS`, for quarks of these links. Raises InputError for another label."""
+    """The operator of one of `LABELS`, for quarks of these links. Raises InputError."""
+    if not isinstance(links, StaggeredLinks):
+        raise InputError(f"a current takes staggered links, as hisq(...).links, got {type(links).__name__}")
     if label not in LABELS:
         raise InputError(f"an operator of connected correlators is one of {', '.join(LABELS)}, got {label!r}")
     if label == "G5-G5":
