@@ -116,7 +116,7 @@ def meson_field_blocks(
     """
     check_momenta(momenta)
     if not currents or width < 1:
-        raise InputError(f"meson fields need at least one current and width >= 1, got {len(currents)}, {width}")
+        raise InputError(f"meson fields need a current and width >= 1, got {len(currents)} and {width}")
     for current in currents:
         if isinstance(current, HopCurrent) and current.mu == T:
             raise InputError(f"{current.label} hops in time and has no meson field of a time slice")

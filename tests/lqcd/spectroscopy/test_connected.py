@@ -489,7 +489,7 @@ def test_modes_of_zero_have_no_partner() -> None:
         (lambda low, links: vector_current(links.fat, "CX"), "staggered links, .* got ndarray"),
         (lambda low, links: meson_fields(low.space, []), "as lowest\\(A, 64\\).propagator, got Space"),
         (lambda low, links: rest_correlator(links, *(None,) * 7), "got StaggeredLinks"),
-        (lambda low, links: meson_fields(low, []), "at least one current and width >= 1, got 0, 16"),
+        (lambda low, links: meson_fields(low, []), "need a current and width >= 1, got 0 and 16"),
         (lambda low, links: meson_fields(low, [conserved_vector(links, 3)]), "CT hops in time"),
         (lambda low, links: meson_fields(low, [conserved_vector(links, 0)], [(0, 1)]), "three integers"),
         (lambda low, links: low.chosen([MODES]), f"from 0 to {MODES - 1}, as there are {MODES} modes"),
