@@ -29,6 +29,8 @@ from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.solvers.deflation import has_odd_partner
 from stages.lqcd.solvers.space import Space
 
+Ranks = Sequence[int] | NDArray[np.integer]
+
 
 def mode_weights(eigenvalues: NDArray[np.float64], mass: float) -> NDArray[np.float64]:
     """G_L in the basis of v and w, ``[parity, parity, n]``: [[r, q], [-q, r]] of each mode.
@@ -63,12 +65,9 @@ class LowPropagator:
         norms2 = [as_numpy(block_blas.norms2(w)) for _, (_, w) in unit.blocks()]
         return replace(unit, eigenvalues=np.concatenate(norms2))
 
-    def __len__(self) -> int:
-        return len(self.eigenvalues)
-
-    def chosen(self, ranks: Sequence[int] | NDArray[np.integer]) -> LowPropagator:
+    def chosen(self, ranks: Ranks) -> LowPropagator:
         """That of the modes of these numbers, counted from 0. Raises InputError for one that is not there."""
-        ranks = checked_ranks(ranks, len(self))
+        ranks = checked_ranks(ranks, len(self.eigenvalues))
         space, values = self.space, self.eigenvalues[ranks]
         part = replace(space, eigenvalues=space.eigenvalues[ranks], rotation=space.rotation[:, ranks])
         return replace(self, space=part, eigenvalues=values)
@@ -76,7 +75,7 @@ class LowPropagator:
     def apply(self, mass: float, b: Array) -> Array:
         """G_L b of a field complex128 ``[parity, site, 3, N]``, a new one."""
         root = self._inverse_root  # what D applies to is v, and D v is sqrt(lambda) w
-        scales = np.array([[np.ones(len(self)), root], [root, root**2]])
+        scales = np.array([[np.ones_like(root), root], [root, root**2]])
         table = to_device_like((mode_weights(self.eigenvalues, mass) * scales)[..., None], b)
         v = self.space.components(b[EVEN])
         w = self.space.components(self.dslash.apply_to(EVEN, b[ODD], b=-1.0))
@@ -94,12 +93,12 @@ class LowPropagator:
         exists = has_odd_partner(self.eigenvalues)
         return exists / np.sqrt(np.where(exists, self.eigenvalues, 1))
 
-    def blocks(self, width: int = 16) -> Iterator[tuple[slice, tuple[Array, Array]]]:
-        """Columns, and v and w of them, complex128 ``[site, 3, column]``: `width` at a time."""
+    def blocks(self, width: int = 16, first: int = 0) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+        """Columns from `first` on, and v and w, complex128 ``[site, 3, column]``: `width` at a time."""
         vectors, rotation, root = self.space.vectors, self.space.rotation, self._inverse_root
         plain = np.array_equal(rotation, np.eye(len(rotation)))
-        for start in range(0, len(self), width):
-            columns = slice(start, min(start + width, len(self)))
+        for start in range(first, len(root), width):
+            columns = slice(start, min(start + width, len(root)))
             if plain:
                 v = converted(vectors[..., columns], np.complex128)
             else:
@@ -116,9 +115,9 @@ def checked_modes(low: object) -> None:
         raise InputError(f"modes are a LowPropagator, as lowest(A, 64).propagator, got {type(low).__name__}")
 
 
-def checked_ranks(ranks: Sequence[int] | NDArray[np.integer], count: int) -> NDArray[np.intp]:
-    """Ranks as an array. Raises InputError unless they are different numbers from 0 to count - 1."""
-    numbers = list(ranks)
+def checked_ranks(ranks: Ranks | None, count: int) -> NDArray[np.intp]:
+    """Ranks, all for None. Raises InputError unless they are different numbers from 0 to count - 1."""
+    numbers = list(range(count) if ranks is None else ranks)
     if not numbers or len({*numbers}) < len(numbers) or not {*numbers} <= {*range(count)}:
         raise InputError(
             f"ranks of modes are different whole numbers from 0 to {count - 1}, as there are {count} modes, "

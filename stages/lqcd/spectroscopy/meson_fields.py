@@ -29,7 +29,13 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import field_like
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
-from stages.lqcd.spectroscopy.low_propagator import LowPropagator, checked_modes, checked_ranks, mode_weights
+from stages.lqcd.spectroscopy.low_propagator import (
+    LowPropagator,
+    Ranks,
+    checked_modes,
+    checked_ranks,
+    mode_weights,
+)
 from stages.lqcd.spectroscopy.mesons import Momentum, check_momenta, momentum_phases
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurrent, by_slice
@@ -59,7 +65,7 @@ class MesonFields:
         source: str,
         mass: float,
         momentum: Momentum = REST,
-        ranks: Sequence[int] | NDArray[np.integer] | None = None,
+        ranks: Ranks | None = None,
     ) -> NDArray[np.complex128]:
         """C_LL of all sources, complex128 ``[source time, t]``, t counted from the source; a slice trace.
 
@@ -68,8 +74,7 @@ class MesonFields:
         """
         left, right = (self._number(self.labels, each, "current") for each in (sink, source))
         place = self._number(self.momenta, tuple(momentum), "momentum")
-        count = len(self.eigenvalues)
-        numbers = np.arange(count) if ranks is None else checked_ranks(ranks, count)
+        numbers = checked_ranks(ranks, len(self.eigenvalues))
         weights = mode_weights(self.eigenvalues[numbers], mass)
         times = self.values.shape[3]
         total = np.zeros((times, times), complex)
@@ -96,7 +101,7 @@ def meson_fields(
 ) -> MesonFields:
     """Meson fields of all modes; arguments, and what it raises, as of `meson_field_blocks`."""
     checked_modes(low)
-    shape = (len(currents), len(momenta), 2, low.dslash.lattice.time_extent, len(low), len(low))
+    shape = (len(currents), len(momenta), 2, low.dslash.lattice.time_extent, *2 * low.eigenvalues.shape)
     values = np.empty(shape, complex)
     for rows, columns, block in meson_field_blocks(low, currents, momenta, width):
         values[..., rows, columns] = block
@@ -121,10 +126,11 @@ def meson_field_blocks(
         if isinstance(current, HopCurrent) and current.mu == T:
             raise InputError(f"{current.label} hops in time and has no meson field of a time slice")
     lattice = low.dslash.lattice
+    still = not np.any(momenta)  # then X^dag is that of the modes exchanged
     phases = [_conjugate_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
     for columns, right in low.blocks(width):
         images = [[c.primed_to(p, right[p ^ c.hops], sign=EPSILON[p]) for p in (EVEN, ODD)] for c in currents]
-        for rows, left in low.blocks(width):
+        for rows, left in low.blocks(width, columns.start if still else 0):
             shape = (lattice.time_extent, rows.stop - rows.start, columns.stop - columns.start)
             values = np.empty((len(currents), len(momenta), 2, *shape), complex)
             for (place, tables), p in product(enumerate(phases), (EVEN, ODD)):
@@ -136,6 +142,9 @@ def meson_field_blocks(
                 for number, gram in enumerate(grams):
                     values[number, place, p] = copy_to_host(gram)
             yield rows, columns, values
+            if still and rows != columns:
+                turned = [values[n][:, ::-1] if c.hops else values[n] for n, c in enumerate(currents)]
+                yield columns, rows, np.stack(turned).conj().swapaxes(-1, -2)
 
 
 def _conjugate_phases(lattice: Lattice, momentum: Momentum, like: Array) -> list[Array]:
