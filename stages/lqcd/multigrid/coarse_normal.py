@@ -26,6 +26,9 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, field_like
 from stages.lqcd.multigrid.aggregates import Aggregates, Grid, Prolongation, on_grid
 
+AT_ONCE = 512
+"""Aggregates whose fields are multiplied at once: copies of 48 vectors on 4^4 sites take 150 MB."""
+
 COLUMNS = 16
 """Unit vectors whose products `CoarseNormal.dense` computes at once."""
 
@@ -93,10 +96,12 @@ def galerkin_normal(B: SquaredDslash, P: Prolongation) -> CoarseNormal:
         assign(F, 0)
         aggregation.scattered(vectors[mine], sites[mine], F)
         image = B.apply(F)
-        s, d = (to_device_like(each, vectors) for each in np.nonzero(colours[neighbours] == colour))
-        rows = field_like(vectors, (len(s), *vectors.shape[1:]), np.complex128)
-        aggregation.gather(image, sites[s], rows)
-        links[s, d] = (vectors[s, 0].conj().swapaxes(-1, -2) @ rows[:, 0]).astype(links.dtype)
+        reached = np.nonzero(colours[neighbours] == colour)
+        for first in range(0, len(reached[0]), AT_ONCE):
+            s, d = (to_device_like(each[first : first + AT_ONCE], vectors) for each in reached)
+            rows = field_like(vectors, (len(s), *vectors.shape[1:]), np.complex128)
+            aggregation.gather(image, sites[s], rows)
+            links[s, d] = (vectors[s, 0].conj().swapaxes(-1, -2) @ rows[:, 0]).astype(links.dtype)
     return CoarseNormal(grid, coarse_dslash.pack(links, neighbours), B.xp)
 
 

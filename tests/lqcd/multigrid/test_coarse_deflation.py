@@ -106,6 +106,23 @@ def test_coarse_operator_is_the_galerkin_product(extents: Any, aggregate: Any, n
     assert np.linalg.eigvalsh(found)[0] > 0.25 - 1e-12
 
 
+@pytest.mark.parametrize(
+    ("extents", "aggregate"), [((12, 6, 6, 6), (6, 6, 6, 6)), ((16, 4, 4, 4), (2, 4, 4, 4))], ids=str
+)
+def test_coarse_operator_of_larger_aggregates(extents: Any, aggregate: Any) -> None:
+    """The same on random fields, in single precision as a setup has it."""
+    B = SquaredDslash(dslash(extents))
+    rng = np.random.default_rng(6)
+    vectors = (rng.normal(size=(*B.shape, 4)) + 1j * rng.normal(size=(*B.shape, 4))).astype(np.complex64)
+    P, _ = prolongation(Aggregates(Grid(extents), aggregate), vectors)
+    coarse, transfer = galerkin_normal(B, P), P.for_cycles()
+    x = rng.normal(size=(*coarse.shape, 2)).astype(np.complex64)
+    fine = np.zeros((*B.shape, 2), np.complex64)
+    transfer.add_prolonged(x, fine)
+    expected = transfer.restrict(B.astype(np.complex64).apply(fine))
+    assert np.abs(coarse.apply(x) - expected).max() < 3e-6 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize(("extent", "offsets"), [(4, 41), (6, 33), (8, 33), (1, 121)])
 def test_offsets_of_large_grids(extent: int, offsets: int) -> None:
     """Those that the literature counts; of single sites those that D_eo D_oe has."""
@@ -230,6 +247,8 @@ def test_a_space_of_the_same_links_serves_another_operator_object() -> None:
         (lambda: CoarseDeflation((3, 2, 2, 2)).setup(dslash()), "aggregates of 3 sites do not divide the 4"),
         (lambda: CoarseDeflation((1, 1, 1, 1)).setup(dslash()), "1x1x1x1 sites have not as many even as odd"),
         (lambda: CoarseDeflation((2, 2, 2, 2)).setup(dslash()), "24 components on even sites, fewer than"),
+        (lambda: prolongation(Aggregates(Grid((4, 4, 4, 4)), (2, 2, 2, 2)), np.ones((128, 3, 2), complex)),
+         "linearly dependent on an aggregate: .* a filter of lower degree"),
         (lambda: CoarseDeflation(vectors=65), "at most 64 vectors, got 65"),
         (lambda: CoarseDeflation(vectors=0), "vectors of a coarse space must be at least 1, got 0"),
         (lambda: CoarseDeflation(degree=0), "degree of a coarse space must be at least 1, got 0"),
