@@ -66,10 +66,7 @@ def given_links(
 def _agreed(name: str, seen: Any, stated: Any) -> Any:
     """What is stated, or seen where nothing is. Raises InputError where they differ or neither is there."""
     if seen is None and stated is None:
-        raise InputError(
-            f"the {name} of the fat links cannot be recognised: state it, and check that the thin links are "
-            "those of the configuration that they were made of"
-        )
+        raise InputError(f"the {name} of the fat links cannot be recognised by these thin links: state it")
     if None not in (seen, stated) and seen != stated:
         raise InputError(f"the {name} of the fat links is {seen}, and {stated} was stated: correct it")
     return seen if stated is None else stated

@@ -67,10 +67,9 @@ class LowPropagator:
 
     def chosen(self, ranks: Ranks) -> LowPropagator:
         """That of the modes of these numbers, counted from 0. Raises InputError for one that is not there."""
-        ranks = checked_ranks(ranks, len(self.eigenvalues))
-        space, values = self.space, self.eigenvalues[ranks]
-        part = replace(space, eigenvalues=space.eigenvalues[ranks], rotation=space.rotation[:, ranks])
-        return replace(self, space=part, eigenvalues=values)
+        numbers, space = checked_ranks(ranks, len(self.eigenvalues)), self.space
+        part = replace(space, eigenvalues=space.eigenvalues[numbers], rotation=space.rotation[:, numbers])
+        return replace(self, space=part, eigenvalues=self.eigenvalues[numbers])
 
     def apply(self, mass: float, b: Array) -> Array:
         """G_L b of a field complex128 ``[parity, site, 3, N]``, a new one."""
@@ -119,8 +118,5 @@ def checked_ranks(ranks: Ranks | None, count: int) -> NDArray[np.intp]:
     """Ranks, all for None. Raises InputError unless they are different numbers from 0 to count - 1."""
     numbers = list(range(count) if ranks is None else ranks)
     if not numbers or len({*numbers}) < len(numbers) or not {*numbers} <= {*range(count)}:
-        raise InputError(
-            f"ranks of modes are different whole numbers from 0 to {count - 1}, as there are {count} modes, "
-            f"got {numbers!r:.80}"
-        )
+        raise InputError(f"ranks of {count} modes are different, 0 to {count - 1}, got {numbers!r:.80}")
     return np.array(numbers, np.intp)
