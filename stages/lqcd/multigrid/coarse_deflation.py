@@ -297,7 +297,7 @@ class CoarseGuess:
         return self.K.coarse.A.unknowns
 
     def __call__(self, residual: Array) -> tuple[Array, NDArray[np.float64]]:
-        """Y ``[*shape, N]``, and zeros ``[N]`` for what A y adds beside the space."""
+        """The correction y ``[*shape, N]``, and zeros ``[N]`` for what A y adds beside the space."""
         r = converted(residual, self.K.dtype)
         y = zeros_like(r)
         self.K.add_coarse(r, y)

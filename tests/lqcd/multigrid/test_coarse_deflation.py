@@ -221,6 +221,13 @@ def test_a_setup_gives_the_same_bits() -> None:
     assert np.array_equal(first.coarse.dense(), second.coarse.dense())
 
 
+def test_single_precision_throughout() -> None:
+    A = NormalOperator(dslash().astype(np.complex64), 0.05)
+    b = block(A, 2).astype(np.complex64)
+    solution = small_space().solver(1e-5, precision="double").solve(A, b)
+    assert solution.x.dtype == np.complex64 and residual(A, solution.x, b).max() <= 1e-5
+
+
 def test_what_is_not_finite_and_guesses() -> None:
     A = NormalOperator(dslash(), 0.05)
     b = block(A, 3)
