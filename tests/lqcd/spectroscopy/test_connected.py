@@ -114,8 +114,8 @@ def test_operators_by_formula(label: str, links: StaggeredLinks, dense: DenseSta
     expected = dense.current(label)
     assert current.label == label and np.array_equal(expected, expected.conj().T)
     np.testing.assert_allclose(current.apply(field), by_field(expected, field), atol=1e-13)
-    epsilon = dense.current("G5-G5")
-    source = by_field((epsilon @ expected).conj().T, field)
+    epsilon = dense.current("G5-G5").diagonal()[:, None]
+    source = by_field((epsilon * expected).conj().T, field)
     np.testing.assert_allclose(current.at_source(field), source, atol=1e-13)
 
 
@@ -185,7 +185,7 @@ def test_meson_fields_of_momenta_blocks_and_ranks(
     modes[EVEN, : SIZE // 2], modes[ODD, SIZE // 2 :] = v.reshape(-1, 3), w.reshape(-1, 3)
     inverse = by_field_matrix(lambda b: part.apply(0.1, b))
     for number, label in enumerate(labels):
-        matrix = dense.diagonal(phase) @ dense.current(label)
+        matrix = dense.diagonal(phase).diagonal()[:, None] * dense.current(label)
         for t, parity in product(range(4), (EVEN, ODD)):
             left = dense.on_slices()[t, :, None] * modes[parity]
             right = modes[parity ^ currents[number].hops]
@@ -449,7 +449,7 @@ def test_contact_term_of_a_slice(
 
 
 @pytest.mark.parametrize(
-    "label", ["GY-GY", "CX", *(pytest.param(each, marks=SLOW) for each in ("G5-G5", "GZ-G1"))]
+    "label", ["CX", *(pytest.param(each, marks=SLOW) for each in ("G5-G5", "GY-GY", "GZ-G1"))]
 )
 def test_the_rest_over_noise_is_unbiased(
     label: str,
