@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import os
@@ -48,22 +49,21 @@ WARM = re.compile(r"\b(scheduler|cluster|project|finished|compute): (str|Path|Ad
 """A fixture by which a test takes the warm workers."""
 
 LONG = (
-    "test_house.py",
     "test_cuda_compile_kernels.py",
     "test_faults.py",
-    "test_multigrid.py",
     "test_bad_input.py",
-    "test_krylov_solvers.py",
-    "test_run_command.py",
-    "test_stochastic_error.py",
-    "test_laph.py",
-    "test_stage_chain.py",
-    "test_estimator_sections.py",
-    "test_wilson.py",
-    "test_target.py",
     "test_wilson_solvers.py",
-    "test_g2_choice.py",
+    "test_krylov_solvers.py",
+    "test_worker_code.py",
+    "test_stage_chain.py",
+    "test_extending.py",
+    "test_connected.py",
+    "test_clusters.py",
+    "test_rates.py",
     "test_fault_suite.py",
+    "test_deflation.py",
+    "test_second_path.py",
+    "test_block_lanczos.py",
 )
 """Files that take more than ten seconds, which begin first."""
 
@@ -151,6 +151,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     arrange(config, items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Every second test process imports the files from the last to the first.
+
+    In a fresh clone each then rewrites the assertions of half of them, and reads those of the other half.
+    """
+    report = yield
+    number = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
+    if isinstance(collector, pytest.Directory) and int(number) % 2:
+        report.result.reverse()
+    return report
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 def mark_oracles(items: list[pytest.Item]) -> None:
     """The oracle is NumPy of any precision: in single it is slow where the same test has it in double."""
     names = {item.nodeid for item in items}
@@ -173,7 +192,8 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         files.setdefault(item.path, []).append(item)
-    names = sorted(files, key=lambda path: LONG.index(path.name) if path.name in LONG else len(LONG))
+    length = {name: number for number, name in enumerate(LONG)}
+    names = sorted(files, key=lambda path: (length.get(path.name, len(LONG)), path))
     others = [path for path in names if not needs_workers(path)]
     waiting = [path for path in others if path.name == "test_house.py" or WAITING & set(path.parts)]
     computing = [path for path in others if path not in waiting]

@@ -13,7 +13,7 @@ from stages.lqcd.kernels.dispatch import kernel
 COLUMNS = 3
 """Columns at a time: kernels are compiled for each number of right-hand sides."""
 
-FIELDS = 48
+FIELDS = 16
 """Columns at a time of the kernels in NumPy."""
 
 

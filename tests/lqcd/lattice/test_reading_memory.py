@@ -15,7 +15,7 @@ from stages.lqcd.lattice.plaquette import plaquette
 from support.foreign_writers import write_openqcd
 from support.lexicographic import gauge_to_lexicographic
 
-LATTICE = Lattice((8, 16, 16, 12))
+LATTICE = Lattice((12, 16, 16, 20))
 
 
 @pytest.fixture(scope="module")
