@@ -155,6 +155,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.house
 def test_no_worker_imports_what_the_digest_leaves_out(tmp_path: Path) -> None:
     (tmp_path / "loaded_modules.py").write_text(MODULES)
     (tmp_path / "script.py").write_text(RUN)
@@ -165,6 +166,7 @@ def test_no_worker_imports_what_the_digest_leaves_out(tmp_path: Path) -> None:
     assert {"worker"} < layers <= set(sources.LAYERS["pipeline"])
 
 
+@pytest.mark.house
 def test_workers_and_certificates_know_the_same_code_and_nothing_that_only_shows_or_drives(
     tmp_path: Path,
 ) -> None:

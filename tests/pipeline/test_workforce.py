@@ -48,6 +48,7 @@ def messages(store: Store, outcome: Outcome) -> str:
     return "\n".join(event.message for event in read_events(store, outcome.run))
 
 
+@pytest.mark.faults
 def test_one_chunk_that_kills_its_workers_fails_alone(store: Store, log_path: Path) -> None:
     outcome = outcome_of(fields("abcd", toys.deadly, bad=("b",)), store, deaths=1)
     assert outcome.states["deadly"] == {"done": 3, "failed": 1}, outcome.stopped
@@ -133,6 +134,7 @@ def test_a_worker_that_dask_gave_up_is_brought_back(
     assert outcome.states["deadly"] == {"done": 1, "failed": 1}
 
 
+@pytest.mark.slow
 def test_a_chunk_without_progress_is_ended_and_the_others_go_on(
     store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def test_exact_loops_are_the_traces_of_the_dense_inverse(dslash):
     assert np.abs(loops.current - current).max() < 1e-9 * np.abs(current).max()
 
 
+@pytest.mark.slow
 def test_fully_diluted_noise_gives_the_exact_loops(dslash):
     solve = {"tolerance": 1e-11, "precision": "double", "block": 8}
     exact = exact_loops(dslash, at=AT, mass=MASS, **grouped(**solve))

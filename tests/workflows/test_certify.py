@@ -73,6 +73,7 @@ def test_a_certificate_is_what_its_id_says_and_results_name_it(folder: Path, onl
     assert engine.certification("cpu")["certificate"] is None
 
 
+@pytest.mark.slow
 def test_the_checks_that_are_quick(folder: Path, only) -> None:
     """All pass, and kernels are compared on the way; what is not compared is said."""
     only("noise", "Ward identities")

@@ -10,7 +10,7 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels import reference
+from stages.lqcd.kernels.reference import slice_products as reference
 
 SHAPES = [(1, 4, 1, 1), (2, 6, 5, 3), (3, 300, 7, 2), (1, 1100, 2, 1), (2, 32, 33, 16)]
 """Slices, sites of a slice and parity, vectors, right-hand sides."""
@@ -132,7 +132,7 @@ def test_runs_of_the_device_are_those_of_the_sum(shapes, random, dtype, toleranc
     assert np.allclose(products_of_runs(vectors, solutions, runs), expected, atol=1e3 * tolerance)
     right, out = random(times, 2, sites, 3, n), np.empty((times, k, n), complex)
     runs = shapes.gram_runs(vectors.shape, n, dtype)
-    expected = reference.slice_products.slice_gram(vectors, right, out)
+    expected = reference.slice_gram(vectors, right, out)
     assert np.allclose(products_of_runs(vectors, right, runs)[:, 0], expected, atol=1e3 * tolerance)
 
 

@@ -362,6 +362,7 @@ def staggered() -> tuple[StaggeredAverage, list[str], dict]:
     return average(channels=channels), list(measured), channels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", TASTES)
 def test_staggered_channels_of_equivalent_momenta_are_equal(
     family: str, staggered: tuple[StaggeredAverage, list[str], dict]
