@@ -436,11 +436,16 @@ class CoarseGrid:
 
 @one_at_a_time
 def coarse_space(
-    A: Operator, aggregate: Sequence[int] | None = None, vectors: int = 48, **options: Any
+    A: Operator,
+    aggregate: Sequence[int] | None = None,
+    vectors: int = 48,
+    degree: int = 80,
+    edge: float = 0.01,
+    modes: int = 64,
 ) -> CoarseGrid:
     """Coarse-grid deflation of staggered quarks (arXiv:2409.03904), set up here for A at every mass.
 
-    aggregate: extents (x, y, z, t) of aggregates, by default the least divisors from 4 on; options: of
+    aggregate: extents (x, y, z, t) of aggregates, by default the least divisors from 4 on; the others as of
     `CoarseDeflation`. Raises InputError.
     """
     _check_operator("coarse_space", A)
@@ -448,8 +453,7 @@ def coarse_space(
         raise InputError(f"a coarse space is for staggered quarks, got {A!r}: solve Wilson ones by multigrid")
     extents = A.matrix.dslash.lattice.extents
     least = [min(d for d in range(min(n, 4), n + 1) if n % d == 0) for n in extents]
-    chosen: Any = tuple(least if aggregate is None else aggregate)
-    dslash = A.matrix.dslash.laid_out(Packing.of(vectors, "double-single"))
-    return CoarseGrid(
-        replace(CoarseDeflation(chosen, vectors, **options).setup(dslash), dslash=A.matrix.dslash)
-    )
+    chosen: Any = least if aggregate is None else aggregate
+    method = CoarseDeflation(chosen, vectors, degree, edge, modes)
+    space = method.setup(A.matrix.dslash.laid_out(Packing.of(vectors, "double-single")))
+    return CoarseGrid(replace(space, dslash=A.matrix.dslash))

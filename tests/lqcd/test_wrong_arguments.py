@@ -19,6 +19,7 @@ from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.stout import stout_links
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid.coarse_deflation import CoarseDeflation
 from stages.lqcd.spectroscopy.mesons import meson_correlators
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, point_source, wall_source, z2_wall_source
 from stages.lqcd.spectroscopy.staggered_mesons import staggered_correlator, staggered_source
@@ -57,6 +58,9 @@ def staggered(columns: tuple[int, ...] = (3,), place: object = PLACE, momenta: o
         (lambda: staggered((1,)), r"as many columns each, got \[2, 16, 3, 3\] and \[2, 16, 3, 1\]"),
         (lambda: staggered(place="t1"), r"a place is a SourcePlace, got 't1'"),
         (lambda: staggered(momenta=[(0, 0)]), r"three integers each, such as .* got \[\(0, 0\)\]"),
+        (lambda: CoarseDeflation(4), r"an aggregate has four extents \(x, y, z, t\), got 4"),  # type: ignore[arg-type]
+        (lambda: CoarseDeflation((4, 4, 4)), "an aggregate has four extents .* got"),  # type: ignore[arg-type]
+        (lambda: CoarseDeflation(vectors=2.5), "vectors of a coarse space must be a whole number"),  # type: ignore[arg-type]
         (lambda: disconnected_correlator([]), "at least one piece, got none"),
         (lambda: estimate([]), "at least one piece, got none"),
         (lambda: noise_moments([]), "at least one piece, got none"),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -77,13 +78,18 @@ class CoarseDeflation:
     seed: int = 20240903
 
     def __post_init__(self) -> None:
+        if np.shape(self.aggregate) != (4,) or not all(isinstance(n, Integral) for n in self.aggregate):
+            raise InputError(f"an aggregate has four extents (x, y, z, t), got {self.aggregate!r}")
+        object.__setattr__(self, "aggregate", tuple(int(n) for n in self.aggregate))
         for name, value, least in (
             ("vectors", self.vectors, 1),
             ("degree", self.degree, 1),
             ("modes", self.modes, 0),
         ):
-            if value < least:
-                raise InputError(f"{name} of a coarse space must be at least {least}, got {value}")
+            if not isinstance(value, Integral) or value < least:
+                raise InputError(
+                    f"{name} of a coarse space must be a whole number of at least {least}, got {value!r}"
+                )
         if self.vectors > MOST_VECTORS:
             raise InputError(f"a coarse space takes at most {MOST_VECTORS} vectors, got {self.vectors}")
         if not 0 < self.edge < 1:
