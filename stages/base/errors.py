@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from difflib import get_close_matches
+from numbers import Integral
 
 
 class InputError(ValueError):
@@ -20,6 +21,12 @@ class DisagreementError(ArithmeticError):
 
 class WrongResultError(DisagreementError):
     """A result that its repetition by another path contradicts: all that its worker computed is in doubt."""
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise InputError unless a value is a whole number, Python's or NumPy's, of at least `least`."""
+    if not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:

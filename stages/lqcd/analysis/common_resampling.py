@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.analysis.jackknife import (
     bootstrap_samples,
     few_degrees_of_freedom,
@@ -56,13 +56,9 @@ class Resampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("bin", self.bin, 1),
-            ("bootstrap", self.bootstrap, 0),
-            ("seed", self.seed, 0),
-        ):
-            if not isinstance(value, int) or value < least:
-                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        check_whole("bin", self.bin, 1)
+        check_whole("bootstrap", self.bootstrap, 0)
+        check_whole("seed", self.seed, 0)
         if self.bootstrap == 1:
             raise InputError("one bootstrap sample has no spread: ask for more, or for 0 and the jackknife")
 

@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.dirac.operator import affine
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
@@ -81,15 +81,9 @@ class CoarseDeflation:
         if np.shape(self.aggregate) != (4,) or not all(isinstance(n, Integral) for n in self.aggregate):
             raise InputError(f"an aggregate has four extents (x, y, z, t), got {self.aggregate!r}")
         object.__setattr__(self, "aggregate", tuple(int(n) for n in self.aggregate))
-        for name, value, least in (
-            ("vectors", self.vectors, 1),
-            ("degree", self.degree, 1),
-            ("modes", self.modes, 0),
-        ):
-            if not isinstance(value, Integral) or value < least:
-                raise InputError(
-                    f"{name} of a coarse space must be a whole number of at least {least}, got {value!r}"
-                )
+        check_whole("vectors of a coarse space", self.vectors, 1)
+        check_whole("degree of a coarse space", self.degree, 1)
+        check_whole("modes of a coarse space", self.modes, 0)
         if self.vectors > MOST_VECTORS:
             raise InputError(f"a coarse space takes at most {MOST_VECTORS} vectors, got {self.vectors}")
         if not 0 < self.edge < 1:
