@@ -9,16 +9,16 @@ a product belong to the operator, so that threads wait for each other: one works
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, wraps
 from math import isfinite
-from numbers import Integral, Real
+from numbers import Real
 from threading import RLock
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, suggestion
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.operator import MadeOf
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
@@ -251,8 +251,6 @@ class Solver:
 
     def __post_init__(self) -> None:
         _check_number("tolerance", self.tolerance)
-        if not isinstance(self.max_iterations, Integral):
-            raise InputError(f"max_iterations must be a whole number, got {self.max_iterations!r}")
         if self.precision not in PRECISIONS:
             raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         ReliableUpdates(self.tolerance, self.max_iterations)  # which checks them
@@ -412,6 +410,9 @@ def lowest(A: Operator, vectors: int, tolerance: float = 1e-8, **options: Any) -
     _check_operator("lowest", A)
     if isinstance(A.matrix, WilsonOperator):
         raise InputError(f"low modes are those of staggered normal operators, got {A!r}")
+    known = [each.name for each in fields(BlockLanczos) if each.name not in ("vectors", "tolerance")]
+    for name in set(options) - set(known):
+        raise InputError(f"lowest has no option {name!r}{suggestion(name, known)}")
     method = BlockLanczos(vectors, **{"block": LANCZOS_BLOCK, "tolerance": tolerance} | options)
     dslash = A.matrix.dslash.laid_out(Packing.of(method.block, "double"))
     return LowModes(method.solve(NormalOperator(dslash, A.matrix.mass).massless), A.matrix.dslash)

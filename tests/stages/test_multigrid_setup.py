@@ -110,9 +110,7 @@ def test_a_source_that_is_not_finite_ends_its_chunk_by_its_number(
     where = {**AT, "source": "x1y0z2t3"}
     sources = point_sources(gauge, at=At(**where))
     sources.fields[0, 5, 3, 0, 7] = np.inf
-    with pytest.raises(
-        NotConverged, match=r"^1 of 4 .*: right-hand side 7 is not finite \(counted from 0\); "
-    ):
+    with pytest.raises(NotConverged, match=r"^right-hand side 7 is not finite .*, the other 3 reached "):
         propagator(operator, sources, at=At(**where), solve=Solve("bicgstab", 1e-8, block=4))
 
 

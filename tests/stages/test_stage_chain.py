@@ -142,7 +142,7 @@ def test_naive_stage_links_conserve_the_charge(gauge):
         ({"noise": "z3"}, "noise kind must be one of z2, z4, u1, gaussian, got 'z3'"),
         ({"mass": 0.0}, "mass of a staggered solve must be positive, got 0"),
         ({"deflated_noise": True}, "deflated noise needs the modes that it is orthogonal to"),
-        ({"block": 0}, "block of right-hand sides holds at least 1, got 0"),
+        ({"block": 0}, "block of right-hand sides must be a whole number of at least 1, got 0"),
     ],
 )
 def test_bad_parameters_are_one_clear_error(staggered, option, message):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.analysis.effective_mass import without_oscillation
 from stages.lqcd.analysis.hvp_kernel import Array
 from stages.lqcd.analysis.hvp_sum import fold
@@ -57,9 +57,9 @@ class Tail:
         for name, energy in (("energy", self.energy), ("strange_energy", self.strange_energy)):
             if energy is not None and Measured(energy, 0.0, f"{name} of a tail").value <= 0:
                 raise InputError(f"{name} of a tail must be positive, got {energy}")
-        for slices in (self.steps, self.slice, self.disconnected_slice):
-            if slices is not None and (not isinstance(slices, int) or slices < 1):
-                raise InputError(f"slices and steps of a tail are whole numbers from 1 on, got {slices!r}")
+        for name in ("slice", "disconnected_slice", "steps"):
+            if (number := getattr(self, name)) is not None:
+                check_whole(f"{name} of a tail", number, 1)
 
     def connected(self, correlator: ArrayLike, cut: int, last: int) -> Bounds:
         """Bounds of G ``[..., N]`` beyond n_c = `cut`, ``[..., last + 1]``; `last` may exceed N/2.

@@ -16,7 +16,7 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stages.base.errors import InputError, suggestion
+from stages.base.errors import InputError, check_whole, suggestion
 from stages.lqcd.analysis.hvp_kernel import HBARC, Array, Muon, kernel, kernel_slope
 from stages.lqcd.analysis.scale import Scale
 
@@ -80,11 +80,10 @@ class HvpSum:
     def __post_init__(self) -> None:
         if not isinstance(self.scale, Scale):
             raise InputError(f"a_mu needs a scale, like Scale(a_fm=0.1222, error=0.0003), got {self.scale!r}")
-        last = 1 if self.last is None else self.last
-        if self.middle not in (0.5, 1) or not isinstance(last, int) or last < 1:
-            raise InputError(
-                f"middle is 0.5 or 1, last a slice from 1 on, got {self.middle!r}, {self.last!r}"
-            )
+        if self.middle not in (0.5, 1):
+            raise InputError(f"middle is 0.5 or 1, got {self.middle!r}")
+        if self.last is not None:
+            check_whole("last", self.last, 1)
         if not isinstance(self.window, Window) and str(self.window) not in WINDOWS:
             raise InputError(f"unknown window {self.window!r}{suggestion(self.window, WINDOWS)}")
 

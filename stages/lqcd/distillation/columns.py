@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.distillation.laph_dilution import LaphDilution, Subsets
 from stages.lqcd.distillation.laph_noise import check_noise, laph_noise
 from stages.lqcd.kernels.gamma import SPINS
@@ -138,8 +138,7 @@ Columns = FullColumns | StochasticColumns
 
 
 def _check_eigenvectors(number: int) -> None:
-    if number < 1:
-        raise InputError(f"columns are of at least 1 eigenvector, got {number}")
+    check_whole("the number of eigenvectors of columns", number, 1)
 
 
 def _unravelled(numbers: Sequence[int], extents: tuple[int, ...]) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter
 from stages.lqcd.eigen.eigenpairs import Eigenpairs, EigenpairsNotConverged, EigenStatus
@@ -73,8 +73,9 @@ class BlockLanczos(Lanczos):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.degree is not None and self.degree < 1:
-            raise InputError(f"the degree of the Chebyshev filter must be at least 1, got {self.degree}")
+        for name, value in (("subspace", self.subspace), ("degree of the Chebyshev filter", self.degree)):
+            if value is not None:
+                check_whole(name, value, 1)
         if self.window is not None and not self.window[0] < self.window[1]:
             raise InputError(f"the Chebyshev window must have low < high, got {self.window}")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.batched_subspace import BatchedSubspace
 from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
@@ -70,21 +69,17 @@ class Lanczos:
     seed: int = field(default=20260, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("the number of eigenvectors", self.vectors),
-            ("the block of Lanczos vectors", self.block),
-            ("max_restarts", self.max_restarts),
+        for name, value, least in (
+            ("the number of eigenvectors", self.vectors, 1),
+            ("the block of Lanczos vectors", self.block, 1),
+            ("max_restarts", self.max_restarts, 1),
+            ("seed of Lanczos vectors", self.seed, 0),
         ):
-            if not isinstance(value, Integral):
-                raise InputError(f"{name} must be a whole number, got {value!r}")
-        if self.vectors < 1:
-            raise InputError(f"the number of eigenvectors must be at least 1, got {self.vectors}")
-        if not 1 <= self.block <= MOST_BLOCK:
+            check_whole(name, value, least)
+        if self.block > MOST_BLOCK:
             raise InputError(f"the block of Lanczos vectors must be 1 to {MOST_BLOCK}, got {self.block}")
         if not 0 < self.tolerance < 1:
             raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
-        if self.max_restarts < 1:
-            raise InputError(f"max_restarts must be at least 1, got {self.max_restarts}")
 
     def check_operator(self, A: LinearOperator) -> None:
         """Raises InputError for an operator that is not Hermitian or whose rounding hides the tolerance."""

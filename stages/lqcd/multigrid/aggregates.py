@@ -19,7 +19,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
+from numbers import Integral
 from operator import matmul
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -47,6 +49,16 @@ SHARED_SITES = 2048
 """A grid with fewer sites lies on the first GPU: launches of a few microseconds do not wait for others."""
 
 
+def four_extents(name: str, extents: Any) -> Extents:
+    """The extents (x, y, z, t). Raises InputError unless they are four whole numbers of at least 1."""
+    if np.shape(extents) != (4,) or not all(isinstance(n, Integral) and n >= 1 for n in extents):
+        raise InputError(
+            f"{name} has four extents (x, y, z, t), whole numbers of at least 1, got {extents!r}"
+        )
+    x, y, z, t = map(int, extents)
+    return x, y, z, t
+
+
 @dataclass(frozen=True)
 class Grid:
     """Extents (x, y, z, t) of a periodic grid, each at least 1."""
@@ -54,9 +66,7 @@ class Grid:
     extents: Extents
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "extents", tuple(int(extent) for extent in self.extents))
-        if len(self.extents) != 4 or min(self.extents) < 1:
-            raise InputError(f"a grid has four extents of at least 1 (x y z t), got {self.extents}")
+        object.__setattr__(self, "extents", four_extents("a grid", self.extents))
 
     def __str__(self) -> str:
         return "x".join(str(extent) for extent in self.extents)
@@ -108,9 +118,7 @@ class Aggregates:
     extents: Extents
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "extents", tuple(int(extent) for extent in self.extents))
-        if len(self.extents) != 4 or min(self.extents) < 1:
-            raise InputError(f"an aggregate has four extents of at least 1 (x y z t), got {self.extents}")
+        object.__setattr__(self, "extents", four_extents("an aggregate", self.extents))
         for name, whole, part in zip(DIRECTIONS, self.fine.extents, self.extents, strict=True):
             if whole % part:
                 raise InputError(

@@ -9,7 +9,7 @@ from typing import Any
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX
-from stages.lqcd.multigrid.aggregates import Grid
+from stages.lqcd.multigrid.aggregates import Grid, four_extents
 from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
 from stages.lqcd.multigrid.smoothers import PolynomialSmoother
 from stages.lqcd.multigrid.wilson import COMPONENTS
@@ -42,10 +42,8 @@ def multigrid_of(levels: Sequence[LevelNumbers], seed: int) -> Multigrid:
 
 
 def _level(*, aggregate: Sequence[int], smoothing: int, **numbers: Any) -> LevelParameters:
-    if len(aggregate) != 4:
-        raise InputError(f"an aggregate has four extents (x y z t), got {list(aggregate)}")
-    x, y, z, t = aggregate
-    return LevelParameters((x, y, z, t), post=PolynomialSmoother(smoothing), **numbers)
+    extents = four_extents("an aggregate", aggregate)
+    return LevelParameters(extents, post=PolynomialSmoother(smoothing), **numbers)
 
 
 def check_levels(levels: Sequence[LevelNumbers], lattice: Lattice) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.kernels import aggregation, block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, zeros_like
@@ -31,6 +31,7 @@ from stages.lqcd.multigrid.aggregates import (
     Transfer,
     aggregates,
     answered_at_end,
+    four_extents,
     prolongation,
     random_fields,
     random_on_grid,
@@ -100,13 +101,13 @@ class LevelParameters:
     tolerance: float = 0.1
 
     def __post_init__(self) -> None:
+        four_extents("an aggregate", self.aggregate)
         for name, value, least in (
             ("vectors", self.vectors, 1),
             ("refinements", self.refinements, 0),
             ("steps", self.steps, 1),
         ):
-            if value < least:
-                raise InputError(f"{name} of a multigrid level must be at least {least}, got {value}")
+            check_whole(f"{name} of a multigrid level", value, least)
         if not 0 <= self.tolerance < 1:
             raise InputError(f"tolerance of a multigrid level must lie between 0 and 1, got {self.tolerance}")
 
@@ -133,8 +134,8 @@ class Multigrid:
     def __post_init__(self) -> None:
         if not self.levels:
             raise InputError("multigrid needs at least one level above the coarsest")
-        if self.coarsest_steps < 1:
-            raise InputError(f"coarsest_steps must be at least 1, got {self.coarsest_steps}")
+        check_whole("coarsest_steps", self.coarsest_steps, 1)
+        check_whole("seed of multigrid", self.seed, 0)
         if not 0 < self.largest_rate < 1:
             raise InputError(f"largest_rate must lie between 0 and 1, got {self.largest_rate}")
 

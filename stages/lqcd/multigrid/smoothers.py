@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import check_whole
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
@@ -66,8 +66,7 @@ class PolynomialSmoother:
     steps: int = 6
 
     def __post_init__(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"a smoother needs at least one step, got {self.steps}")
+        check_whole("steps of a smoother", self.steps, 1)
 
     @property
     def runs(self) -> tuple[int, ...]:

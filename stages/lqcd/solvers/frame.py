@@ -29,7 +29,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.dirac.operator import LinearOperator, Storage, half_storage, whole_storage
 from stages.lqcd.kernels import block_blas, lane_blas
 from stages.lqcd.kernels.dispatch import Array, to_device_like
@@ -99,8 +99,7 @@ class ReliableUpdates:
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < 1:
             raise InputError(f"tolerance must lie between 0 and 1, got {self.tolerance}")
-        if self.max_iterations < 1:
-            raise InputError(f"max_iterations must be at least 1, got {self.max_iterations}")
+        check_whole("max_iterations", self.max_iterations, 1)
         if self.precision not in PRECISIONS:
             raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         if self.half and not self.half_storages:

@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.dirac.operator import LinearOperator, Storage, whole_storage
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.cg_update import quotient
@@ -81,8 +81,7 @@ class GCR(KrylovSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.restart < 1:
-            raise InputError(f"restart must be at least 1, got {self.restart}")
+        check_whole("restart", self.restart, 1)
 
     def check_operator(self, A: LinearOperator) -> None:
         """Any operator will do."""

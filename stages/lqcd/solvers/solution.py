@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import check_whole
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.space import Correction
 
@@ -49,7 +49,7 @@ class SolveStatus(Enum):
         "need a normal operator, staggered 4 m^2 - D^2 with m > 0 or A^H A of any other; check its sign"
     )
     NOT_FINITE = (
-        "a residual is NaN or infinite: check the gauge links and the right-hand sides for such values, "
+        "a residual is NaN or infinite: check the gauge links, right-hand sides and guesses for such values, "
         "and scale right-hand sides that overflow"
     )
 
@@ -104,23 +104,29 @@ class NotConverged(RuntimeError):  # noqa: N818 - it reads as the status it is
     """
 
     def __init__(self, solution: Solution, tolerance: float, first: int = 0) -> None:
-        residual, refused = solution.residual, first + np.flatnonzero(np.isnan(solution.residual))
-        missed = int(np.sum(~(residual <= tolerance)))
-        largest = np.max(residual, initial=0, where=~np.isnan(residual))
-        super().__init__(
-            f"{missed} of {residual.size} right-hand sides missed the tolerance {tolerance:g} "
-            f"(largest residual {largest:.2g} after {solution.iterations} iterations): "
-            f"{_refusal(refused)}{solution.status.value}{_within_reach(solution)}"
-        )
+        outcome = _outcome(solution, tolerance, first)
+        super().__init__(f"{outcome}: {solution.status.value}{_within_reach(solution)}")
         self.solution, self.tolerance = solution, tolerance
 
 
-def _refusal(columns: NDArray[np.intp]) -> str:
-    """The right-hand sides that were left out, by number."""
-    if not columns.size:
-        return ""
-    named = "right-hand side {} is" if columns.size == 1 else "right-hand sides {} are"
-    return f"{named.format(', '.join(map(str, columns)))} not finite (counted from 0); "
+def _outcome(solution: Solution, tolerance: float, first: int) -> str:
+    """Which right-hand sides were left out because they are not finite, and how many others missed."""
+    finite = solution.residual[~np.isnan(solution.residual)]
+    missed, of = int(np.sum(~(finite <= tolerance))), f"{finite.size} right-hand sides"
+    words = ""
+    if finite.size < solution.residual.size:
+        columns = (first + np.flatnonzero(np.isnan(solution.residual))).tolist()
+        named = "right-hand side {} is" if len(columns) == 1 else "right-hand sides {} are"
+        words = f"{named.format(', '.join(map(str, columns)))} not finite (counted from 0)"
+        if not finite.size:
+            return words
+        words, of = words + ", ", f"the other {finite.size}"
+        if not missed:
+            return f"{words}{of} reached the tolerance {tolerance:g}"
+    return (
+        f"{words}{missed} of {of} missed the tolerance {tolerance:g} "
+        f"(largest residual {np.max(finite):.2g} after {solution.iterations} iterations)"
+    )
 
 
 def without(solution: Solution, columns: NDArray[np.intp]) -> Solution:
@@ -187,6 +193,5 @@ class SolveStatistics:
 
 def column_blocks(columns: int, width: int) -> list[range]:
     """The columns 0 ... columns - 1 in ranges of `width`, the last one perhaps shorter. Raises InputError."""
-    if width < 1:
-        raise InputError(f"a block of right-hand sides holds at least 1, got {width}")
+    check_whole("a block of right-hand sides", width, 1)
     return [range(start, min(start + width, columns)) for start in range(0, columns, width)]

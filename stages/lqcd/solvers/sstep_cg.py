@@ -25,7 +25,7 @@ from typing import ClassVar, NamedTuple, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.dirac.operator import LinearOperator, Step, Storage
 from stages.lqcd.kernels import block_blas, lane_blas, powers, stream
 from stages.lqcd.kernels.cg_update import quotient
@@ -76,7 +76,8 @@ class SStepCG(KrylovSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.s <= powers.MOST_STEPS:
+        check_whole("s", self.s, 1)
+        if self.s > powers.MOST_STEPS:
             raise InputError(f"s must be 1 to {powers.MOST_STEPS} steps, got {self.s}")
         if self.basis not in BASES:
             raise InputError(f"basis must be one of {', '.join(BASES)}, got {self.basis!r}")

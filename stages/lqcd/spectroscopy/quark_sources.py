@@ -16,7 +16,7 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import assign, copied, zero_field
@@ -206,7 +206,8 @@ def check_place(lattice: Lattice, place: SourcePlace) -> None:
         raise InputError(f"a place is a SourcePlace, got {place!r}: give SourcePlace.parse({text!r})")
     spatial = place.point or (0, 0, 0)
     for name, value, extent in zip("xyzt", (*spatial, place.time), lattice.extents, strict=True):
-        if not 0 <= value < extent:
+        check_whole(f"{name} of a source", value, 0)
+        if value >= extent:
             raise InputError(
                 f"a source at {name} = {value} is outside the lattice {lattice}: take 0 to {extent - 1}"
             )

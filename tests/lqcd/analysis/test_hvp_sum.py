@@ -214,7 +214,7 @@ def test_what_is_refused():
         (lambda: Scale(0.09, -1.0), "must not be negative, got -1.0"),
         (lambda: Scale(0.0, 0.0), "must be positive, got 0.0 fm"),
         (lambda: HvpSum(0.09), r"needs a scale, like Scale\(a_fm=0.1222, error=0.0003\), got 0.09"),
-        (lambda: HvpSum(scale, middle=2), "middle is 0.5 or 1, last a slice from 1 on, got 2"),
+        (lambda: HvpSum(scale, middle=2), "middle is 0.5 or 1, got 2"),
         (lambda: Scale.from_ratio(Measured(0, 1, "w0/a"), Measured(1, 0, "w0")), "w0/a must be positive"),
         (lambda: Window("mine", 1.0, 0.4), "rises before it falls"),
         (lambda: Muon(mass=-1), "mass and 1/alpha must be positive"),

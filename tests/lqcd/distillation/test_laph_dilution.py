@@ -157,7 +157,9 @@ def test_refusals():
         lambda: FullColumns((0,), TIMES, 0),
         lambda: StochasticColumns(((0, 0),), LaphDilution(), TIMES, 0, **NOISE),
     ):
-        with pytest.raises(InputError, match="columns are of at least 1 eigenvector, got 0"):
+        with pytest.raises(
+            InputError, match="eigenvectors of columns must be a whole number of at least 1, got 0"
+        ):
             make()
     with pytest.raises(InputError, match="there are 1 columns, numbered from 0, got column 1"):
         columns_of(LaphDilution()).times(range(1, 2))

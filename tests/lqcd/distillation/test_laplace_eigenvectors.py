@@ -180,7 +180,7 @@ def test_residuals_notice_what_is_wrong():
     ("k", "times", "message"),
     [
         (193, None, "193 eigenvectors are wanted, but .* has 192: ask for 1 to 192"),
-        (0, None, "number of eigenvectors must be at least 1, got 0"),
+        (0, None, "number of eigenvectors must be a whole number of at least 1, got 0"),
         (4, [1, 2], r"begin at an even one, got \[1, 2\]: take an even chunk"),
         (4, [0, 2], r"got \[0, 2\]"),
         (4, [0], r"got \[0\]"),

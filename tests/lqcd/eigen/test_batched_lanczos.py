@@ -167,7 +167,7 @@ def test_refusals():
         ({"vectors": 0}, "at least 1, got 0"),
         ({"vectors": 2, "block": 33}, "must be 1 to 32, got 33"),
         ({"vectors": 2, "tolerance": 2.0}, "between 0 and 1, got 2"),
-        ({"vectors": 2, "max_restarts": 0}, "max_restarts must be at least 1"),
+        ({"vectors": 2, "max_restarts": 0}, "max_restarts must be a whole number of at least 1"),
     ):
         with pytest.raises(InputError, match=message):
             BatchedLanczos(**options)

@@ -107,7 +107,7 @@ def test_refuses_large_lattices_other_links_and_empty_blocks(naive):
         current_links(naive, "stout")
     with pytest.raises(InputError, match="this action has no smeared links for the current"):
         current_links(naive, "smeared")
-    with pytest.raises(InputError, match="holds at least 1, got 0"):
+    with pytest.raises(InputError, match="must be a whole number of at least 1, got 0"):
         exact_loops(trace_of(naive), np, width=0)
     with pytest.raises(InputError, match="mass of a staggered solve must be positive, got 0"):
         exact_loops(trace_of(naive, mass=0.0), np, width=8)

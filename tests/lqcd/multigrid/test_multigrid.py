@@ -292,7 +292,7 @@ def test_bad_parameters(wilson: Any) -> None:
     for other in ({"levels": ()}, {"coarsest_steps": 0}, {"largest_rate": 1.0}):
         with pytest.raises(InputError):
             Multigrid(**other)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="at least one step"):
+    with pytest.raises(InputError, match="steps of a smoother must be a whole number"):
         PolynomialSmoother(0)
 
 

@@ -252,7 +252,7 @@ def test_single_precision_throughout(staggered, random_block):
     [
         ({"tolerance": 0.0}, "tolerance must lie between 0 and 1, got 0.0"),
         ({"tolerance": 2.0}, "tolerance"),
-        ({"max_iterations": 0}, "max_iterations must be at least 1, got 0"),
+        ({"max_iterations": 0}, "max_iterations must be a whole number of at least 1, got 0"),
         (
             {"precision": "quarter"},
             "precision must be one of double, .*half, got 'quarter'",
