@@ -26,10 +26,8 @@ from workflows.partial import Part, complete_part
 from workflows.rounds import Rounds
 from workflows.shared.definition import FILE, Project
 from workflows.shared.ensemble_doubts import TWO_GROUPS
+from workflows.stores import MADE_OF
 from workflows.terminal import FailedError, say
-
-MADE_OF = ".made_of.json"
-"""File in a report's folder: a digest of what the report was made of, and one of each of its files."""
 
 
 @contextmanager
@@ -92,7 +90,8 @@ def publish(part: Part, store: Store) -> Path:
         page = write_report(folder, project.title, summary(nodes), sections, texts, mark, about)
         files = {name: _digest((folder / name).read_bytes()) for name in (page.name, "tables.txt", *texts)}
         with replacing(folder / MADE_OF) as file:
-            file.write(json.dumps({"made_of": made_of, "page": page.name, "files": files}).encode())
+            facts = {"of": project.label, "made_of": made_of, "page": page.name, "files": files}
+            file.write(json.dumps(facts).encode())
         return page
 
 

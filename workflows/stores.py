@@ -11,10 +11,14 @@ from stat import S_ISDIR
 from pipeline import InputError, Plan, Store, plan
 from pipeline.reading.gc import BACKENDS
 from pipeline.store.object_store import store_at, url_in
+from pipeline.store.plain_files import content_of, json_object
 from pipeline.store.shelves import listed
 from workflows.catalogue import load_project
 from workflows.parameter_file import names_workflow
 from workflows.shared.definition import Project
+
+MADE_OF = ".made_of.json"
+"""File in a report's folder: its workflow file with changes, and digests of its content and its files."""
 
 
 def open_store(target: Path, changes: Sequence[str] | None = None) -> Store:
@@ -75,6 +79,8 @@ def remarks(planned: Plan, project: Project, file: Path, chosen: Path | None) ->
         for what, place, folders, how in places
         if (why := next(filter(None, map(_unwritable, folders)), ""))
     ]
+    if replaced := replaced_results(project):
+        found.append(replaced)
     if chosen or project.store.is_absolute() or len(planned.missing) < len(planned.chunks):
         return found
     for folder in _beside(Path.cwd(), file.resolve().parent):
@@ -85,6 +91,21 @@ def remarks(planned: Plan, project: Project, file: Path, chosen: Path | None) ->
             )
             break
     return found
+
+
+def replaced_results(project: Project) -> str:
+    """A sentence on the report in a project's folder, if it is of another file or `--set`; otherwise ''."""
+    folder = project.report.absolute()
+    try:
+        other = (json_object(content_of(folder / MADE_OF)) or {}).get("of")
+    except (OSError, ValueError):
+        return ""
+    if not other or not project.label or other == project.label:
+        return ""
+    return (
+        f"{folder} has the report of `{other}`, which that of `{project.label}` replaces: to keep both, add "
+        "--set report=FOLDER"
+    )
 
 
 def _unwritable(folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,10 +13,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from pipeline.store.plain_files import json_lines
+from stages.base.atomic import replacing
 from stages.base.errors import InputError
 
 READERS = 4
 BLOCK = 1 << 22
+CACHE_BYTES = 4 << 20
+"""Of a cache, unless those of one plan need half of what it has: about 40,000 versions of files."""
 SETTLED = 2.0
 """Seconds: a file changed more recently than this may change again within one tick of its clock."""
 
@@ -47,13 +50,15 @@ def file_versions(paths: Iterable[Path], cache: Path) -> dict[Path, FileVersion]
     """Digests of files; one is read only if its size, time or inode are new, several in parallel.
 
     cache: one line of JSON per file version, appended. Several processes may append at once: a line is one
-    write, and a line that is torn or foreign is skipped.
+    write, and a line that is torn or foreign is skipped. One that has become too large is replaced by the
+    versions asked for; a line that is lost is a file to read again.
     """
-    known = _read(cache)
+    known, asked = _read(cache), set[str]()
 
     def version(path: Path) -> FileVersion:
         try:
             stat = os.stat(path)
+            asked.add(_identity(stat))
             digest = known.get(_identity(stat)) or _read_and_keep(path, stat, cache)
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}; a workflow reads this file") from error
@@ -61,7 +66,9 @@ def file_versions(paths: Iterable[Path], cache: Path) -> dict[Path, FileVersion]
 
     with ThreadPoolExecutor(READERS) as pool:
         wanted = list(dict.fromkeys(paths))
-        return dict(zip(wanted, pool.map(version, wanted), strict=True))
+        versions = dict(zip(wanted, pool.map(version, wanted), strict=True))
+    _shorten(cache, asked)
+    return versions
 
 
 def _read_and_keep(path: Path, stat: os.stat_result, cache: Path) -> str:
@@ -91,6 +98,17 @@ def _read(cache: Path) -> dict[str, str]:
         for entry in json_lines(cache):
             known.update({name: digest for name, digest in entry.items() if isinstance(digest, str)})
     return known
+
+
+def _shorten(cache: Path, asked: Set[str]) -> None:
+    """Replace a cache that is too large by what a plan asked of it, where the store can be written."""
+    with suppress(OSError):
+        if (size := cache.stat().st_size) <= CACHE_BYTES:
+            return
+        kept = [json.dumps({name: digest}) for name, digest in _read(cache).items() if name in asked]
+        if size > 2 * len(lines := "".join(f"{line}\n" for line in kept).encode()):
+            with replacing(cache) as file:
+                file.write(lines)
 
 
 def _append(cache: Path, line: str) -> None:

@@ -17,6 +17,7 @@ import toy_stages as toys
 
 from pipeline import At, InputError, Keyed, Place, Store, Workflow, plan, stage
 from pipeline.planning.key import canonical
+from pipeline.store import files
 from pipeline.store.files import file_versions
 from pipeline.store.record import canonical_json
 
@@ -193,6 +194,26 @@ def test_digests_are_cached_by_identity_and_survive_a_torn_line(
     assert file_versions([path], cache)[path] == first
     os.utime(path, (1.1e9, 1.1e9))
     assert file_versions([path], cache)[path].digest == "not asked for"
+
+
+def test_a_cache_of_digests_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a plan needs stays, however much; it is written anew only where that is less than half."""
+    monkeypatch.setattr(files, "CACHE_BYTES", 200)
+    cache, paths = tmp_path / "cache", [tmp_path / f"field{n}" for n in range(4)]
+    for path in paths:
+        path.write_text(path.name)
+        os.utime(path, (1e9, 1e9))
+    first = file_versions(paths, cache)
+    assert cache.stat().st_size > 400
+    inode = cache.stat().st_ino
+    assert file_versions(paths, cache) == first and cache.stat().st_ino == inode
+    with open(cache, "a") as file:
+        file.write("foreign " * 200)
+    for asked in (paths, paths[:2], paths[:1]):
+        monkeypatch.setattr(files, "_digest", lambda path: "not asked for")
+        assert file_versions(asked, cache) == {path: first[path] for path in asked}
+        assert cache.stat().st_size < 150 * len(asked) + 150
+    assert file_versions(paths[3:], cache)[paths[3]].digest == "not asked for"
 
 
 def test_a_file_that_may_still_change_is_not_cached(tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from workflows.catalogue import definition_of
 from workflows.names import OWN
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINES = re.DOTALL | re.MULTILINE
+KEYS_PAGES = {f"keys_{name}" for name in OWN}
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", LINES)
 
 
 @pytest.mark.house
@@ -50,6 +52,20 @@ def test_the_reference_has_every_key(site: Path, name: str) -> None:
     for section in (schema, *schema["$defs"].values()):
         for key in section.get("properties", {}):
             assert f"<code>{key}</code>" in text, key
+
+
+def test_links_of_pages_and_notes_lead_to_a_file_and_a_heading() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    prose = {page: re.sub(r"^(?:```.*?^```|    .*?)$", "", page.read_text(), flags=LINES) for page in pages}
+    heads = {page: re.findall(r"^#+ +(.*)$", text, re.MULTILINE) for page, text in prose.items()}
+    for page, text in prose.items():
+        for target, anchor in re.findall(r"\]\(([^)\s#:]*)(?:#([^)\s]*))?\)", text):
+            other = (page.parent / target).resolve() if target else page
+            assert other.exists() or other.stem in KEYS_PAGES, f"{page} leads to {target}"
+            anchors = [
+                re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads.get(other, [])
+            ]
+            assert not anchor or anchor in anchors, f"{page} leads to {target}#{anchor}"
 
 
 def test_a_table_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:

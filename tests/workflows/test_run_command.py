@@ -135,6 +135,35 @@ def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(
     assert (folder / "report/correlator.txt").read_text() == correlator
 
 
+def test_a_report_of_another_file_or_set_is_replaced_with_a_warning(
+    quarkline: CommandLine, project: Path
+) -> None:
+    """The page is that of the last run, as the next one of the first file says; exports are warned, too."""
+    other = project.with_name("other.yaml")
+    other.write_text(project.read_text())
+    change, folder = ("--set", "analysis.jackknife_bin=1"), project.parent / "report"
+
+    def said(*command: object) -> str:
+        answer = quarkline(*command)
+        assert answer.code == 0, answer
+        return answer.out + answer.err
+
+    assert "replaces" not in said("run", project)
+    words = "has the report of `{}`, which that of `{}` replaces: to keep both, add --set report=FOLDER"
+    name, changed = project.name, f"{project.name} --set analysis.jackknife_bin=1"
+    for command, was, now in (
+        (("plan", project, *change), name, changed),
+        (("run", project, *change), name, changed),
+        (("report", project), changed, name),
+        (("export", project, "--to", "csv", *change), name, changed),
+        (("plan", other), name, "other.yaml"),
+    ):
+        assert said(*command).count(f"{folder} {words.format(was, now)}") == 1
+    assert "replaces" not in said("run", project)
+    assert "replaces" not in said("run", project, *change, "--set", f"report={folder}-1")
+    assert folder.with_name("report-1").is_dir()
+
+
 LEFT_OUT = (
     *("cupy", "dask", "distributed", "h5py", "jinja2", "matplotlib", "numba", "pandas", "xarray", "zarr"),
     *("scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.special"),

@@ -10,7 +10,8 @@ import typer
 from workflows.commands.options import JsonOption, SetOption, StoreOption, WorkflowFile
 from workflows.documents import Document
 from workflows.publishing import publish, results_of, sound_chunks
-from workflows.stores import project_and_store
+from workflows.stores import project_and_store, replaced_results
+from workflows.terminal import say
 
 DOCUMENT = Document(
     "report",
@@ -37,6 +38,8 @@ def report(
     Example: quarkline report workflows/g2_disconnected.yaml
     """
     project, results = project_and_store(workflow, store, changes)
+    if replaced := replaced_results(project):
+        say(f"warning: {replaced}", err=True)
     with sound_chunks(results, file := f"{workflow}{project.options}"):
         part = results_of(project, results, file)
         page = publish(part, results)

@@ -94,7 +94,8 @@ def run(
     You may interrupt it, kill it, or edit the file: the same command continues with exactly what is
     missing. A failed piece does not stop the others. Averages and the report then contain only the complete
     configurations, and the report says so on every page. The report is not rewritten if nothing has
-    changed.
+    changed. Runs with other --set share the store, and each needs a folder for its report (see the last
+    example): a warning says that a report of another file or --set will be replaced.
 
     A file with a `target` runs in rounds, each with more noise vectors, until the error is small enough.
 

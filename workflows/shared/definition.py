@@ -182,6 +182,11 @@ class Project(Generic[Parameters]):
         return self.definition.title
 
     @property
+    def label(self) -> str:
+        """Name of the file, and what `--set` changes in it; '' for a project of no file."""
+        return f"{Path(self.source.path).name}{self.options}" if self.source else ""
+
+    @property
     def store(self) -> Path:
         """Folder or URL of the results."""
         return Path(self.parameters.store).expanduser()

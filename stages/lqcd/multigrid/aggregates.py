@@ -51,7 +51,7 @@ SHARED_SITES = 2048
 
 def four_extents(name: str, extents: Any) -> Extents:
     """The extents (x, y, z, t). Raises InputError unless they are four whole numbers of at least 1."""
-    if np.shape(extents) != (4,) or not all(isinstance(n, Integral) and n >= 1 for n in extents):
+    if np.shape(extents) != (4,) or not all(isinstance(n, Integral) and int(n) >= 1 for n in extents):
         raise InputError(
             f"{name} has four extents (x, y, z, t), whole numbers of at least 1, got {extents!r}"
         )
