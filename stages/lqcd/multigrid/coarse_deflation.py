@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -33,15 +34,7 @@ from stages.lqcd.kernels.dispatch import Array, to_device_like
 from stages.lqcd.kernels.fields import converted, copied, field_like, zeros_like
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 from stages.lqcd.lattice.geometry import EVEN
-from stages.lqcd.multigrid.aggregates import (
-    Extents,
-    Grid,
-    Transfer,
-    aggregates,
-    four_extents,
-    prolongation,
-    random_fields,
-)
+from stages.lqcd.multigrid.aggregates import Extents, Grid, Transfer, aggregates, prolongation, random_fields
 from stages.lqcd.multigrid.coarse_normal import CoarseNormal, galerkin_normal
 from stages.lqcd.multigrid.hierarchy import FINGERPRINT_SEED, FINGERPRINT_TOLERANCE
 from stages.lqcd.solvers.cg import BatchedCG
@@ -85,11 +78,12 @@ class CoarseDeflation:
     seed: int = 20240903
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "aggregate", four_extents("an aggregate", self.aggregate))
+        if np.shape(self.aggregate) != (4,) or not all(isinstance(n, Integral) for n in self.aggregate):
+            raise InputError(f"an aggregate has four extents (x, y, z, t), got {self.aggregate!r}")
+        object.__setattr__(self, "aggregate", tuple(int(n) for n in self.aggregate))
         check_whole("vectors of a coarse space", self.vectors, 1)
         check_whole("degree of a coarse space", self.degree, 1)
         check_whole("modes of a coarse space", self.modes, 0)
-        check_whole("seed of a coarse space", self.seed, 0)
         if self.vectors > MOST_VECTORS:
             raise InputError(f"a coarse space takes at most {MOST_VECTORS} vectors, got {self.vectors}")
         if not 0 < self.edge < 1:
@@ -212,7 +206,8 @@ class CoarseGridSolver:
     def __post_init__(self) -> None:
         self.cg  # noqa: B018 - which checks its settings
         BatchedCG(self.coarse_tolerance)
-        check_whole("products of the smoother", self.products, 1)
+        if self.products < 1:
+            raise InputError(f"products of the smoother must be at least 1, got {self.products}")
         if self.low is not None and not 0 < self.low < 1:
             raise InputError(f"low of the smoother must lie between 0 and 1, got {self.low}")
 
