@@ -46,7 +46,7 @@ setup_sections solves_of solves_row solves_section spectrum_section validated va
 """,
 }
 """Names that are kept: one that goes, or means something else, is a change that CHANGELOG tells."""
-OWN = ("g2_disconnected", "hisq_mesons", "laph_mesons", "mesons")
+OWN = ("g2_connected", "g2_disconnected", "hisq_mesons", "laph_mesons", "mesons")
 HEAVY = ("dask", "distributed", "matplotlib", "numba", "numpy", "pydantic", "typer", "xarray", "zarr")
 
 

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 OWN = {
+    "g2_connected": "workflows.g2_connected.build",
     "g2_disconnected": "workflows.g2_disconnected.build",
     "hisq_mesons": "workflows.hisq_mesons.build",
     "laph_mesons": "workflows.laph_mesons.build",

@@ -16,6 +16,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, LINK_FIELDS, half_field_bytes, links_bytes
 from stages.lqcd.multigrid.levels import hierarchy_terms, loaded_terms, setup_bytes
 from stages.lqcd.solvers.named import POSITIVE, REGULAR, workspace_of
+from stages.lqcd.spectroscopy.connected import wall_columns
 from stages.lqcd.spectroscopy.little_group import check_at_rest
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, source_columns
 from stages.lqcd.spectroscopy.staggered_mesons import source_sign
@@ -190,6 +191,8 @@ def columns_of(sources: Node) -> int:
     if paths := sources.files.get("path"):
         return source_columns(paths if isinstance(paths, Path) else next(iter(paths.values())))
     if operators := sources.parameters.get("operators"):
+        if sources.stage.name == "random_wall_sources":
+            return wall_columns(operators)
         return staggered_columns(SourcePlace.parse(str(sources.over["source"][0])), operators)
     return SPINS if sources.stage.name == "z2_wall_sources" else COMPONENTS
 
@@ -235,7 +238,7 @@ def staggered_two_point_cost(node: Node, lattice: Lattice) -> Cost:
         "sources and solutions": half * 4 * columns,
         "contraction": half * 2 * CONTRACTED * COLOURS,
     }
-    host, solving = _staggered_solving(lattice, columns, solves, solves.block, deflated)
+    host, solving = staggered_solving(lattice, columns, solves, solves.block, deflated)
     made = making_terms(lattice, directions_of(operator), operator.parameters["solves"])
     terms = largest_of(solving, contracting, made)
     products = len(node.parameters["operators"]) * len(node.parameters["momenta"])
@@ -254,13 +257,13 @@ def staggered_choice_cost(node: Node, lattice: Lattice) -> Cost:
     columns, (precisions, first, widest) = chunk_columns(sources), tried_blocks(node)
     block, widest = min(first, columns), min(widest, columns)
     tried = [ExpectedSolves("auto", each, block) for each in precisions]
-    needs = [_staggered_solving(lattice, columns, each, widest, deflated) for each in tried]
+    needs = [staggered_solving(lattice, columns, each, widest, deflated) for each in tried]
     terms = largest_of(*(on_device for _, on_device in needs))
     terms |= staggered_layout_terms(operator, lattice, precisions)
     return Cost(needs[0][0], sum(terms.values()), RECORD, terms=terms)
 
 
-def _staggered_solving(
+def staggered_solving(
     lattice: Lattice, columns: int, solves: ExpectedSolves, widest: int, deflated: Sequence[Node]
 ) -> tuple[int, dict[str, int]]:
     """Bytes on the host, in blocks of the `widest`, and terms of those on a GPU while it solves."""

@@ -61,8 +61,7 @@ def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:
         name
         for manifest in known
         if manifest.workflow in installed
-        for name in definition_of(manifest.workflow).results
-        if name in manifest.nodes
+        for name in definition_of(manifest.workflow).results_in(manifest.nodes)
     )
 
 

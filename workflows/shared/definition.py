@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import filter as matching
 from functools import cached_property
 from importlib import import_module
 from itertools import chain
@@ -53,7 +54,7 @@ class Definition(ABC, Generic[Parameters]):
     title: ClassVar[str]
     """Of the report."""
     results: ClassVar[tuple[str, ...]]
-    """Nodes that `quarkline export` writes, where there are any."""
+    """Nodes that `quarkline export` writes, where there are any; `correlator_*` are all that begin so."""
     report: ClassVar[str]
     """Module with `sections(parameters, store)` and `texts(parameters, store)`, loaded for reports alone."""
     dashboard: ClassVar[str] = "workflows.shared.dashboard"
@@ -105,6 +106,12 @@ class Definition(ABC, Generic[Parameters]):
     def step(self, plan: Plan, store: Store) -> Step:
         """Next step after a round whose plan is complete, where parameters are `in_rounds`."""
         raise NotImplementedError
+
+    @classmethod
+    def results_in(cls, nodes: Iterable[str]) -> list[str]:
+        """Those of some nodes that are `results`, in the order of these."""
+        known = list(nodes)
+        return [name for pattern in cls.results for name in matching(known, pattern)]
 
     @classmethod
     def status(cls, store: Store) -> list[str]:
@@ -201,7 +208,7 @@ class Project(Generic[Parameters]):
         """Nodes that `quarkline export` writes."""
         if self.chooses_solver:
             return []
-        return [name for name in self.definition.results if name in self.workflow.nodes]
+        return self.definition.results_in(self.workflow.nodes)
 
     @property
     def trial_configuration(self) -> str:

@@ -69,6 +69,16 @@ def noise_moments(pieces: Sequence[Piece]) -> NoiseMoments:
     return NoiseMoments(_covariances(flat).mean(axis=-1), linear, quadratic)
 
 
+def linear_moments(pieces: Sequence[Piece]) -> NoiseMoments:
+    """Those of an estimate that is linear in its noise, values ``[noise, time]``: no pairs, `quadratic` is 0.
+
+    `loops` is the mean over t. Raises InputError as `noise_moments`.
+    """
+    linear = _covariances([each[:, 0] for each in _nested(pieces, None)])
+    count, times = len(linear), linear.shape[-1]
+    return NoiseMoments(linear.mean(axis=-1), linear, np.zeros((*(count,) * 4, times)))
+
+
 def loop_variance(covariance: Array, counts: Sequence[float]) -> Array:
     """sum_AB cov_AB / max(N_A, N_B) of ``[piece, piece, ...]``, not below 0: of a sum of means.
 
@@ -113,8 +123,11 @@ def _linear_part(covariance: Array, counts: Sequence[float]) -> Array:
     return np.tensordot(1 / np.maximum.outer(number, number), covariance, axes=2)
 
 
-def _nested(pieces: Sequence[Piece]) -> list[Array]:
-    """Spatial values ``[noise, direction, time]`` of each piece, in an order that makes each a first part."""
+def _nested(pieces: Sequence[Piece], part: slice | None = SPATIAL) -> list[Array]:
+    """Spatial values ``[noise, direction, time]`` of each piece, in an order that makes each a first part.
+
+    part: of the axis after the noise; None puts one there.
+    """
     check_pieces(pieces)
     for larger, smaller in pairwise(pieces):
         if strangers := sorted(set(smaller.noise) - set(larger.noise)):
@@ -125,7 +138,7 @@ def _nested(pieces: Sequence[Piece]) -> list[Array]:
             f"got {len(pieces[-1].noise)}: take more, of the fine solves too"
         )
     order = sorted(pieces[0].noise, key=lambda n: (-sum(n in piece.noise for piece in pieces), n))
-    return [piece.rows(order[: len(piece.noise)])[:, SPATIAL] for piece in pieces]
+    return [piece.rows(order[: len(piece.noise)])[:, part] for piece in pieces]
 
 
 def _moments_at(values: Sequence[Array], counts: Sequence[int], lag: int) -> tuple[Array, Array]:

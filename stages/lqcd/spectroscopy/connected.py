@@ -19,6 +19,8 @@ eigenvalues.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hashlib import sha256
 from types import ModuleType
 from typing import Literal, NamedTuple
 
@@ -49,6 +51,19 @@ def normalised(correlator: NDArray, lattice: Lattice, given: Normalisation, want
     return correlator * float(2 * lattice.sites_per_slice) ** power
 
 
+def wall_time(lattice: Lattice, label: str, seed: int, index: int) -> int:
+    """Time slice of a random wall, drawn for each configuration: a function of (seed, label, index).
+
+    T walls in a row have all slices, the first few far from each other; the draw moves all of them, so that
+    each wall has every slice with the same probability.
+    """
+    times = lattice.time_extent
+    bits = (times - 1).bit_length()
+    spread = dict.fromkeys(times * int(f"{n:b}"[::-1].ljust(bits, "0"), 2) >> bits for n in range(1 << bits))
+    drawn = int.from_bytes(sha256(f"walls of {seed} on {label}".encode()).digest()[:8], "big")
+    return (list(spread)[index % times] + drawn) % times
+
+
 def random_wall(lattice: Lattice, time: int, label: str, seed: int, index: int, xp: ModuleType = np) -> Array:
     """Sources b of one noise vector, complex128 ``[parity, site, 3, 3]``: a column for each colour.
 
@@ -63,6 +78,21 @@ def random_wall(lattice: Lattice, time: int, label: str, seed: int, index: int, 
         for colour in range(COLOURS):
             assign(source[parity, here, colour, colour], noise[here, colour, 0])
     return source
+
+
+def antiquark_columns(operators: Sequence[str]) -> list[slice]:
+    """Columns of the solutions for O epsilon b of each operator, after those for the 3 of b.
+
+    The pion's are those of b: O epsilon = 1.
+    """
+    others = [label for label in operators if label != "G5-G5"]
+    first = {label: COLOURS * n for n, label in enumerate(others, start=1)}
+    return [slice(first.get(label, 0), first.get(label, 0) + COLOURS) for label in operators]
+
+
+def wall_columns(operators: Sequence[str]) -> int:
+    """Right-hand sides of a random wall for operators of these labels."""
+    return max([COLOURS, *(columns.stop for columns in antiquark_columns(operators))])
 
 
 def source_correlator(quark: Array, antiquark: Array, sink: Current, time: int) -> NDArray[np.complex128]:

@@ -92,12 +92,15 @@ class LowPropagator:
         exists = has_odd_partner(self.eigenvalues)
         return exists / np.sqrt(np.where(exists, self.eigenvalues, 1))
 
-    def blocks(self, width: int = 16, first: int = 0) -> Iterator[tuple[slice, tuple[Array, Array]]]:
-        """Columns from `first` on, and v and w, complex128 ``[site, 3, column]``: `width` at a time."""
+    def blocks(
+        self, width: int = 16, first: int = 0, last: int | None = None
+    ) -> Iterator[tuple[slice, tuple[Array, Array]]]:
+        """Columns first ... last - 1, and v and w, complex128 ``[site, 3, column]``: `width` at a time."""
         vectors, rotation, root = self.space.vectors, self.space.rotation, self._inverse_root
         plain = np.array_equal(rotation, np.eye(len(rotation)))
-        for start in range(first, len(root), width):
-            columns = slice(start, min(start + width, len(root)))
+        end = len(root) if last is None else last
+        for start in range(first, end, width):
+            columns = slice(start, min(start + width, end))
             if plain:
                 v = converted(vectors[..., columns], np.complex128)
             else:

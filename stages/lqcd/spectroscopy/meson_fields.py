@@ -82,18 +82,39 @@ class MesonFields:
             rows = numbers[first : first + ROWS]
             part = np.ix_(np.arange(2), np.arange(times), rows, numbers)
             a, b = (self.values[number, place][part] for number in (left, right))
-            own = weights[..., first : first + ROWS, None]
-            for p, p_source in product((EVEN, ODD), repeat=2):
-                # X[p, p2]_mn G[p2, p3]_n X^dag[p3, p4]_nm G[p4, p]_m
-                g = own[p_source, p] * weights[p ^ self.hops[left], p_source ^ self.hops[right]]
-                total += (a[p] * g).reshape(times, -1) @ b[p_source].reshape(times, -1).conj().T
-        time = np.arange(times)
-        return total[(time[:, None] + time) % times, time[:, None]]
+            own = weights[..., first : first + ROWS]
+            total += rows_traced(a, b, own, weights, (self.hops[left], self.hops[right]))
+        return by_source_time(total)
 
     def _number(self, names: tuple, name: object, what: str) -> int:
         if name not in names:
             raise InputError(f"meson fields have no {what} {name!r}: they have {', '.join(map(str, names))}")
         return names.index(name)
+
+
+def rows_traced(
+    a: NDArray[np.complex128],
+    b: NDArray[np.complex128],
+    own: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    hops: tuple[int, int],
+) -> NDArray[np.complex128]:
+    """The part of C_LL[t1, t2] of some rows of meson fields, a of the sink and b of the source.
+
+    a, b: ``[parity, time, m, n]``. own, weights: `mode_weights` of the modes m and of all n. hops: of both.
+    """
+    times, total = a.shape[1], np.zeros((a.shape[1],) * 2, complex)
+    for p, p_source in product((EVEN, ODD), repeat=2):
+        # X[p, p2]_mn G[p2, p3]_n X^dag[p3, p4]_nm G[p4, p]_m
+        g = own[p_source, p][:, None] * weights[p ^ hops[0], p_source ^ hops[1]]
+        total += (a[p] * g).reshape(times, -1) @ b[p_source].reshape(times, -1).conj().T
+    return total
+
+
+def by_source_time(traces: NDArray[np.complex128]) -> NDArray[np.complex128]:
+    """C[t1, t2] as ``[source time, t]``, t counted from the source."""
+    time = np.arange(len(traces))
+    return traces[(time[:, None] + time) % len(time), time[:, None]]
 
 
 def meson_fields(
@@ -110,14 +131,18 @@ def meson_fields(
 
 
 def meson_field_blocks(
-    low: LowPropagator, currents: Sequence[Current], momenta: Sequence[Momentum] = (REST,), width: int = 16
+    low: LowPropagator,
+    currents: Sequence[Current],
+    momenta: Sequence[Momentum] = (REST,),
+    width: int = 16,
+    only: slice | None = None,
 ) -> Iterator[tuple[slice, slice, NDArray[np.complex128]]]:
     """Rows, columns and values of `MesonFields`, of all currents and momenta, in squares of `width` modes.
 
     momenta: p in units of 2 pi / L, of exp(-ipx) at the site x of the antiquark; of the conserved current at
     p != 0 that is not the Fourier sum of J(x). width: up to 64 on a GPU. Memory beside the modes: half fields
-    of 2 (currents + 4) width columns. Raises InputError for no momenta or currents, and for hops in time,
-    which leave their slice.
+    of 2 (currents + 4) width columns. only: the rows to make, all unless given; they are held meanwhile.
+    Raises InputError for no momenta or currents, and for hops in time, which leave their slice.
     """
     check_momenta(momenta)
     if not currents or width < 1:
@@ -126,11 +151,12 @@ def meson_field_blocks(
         if isinstance(current, HopCurrent) and current.mu == T:
             raise InputError(f"{current.label} hops in time and has no meson field of a time slice")
     lattice = low.dslash.lattice
-    still = not np.any(momenta)  # then X^dag is that of the modes exchanged
+    still = only is None and not np.any(momenta)  # then X^dag is that of the modes exchanged
+    held = None if only is None else [*low.blocks(width, only.start, only.stop)]
     phases = [_conjugate_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
     for columns, right in low.blocks(width):
         images = [[c.primed_to(p, right[p ^ c.hops], sign=EPSILON[p]) for p in (EVEN, ODD)] for c in currents]
-        for rows, left in low.blocks(width, columns.start if still else 0):
+        for rows, left in held or low.blocks(width, columns.start if still else 0):
             shape = (lattice.time_extent, rows.stop - rows.start, columns.stop - columns.start)
             values = np.empty((len(currents), len(momenta), 2, *shape), complex)
             for (place, tables), p in product(enumerate(phases), (EVEN, ODD)):

@@ -45,7 +45,14 @@ EPSILON_COLUMN = np.array(EPSILON)[:, None]
 Bonds = NDArray[np.float64]
 """A number for each bond (x, x + mu), or hop that begins at x: ``[parity, site]``."""
 
-LABELS = ("G5-G5", "GX-GX", "GY-GY", "GZ-GZ", "GX-G1", "GY-G1", "GZ-G1", "CX", "CY", "CZ")
+CURRENTS = {
+    "pion": ("G5-G5",),
+    "local": ("GX-GX", "GY-GY", "GZ-GZ"),
+    "one_link": ("GX-G1", "GY-G1", "GZ-G1"),
+    "conserved": ("CX", "CY", "CZ"),
+}
+"""Operators of each current, by direction."""
+LABELS = tuple(label for labels in CURRENTS.values() for label in labels)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dense_staggered import DenseStaggered
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
@@ -43,6 +42,7 @@ from stages.lqcd.spectroscopy.vector_currents import (
     one_link_vector,
     vector_current,
 )
+from support.dense_staggered import DenseStaggered
 from support.lexicographic import to_lexicographic, to_parity
 from support.matrices import matrix_of, random_su3
 

@@ -1,0 +1,1 @@
+"""Stages of connected vector correlators: meson fields, random walls, correlators."""

@@ -1,0 +1,100 @@
+"""Stages of the low part of connected correlators: meson fields of eigenvectors, and LL of all sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline import At, Chunks, Dims, FromParameter, Resources, stage
+from stages.connected.costs import WIDTHS, low_low_cost, low_propagator_cost, meson_fields_cost
+from stages.lqcd.solvers.deflation import StaggeredSpace
+from stages.lqcd.solvers.space import Space
+from stages.lqcd.spectroscopy.low_propagator import LowPropagator, mode_weights
+from stages.lqcd.spectroscopy.meson_fields import by_source_time, meson_field_blocks, rows_traced
+from stages.lqcd.spectroscopy.vector_currents import CURRENTS, vector_current
+
+OPERATOR = {"operator": FromParameter("operators")}
+SITE = (*CURRENTS["pion"], *CURRENTS["local"])
+"""Operators without hops."""
+
+
+class MesonFieldRows(NamedTuple):
+    """Rows m of X_t[m, n] = phi_m^dag P_t O phi_n, without denominators: good for every mass; lattice units.
+
+    phi: modes v on even sites and their odd partners w (`stages.lqcd.spectroscopy.meson_fields`).
+    """
+
+    values: Annotated[
+        np.ndarray,
+        Dims("operator", "parity", "time", "row", "eigenvector", pieces={"operator": 1, "parity": 1}),
+    ]
+    """complex128; parity: that of phi_m."""
+    eigenvalue: Annotated[np.ndarray, Dims("row")]
+    """|D_oe v_m|^2 of the unit vector v_m, float64."""
+
+
+class LowLow(NamedTuple):
+    """The part of C(t) that low modes carry, of all sources; a trace over the slice, lattice units."""
+
+    low_low: Annotated[np.ndarray, Dims("operator", "time")]
+    """Mean over source times, float64."""
+
+
+@stage(version="1", over=("config",), transient=True, resident=True, cost=low_propagator_cost)
+def low_propagator(deflation: StaggeredSpace, *, at: At) -> LowPropagator:
+    """The propagator of the vectors of a deflation as they are stored, for every mass, where it is used.
+
+    Meson fields and what they leave of a correlator must have the same one.
+    """
+    vectors = deflation.even.vectors
+    unknown = np.zeros(vectors.shape[-1])
+    return LowPropagator.of(deflation.dslash, Space.of_eigenpairs(unknown, vectors, unknown))
+
+
+@stage(
+    version="1",
+    over=("config", "row"),
+    resources=Resources(device=1),
+    labels={**OPERATOR, "parity": ("even", "odd")},
+    cost=meson_fields_cost,
+)
+def meson_fields(low: LowPropagator, *, at: At, operators: Sequence[str]) -> MesonFieldRows:
+    """Rows of the meson fields of operators such as 'GX-G1', all in one pass over the modes.
+
+    operators: names of `stages.lqcd.spectroscopy.vector_currents.LABELS`. Raises InputError.
+    """
+    first, last = int(at["row"][0]), int(at["row"][-1]) + 1
+    modes, times = len(low.eigenvalues), low.dslash.lattice.time_extent
+    currents = [vector_current(low.dslash.links, label) for label in operators]
+    values = np.empty((len(currents), 2, times, last - first, modes), complex)
+    width = min(WIDTHS[at.backend], modes)
+    for rows, columns, block in meson_field_blocks(low, currents, width=width, only=slice(first, last)):
+        values[..., rows.start - first : rows.stop - first, columns] = block[:, 0]
+        at.progress(columns.stop, modes)
+    return MesonFieldRows(values, low.eigenvalues[first:last])
+
+
+@stage(version="1", over=("config",), labels=OPERATOR, cost=low_low_cost)
+def low_low(fields: Chunks[MesonFieldRows], *, at: At, operators: Sequence[str], mass: float) -> LowLow:
+    """C_LL(t) of one mass, exact over all sources, from meson fields that are read row by row.
+
+    operators: those of the meson fields, in their order. mass: m of M = 2 m + D, positive. Raises InputError.
+    """
+    values = np.concatenate([np.asarray(rows.eigenvalue) for _, rows in fields])
+    weights, first = mode_weights(values, mass), 0
+    totals: dict[str, NDArray[np.complex128] | complex] = dict.fromkeys(operators, 0j)
+    for _, rows in fields:
+        last = first + len(rows.eigenvalue)
+        for number, label in enumerate(operators):
+            x, hops = np.asarray(rows.values[number]), int(label not in SITE)
+            own = weights[..., first:last]
+            totals[label] = totals[label] + rows_traced(x, x, own, weights, (hops, hops))
+        first = last
+        at.progress(last, len(values))
+    at.record(modes=len(values), eigenvalue_range=[float(values.min()), float(values.max())])
+    return LowLow(
+        np.stack([by_source_time(each).mean(axis=0).real for each in map(np.asarray, totals.values())])
+    )

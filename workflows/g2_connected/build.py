@@ -1,0 +1,223 @@
+"""Connected vector correlators of HISQ quarks: from parameters to a workflow.
+
+configuration -> observables
+              -> operator (of each naik_epsilon) -> deflation_space -> deflation -> low_propagator
+              -> meson_fields (of low_propagator, by rows) -> low_low of each quark
+              -> random_wall_sources -> propagator of each quark -> walls (sloppy for all, fine for a few)
+              -> correlator of each quark (low_low, walls) -> average
+
+With `solver: auto` a first round measures solvers on the first configuration, see `workflows.shared.choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+from pipeline import Node, Place
+from stages.connected.correlator import connected_average, connected_correlator, wall_estimate
+from stages.connected.low_modes import low_low, low_propagator, meson_fields
+from stages.connected.walls import random_wall_sources, wall_correlators
+from stages.ensemble.staggered_operator import hisq_operator
+from stages.lqcd.spectroscopy.connected import wall_columns
+from stages.mesons.propagator import staggered_propagator
+from stages.mesons.solver_choice import PlannedSolves, staggered_choice
+from workflows import (
+    StaggeredDefinition,
+    deflation_economies,
+    deflation_variants,
+    variants,
+)
+from workflows.g2_connected.schema import ROWS, ConnectedParameters
+
+
+class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
+    """Connected vector correlators of HISQ quarks."""
+
+    name = "g2_connected"
+    title = "Connected vector correlators of HISQ quarks"
+    report = "workflows.g2_connected.report"
+    results = ("observables", "solver_choice", "spectrum", "low_low_*", "correlator_*", "average")
+    schema = ConnectedParameters
+
+    def build(self) -> None:
+        """Add all nodes of the campaign."""
+        parameters = self.parameters
+        self.observables()
+        operators, currents = parameters.operators, parameters.currents
+        estimate = partial(wall_estimate, operators=operators, currents=currents)
+        whole = partial(connected_correlator, operators=operators, currents=currents)
+        correlators = []
+        for quark in parameters.quarks:
+            walls = [self.walls(quark, *each) for each in self.accuracies]
+            rest = self.workflow.add(estimate, *walls, place=Place(f"rest_{quark}"))
+            exact = [self.low_low(quark)] if parameters.has_modes(quark) else []
+            place = Place(f"correlator_{quark}")
+            correlators.append(self.workflow.add(whole, rest, *exact, place=place))
+        average = partial(
+            connected_average,
+            quarks=tuple(parameters.quarks),
+            currents=currents,
+            jackknife_bin=parameters.analysis.jackknife_bin,
+        )
+        self.workflow.add(average, *correlators, place=Place("average"))
+
+    @property
+    def accuracies(self) -> list[tuple[str, float, int]]:
+        """End of the names of nodes, tolerance and number of walls: sloppy, and fine if there are any."""
+        solves = self.parameters.solves
+        fine = [("_fine", solves.fine.tolerance, solves.fine.walls)] if solves.fine else []
+        return [("", solves.sloppy.tolerance, self.parameters.noise.walls), *fine]
+
+    @property
+    def operator(self) -> Node:
+        """The operator of the first quark, which the eigenvectors are of."""
+        return self.operator_of(next(iter(self.parameters.quarks)))
+
+    def operator_of(self, quark: str) -> Node:
+        """The operator of a quark; quarks of one naik_epsilon share it."""
+        epsilon = self.parameters.quarks[quark].naik_epsilon
+        if epsilon not in self.operators:
+            solves = self.parameters.solves
+            stage = partial(
+                hisq_operator,
+                boundary=self.parameters.links.boundary,
+                naik_epsilon=epsilon,
+                solves=replace(solves.expected, block=min(solves.block, self.chunk_columns)),
+            )
+            name = "operator" if not self.operators else f"operator_{quark}"
+            self.operators[epsilon] = self.workflow.add(stage, self.configuration, place=Place(name))
+        return self.operators[epsilon]
+
+    @cached_property
+    def operators(self) -> dict[float, Node]:
+        """Those added, by naik_epsilon."""
+        return {}
+
+    @property
+    def chunk_columns(self) -> int:
+        """Right-hand sides of a chunk of walls."""
+        return self.parameters.noise.chunk * wall_columns(self.parameters.operators)
+
+    def sources(self, quark: str, name: str, walls: int) -> Node:
+        """Random walls, for a quark's operator."""
+        noise = self.parameters.noise
+        stage = partial(random_wall_sources, operators=self.parameters.operators, seed=noise.seed)
+        place = Place(name, {"source": range(walls)}, {"source": noise.chunk})
+        return self.workflow.add(stage, self.operator_of(quark), place=place)
+
+    def walls(self, quark: str, end: str, tolerance: float, walls: int) -> Node:
+        """Correlators of a quark by so many walls."""
+        parameters, solves = self.parameters, self.parameters.solves
+        deflated = parameters.has_modes(quark)
+        modes = [self.modes] if deflated else []
+        operator, sources = self.operator_of(quark), self.sources(quark, f"sources_{quark}{end}", walls)
+        mass = parameters.quarks[quark].mass
+        solve = partial(staggered_propagator, mass=mass, solve=solves.to(tolerance))
+        place = Place(f"propagator_{quark}{end}")
+        solved = self.workflow.add(solve, operator, sources, *modes, place=place)
+        stage = partial(
+            wall_correlators,
+            operators=parameters.operators,
+            mass=mass,
+            seed=parameters.noise.seed,
+            block=min(solves.block, self.chunk_columns),
+        )
+        low = [self.low] if deflated and not end else []
+        place = Place(f"walls_{quark}{end}")
+        return self.workflow.add(stage, solved, sources, operator, *low, place=place)
+
+    @cached_property
+    def modes(self) -> Node:
+        """The deflation of solves."""
+        node = self.deflation(self.parameters.deflation)
+        assert node is not None
+        return node
+
+    @cached_property
+    def low(self) -> Node:
+        """The propagator of low modes."""
+        return self.workflow.add(low_propagator, self.modes)
+
+    @cached_property
+    def meson_fields(self) -> Node:
+        """Meson fields of all modes."""
+        section = self.parameters.deflation
+        assert section is not None
+        stage = partial(meson_fields, operators=self.parameters.operators)
+        place = Place("meson_fields", {"row": range(section.vectors)}, {"row": ROWS})
+        return self.workflow.add(stage, self.low, place=place)
+
+    def low_low(self, quark: str) -> Node:
+        """LL of a quark, of all sources."""
+        stage = partial(low_low, operators=self.parameters.operators, mass=self.parameters.quarks[quark].mass)
+        return self.workflow.add(stage, self.meson_fields, place=Place(f"low_low_{quark}"))
+
+    def trials(self, parameters: ConnectedParameters) -> None:
+        """The solvers on the first chunk of walls of one configuration, at the smallest mass."""
+        solves, first = parameters.solves, next(iter(parameters.quarks))
+        epsilon = parameters.quarks[first].naik_epsilon
+        masses = [each.mass for each in parameters.quarks.values() if each.naik_epsilon == epsilon]
+        sources = self.sources(first, "first_sources", parameters.noise.chunk)
+        deflated = (True,) if parameters.deflation else (False,)
+        right_hand_sides = parameters.noise.walls * wall_columns(parameters.operators)
+        choice = partial(
+            staggered_choice,
+            candidates=solves.candidates(self.chunk_columns, deflated),
+            solves=PlannedSolves(solves.sloppy.tolerance, right_hand_sides, solves.max_iterations),
+            mass=min(masses),
+        )
+        modes = self.deflation_of_trials(parameters.deflation)
+        place = Place("solver_choice", {"config": (self.project.trial_configuration,)})
+        self.workflow.add(choice, self.operator, sources, *modes, place=place)
+
+    def variants(self) -> Iterator[tuple[str, ConnectedParameters]]:
+        """The other solver, other blocks, half and twice the walls, with and without eigenvectors."""
+        parameters, walls = self.parameters, self.parameters.noise.walls
+        yield from variants.each(parameters, "solves.solver", ("block_cgrq", "batched_cg"))
+        yield from variants.each(parameters, "solves.block", (12, 24))
+        yield from variants.each(parameters, "noise.walls", (walls // 2, 2 * walls, 4 * walls))
+        yield from deflation_variants(parameters, parameters.deflation)
+
+    def economies(self) -> Mapping[str, Sequence[Any]]:
+        """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
+        chunks = {"noise.chunk": variants.divisors(self.parameters.noise.chunk)}
+        solves = self.parameters.solves.economies(chunks)
+        return {**solves, **deflation_economies(self.parameters.deflation)}
+
+    def physics(self) -> dict[str, Any]:
+        """Quarks, currents with their sign and normalisation, sources, and what is not included."""
+        parameters, solves, noise = self.parameters, self.parameters.solves, self.parameters.noise
+        quarks, fine, modes = parameters.quarks.items(), solves.fine, parameters.deflation
+        accuracy = f"residuals at most {solves.sloppy.tolerance:g}"
+        if fine:
+            accuracy += f", and {fine.tolerance:g} for the first {fine.walls} walls, which correct it"
+        whose = ", ".join(name for name in parameters.quarks if parameters.has_modes(name))
+        return {
+            "action": "hisq staggered quarks, M = 2 m + D as MILC defines it",
+            "masses": ", ".join(
+                f"{name} {q.mass:g}, naik_epsilon = {q.naik_epsilon:g}" for name, q in quarks
+            ),
+            "boundary": f"{parameters.links.boundary} in time, periodic in space",
+            "operator": "currents local (gamma_k x gamma_k), one_link (gamma_k x 1, thin links), conserved "
+            "(half the current of M's hops), each the mean over k = x, y, z; pion (gamma_5 x gamma_5)",
+            "definition": "C(t) = (1/T) sum_t0 Tr [P_t0+t O G P_t0 O G], G = M^-1, P projections; Tr over "
+            "colour and space, both parities",
+            "normalisation": "slice trace: L^3 times the correlator of one point",
+            "sign": "that of <O O^dag>, no minus sign; -<J J>_connected = sum of q^2 C over quarks",
+            "sources": f"{noise.walls} random walls (Z4), seed {noise.seed}, on times drawn by configuration"
+            + (f"; all sources for {modes.vectors} low modes of {whose}" if modes else ""),
+            "low_modes": f"{modes.vectors} eigenvectors" if modes else "none",
+            "solver": f"{solves.solver}, {solves.precision}, {accuracy}",
+            "not_included": {
+                "volume": "1 / L^3, which turns a slice trace into the correlator of one point",
+                "charges": "q^2 of each quark",
+                "renormalisation": "Z_V of local and one_link currents; that of conserved is 1",
+                "disconnected": "the quark-line disconnected part, of the workflow g2_disconnected",
+            },
+        }
+
+
+WORKFLOW = ConnectedWorkflow

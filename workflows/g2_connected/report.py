@@ -1,0 +1,228 @@
+"""Report of connected correlators: correlators, estimators and their costs, solves, gauge fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import numpy as np
+import xarray
+
+from pipeline import At, Figure, NodeAccount, Section, Store, Table, accounts, counted
+from stages.connected.correlator import by_current, linear_in_c, wall_pieces
+from stages.connected.walls import WallCorrelators
+from stages.lqcd.analysis.estimator_cost import EstimatorCost
+from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS, NoiseMoments, linear_moments
+from stages.lqcd.analysis.table import correlator_table
+from stages.lqcd.estimators.truncated import Piece
+from stages.mesons.meson_figures import meson_figure
+from workflows import (
+    SOLVES,
+    SPACE,
+    available,
+    choice_sections,
+    degrees_of_freedom,
+    errors_in,
+    gauge_section,
+    loaded,
+    node_of,
+    solves_row,
+    spectrum_section,
+    with_errors,
+)
+from workflows.g2_connected.schema import ConnectedParameters
+
+MAIN = "as configured"
+NORMALISATION = (
+    "C(t) = (1/T) sum over t0 of Tr [P_t0+t O G P_t0 O G]: the trace over a slice, L^3 times the correlator "
+    "of one point, without factors of charge, taste or Z_V"
+)
+
+
+def sections(parameters: ConnectedParameters, store: Store) -> list[Section]:
+    """The sections of a finished run."""
+    workflow, first = parameters.workflow, next(iter(parameters.quarks))
+    masses = {n: q.mass for n, q in parameters.quarks.items() if parameters.has_modes(n)} or {first: 0.0}
+    return available(
+        lambda: correlator_section(store, parameters),
+        lambda: estimators_section(store, parameters) if wanted(parameters) else (),
+        lambda: solves_section(store, parameters),
+        lambda: choice_sections(store, workflow),
+        lambda: spectrum_section(store, workflow, masses) if parameters.deflation else (),
+        lambda: gauge_section(store, workflow),
+    )
+
+
+def texts(parameters: ConnectedParameters, store: Store) -> dict[str, str]:
+    """Text files beside the page: all correlators with all their digits, for plotting programs."""
+    average = loaded(store, parameters.workflow, "average")
+    names = [f"{quark} {current}" for quark in parameters.quarks for current in parameters.currents]
+    freedom = degrees_of_freedom(store, parameters.workflow)
+    metadata = {"normalisation": NORMALISATION, **({"degrees of freedom": freedom} if freedom else {})}
+    times = average.sizes["time"]
+    values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
+    return {"correlator.txt": correlator_table(values, errors, names, metadata)}
+
+
+def correlator_section(store: Store, parameters: ConnectedParameters) -> Section:
+    """C(t) of all quarks and currents."""
+    average = loaded(store, parameters.workflow, "average")
+    (used,) = node_of(store, parameters.workflow, "average").statistics("configurations")
+    freedom = degrees_of_freedom(store, parameters.workflow)
+    shown: list[Figure | Table] = []
+    for number, quark in enumerate(parameters.quarks):
+        of_quark = average.isel(quark=number)
+        values, errors = of_quark.correlator.values, of_quark.correlator_error.values
+        noise = np.sqrt(np.mean(of_quark.stochastic_error.values**2, axis=-1))
+        columns = [with_errors(*each) for each in zip(values, errors, strict=True)]
+        rows = list(zip(range(average.sizes["time"]), *columns, strict=True))
+        mass = parameters.quarks[quark].mass
+        caption = f"C(t), {quark}, m = {mass:g}, {errors_in(errors, values)}"
+        shown.append(Figure(meson_figure(values, errors, parameters.currents), f"{caption}."))
+        walls = ", ".join(f"{n} {e:.2e}" for n, e in zip(parameters.currents, noise, strict=True))
+        caption = f"C(t), {quark}; error by the walls' noise alone, root mean square: {walls}"
+        shown.append(Table(["t/a", *parameters.currents], rows, caption))
+    text = (
+        f"{NORMALISATION}. Means over x, y and z and over {counted(used, 'configuration')} with "
+        f"{errors_in(average.correlator_error.values, freedom=freedom)}. Low modes from all sources, where "
+        "there are any, random walls for the rest."
+    )
+    return Section("Connected correlators", text, shown)
+
+
+def wanted(parameters: ConnectedParameters) -> bool:
+    """True if there are walls enough for the errors of errors."""
+    fine = parameters.solves.fine
+    return min(parameters.noise.walls, fine.walls if fine else LEAST_VECTORS) >= LEAST_VECTORS
+
+
+def estimators_section(store: Store, parameters: ConnectedParameters) -> Section:
+    """What each estimator of C(t) leaves of noise at a fixed field, and what it takes for the same error."""
+    shown = [
+        estimator_table(store, parameters, quark, current)
+        for quark in parameters.quarks
+        for current in parameters.currents
+    ]
+    text = (
+        "Errors of C(t) of one configuration by the walls' noise and times, at fixed gauge fields: root mean "
+        "squares over configurations. Work is seconds per configuration, at the pace of the fastest chunk of "
+        "each kind; eigenvectors, meson fields and LL are its part that is done once. The last columns say "
+        "what each estimator would take for the error of the first one."
+    )
+    return Section("Estimators", text, shown)
+
+
+def times_of(parameters: ConnectedParameters, extent: int) -> tuple[int, ...]:
+    """Time slices of the table of estimators."""
+    return parameters.analysis.times or (extent // 4, 7 * extent // 16)
+
+
+def estimator_table(store: Store, parameters: ConnectedParameters, quark: str, current: str) -> Table:
+    """A row for each estimator of a quark's current."""
+    costs: dict[str, list[EstimatorCost]] = {}
+    extent = loaded(store, parameters.workflow, "average").sizes["time"]
+    times = times_of(parameters, extent)
+    for name, moments, counts, seconds, once in estimators(store, parameters, quark, current):
+        of_times = (NoiseMoments(moments.loops, *(part[..., t] for part in moments[1:])) for t in times)
+        costs[name] = [EstimatorCost(each, counts, seconds, once) for each in of_times]
+    rows = []
+    for name, of_name in costs.items():
+        errors = [float(linear_in_c(np.array(cost.correlator_error()))) for cost in of_name]
+        needed = [
+            cost.work_for(own.correlator_error()) for cost, own in zip(of_name, costs[MAIN], strict=True)
+        ]
+        ratio = [n / own.work() for n, own in zip(needed, costs[MAIN], strict=True)]
+        first = of_name[0]
+        each = first.seconds / first.counts[0]
+        walls = " + ".join(map(str, first.counts))
+        rows.append([name, walls, *errors, first.once, each, *needed, *ratio])
+    columns = ["estimator", "walls", *(f"error at t = {t}" for t in times), "s once", "s per wall"]
+    columns += [f"s for the same error at {t}" for t in times] + [f"ratio at {t}" for t in times]
+    return Table(columns, rows, f"Estimators of C(t), {quark}, {current}", digits=3)
+
+
+def estimators(
+    store: Store, parameters: ConnectedParameters, quark: str, current: str
+) -> Iterator[tuple[str, NoiseMoments, tuple[int, ...], float, float]]:
+    """Estimators of C(t) that the run's walls tell of: name, moments, walls, seconds of these and once."""
+    walls = [loaded(store, parameters.workflow, f"walls_{quark}")]
+    walls += [loaded(store, parameters.workflow, f"walls_{quark}_fine")] if parameters.solves.fine else []
+    nodes = {node.name: node for node in accounts(store, parameters.workflow)}
+    seconds = [_seconds(nodes, f"walls_{quark}{end}") for end in ("", "_fine")[: len(walls)]]
+    modes = parameters.has_modes(quark)
+    once = sum(_seconds(nodes, name) for name in (SPACE, "meson_fields", f"low_low_{quark}") if modes)
+    deflated = _seconds(nodes, SPACE) if modes else 0.0
+    of_walls = partial(_moments, walls, parameters, current)
+    yield MAIN, *of_walls(subtracted=True), sum(seconds), once
+    if modes:
+        yield "random walls alone, deflated", *of_walls(subtracted=False), sum(seconds), deflated
+    if len(walls) > 1:
+        if modes:
+            alone = _moments(walls[1:], parameters, current, True, walls[0].low)
+            yield "low modes, fine solves alone", *alone, seconds[1], once
+        alone = _moments(walls[1:], parameters, current, subtracted=False)
+        yield "fine solves alone, deflated" if modes else "fine solves alone", *alone, seconds[1], deflated
+
+
+def _moments(
+    walls: Sequence[xarray.Dataset],
+    parameters: ConnectedParameters,
+    current: str,
+    subtracted: bool,
+    low: xarray.DataArray | None = None,
+) -> tuple[NoiseMoments, tuple[int, ...]]:
+    """Moments of the noise of C(t), means over configurations, and numbers of walls of each piece.
+
+    low: that is subtracted from the walls, in place of their own.
+    """
+    of_configs = []
+    for config in range(walls[0].sizes["config"]):
+        chunks = [[(At(source=_numbers(each)), _of_config(each, config, low))] for each in walls]
+        pieces = wall_pieces(chunks[0], chunks[1] if len(chunks) > 1 else None, subtracted)
+        means = [by_current(each.values, parameters.operators, [current])[:, 0] for each in pieces]
+        pieces = tuple(Piece(each.noise, mean) for each, mean in zip(pieces, means, strict=True))
+        of_configs.append(linear_moments(pieces))
+    moments = NoiseMoments(*(np.mean(parts, axis=0) for parts in zip(*of_configs, strict=True)))
+    return moments, tuple(len(each.source) for each in walls)
+
+
+def _numbers(walls: xarray.Dataset) -> list[int]:
+    return [int(number) for number in walls.source.values]
+
+
+def _of_config(walls: xarray.Dataset, config: int, low: xarray.DataArray | None) -> WallCorrelators:
+    own = WallCorrelators(*(walls[name].values[config] for name in WallCorrelators._fields))
+    return own if low is None else own._replace(low=low.sel(source=walls.source).values[config])
+
+
+def _seconds(nodes: dict[str, NodeAccount], name: str) -> float:
+    """Per configuration; by the fastest chunk, since first ones compile kernels."""
+    records = nodes[name].records
+    fastest = min(record.seconds for record in records)
+    return fastest * len(records) / len(nodes["observables"].records)
+
+
+def solves_section(store: Store, parameters: ConnectedParameters) -> Iterator[Section]:
+    """Iterations, residuals and cost of the linear systems of each quark and accuracy."""
+    rows = []
+    for node in accounts(store, parameters.workflow):
+        if node.stage != "wall_correlators":
+            continue
+        solved = [
+            record.without_kernels("solve_seconds", each["node"])
+            for record in node.records
+            for each in record.transient
+            if each["stage"] == "staggered_propagator"
+        ]
+        tolerance = parameters.solves.sloppy.tolerance
+        if node.name.endswith("_fine") and parameters.solves.fine:
+            tolerance = parameters.solves.fine.tolerance
+        rows.append(solves_row(node.name, solved, tolerance))
+    if rows:
+        columns = ["walls", *SOLVES, "of the full operator", "ms per rhs"]
+        text = (
+            "Residuals are |b - A x| / |b| of the even sites' system, and |b - M x| / |b| of the full "
+            "operator, recomputed in double precision, the largest of all columns. Times leave out the "
+            "compiling and reading of kernels."
+        )
+        yield Section("Solves", text, [Table(columns, rows)])

@@ -1,0 +1,220 @@
+"""Schema of a file of the workflow `g2_connected`: its sections, their limits, and what must fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from pipeline import LARGEST
+from stages.base.errors import suggestion
+from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.frame import MAX_ITERATIONS
+from stages.lqcd.solvers.named import POSITIVE
+from stages.lqcd.spectroscopy.vector_currents import CURRENTS
+from workflows import (
+    NAIK_EPSILON,
+    STAGGERED_MASS,
+    TOLERANCE,
+    AnalysisSection,
+    DeflationSection,
+    FileSection,
+    Names,
+    Problem,
+    Seed,
+    SolverSection,
+    Times,
+    Usual,
+    WorkflowParameters,
+)
+
+NAME = re.compile(r"[A-Za-z]\w*")
+"""Of a quark: it ends the names of nodes."""
+THREE_HOPS = 3
+"""Of Naik links: an extent below is wound around."""
+ROWS = 64
+"""Rows of meson fields that are made, committed and repeated together."""
+SLOPPY = Usual(1e-13, 0.1, "looser solutions are far from the propagator, and rounding prevents tighter ones")
+CHARM = 0.4
+"""Mass above which a quark without naik_epsilon is doubtful."""
+
+
+class LinksSection(FileSection):
+    """The quarks' links."""
+
+    action: Literal["hisq"] = "hisq"
+    """Fermion action: HISQ."""
+    boundary: Literal["periodic", "antiperiodic"]
+    """Boundary condition of the quarks in time."""
+
+
+class QuarkSection(FileSection):
+    """A quark."""
+
+    mass: Annotated[float, STAGGERED_MASS] = Field(gt=0)
+    """m of M = 2 m + D, lattice units."""
+    naik_epsilon: Annotated[float, NAIK_EPSILON] = 0.0
+    """Epsilon of the Naik term, a correction for heavy quarks."""
+
+    def doubts(self) -> Iterator[Problem]:
+        """A heavy quark without its correction."""
+        if self.mass >= CHARM and not self.naik_epsilon:
+            yield (
+                ("naik_epsilon",),
+                f"is 0 at mass {self.mass:g}: charm has about -0.7 m^2, {-0.7 * self.mass**2:.2g}",
+            )
+
+
+class WallSection(FileSection):
+    """Random walls: noise on time slices that are drawn for each configuration."""
+
+    seed: Seed
+    """Seed of noise and times, which depend on it, the configuration's label and the wall's number only."""
+    walls: int = Field(ge=2, le=LARGEST)
+    """Random walls per configuration; raise it later, and only the new ones are solved for. T in a row have
+    all time slices."""
+    chunk: int = Field(default=1, ge=1)
+    """Walls that are solved for, committed and repeated together."""
+
+    def contradictions(self) -> Iterator[Problem]:
+        """A chunk that does not divide the walls."""
+        if self.walls % self.chunk:
+            text = f"{self.chunk} does not divide the {self.walls} walls: change one of the two"
+            yield ("chunk",), text
+
+
+class SloppySection(FileSection):
+    """The solves of all walls."""
+
+    tolerance: Annotated[float, SLOPPY] = Field(gt=0, lt=1)
+    """|b - A x| / |b| of the solves of all walls."""
+
+
+class FineSection(FileSection):
+    """The few solves that correct the sloppy ones' bias: the first `walls` walls."""
+
+    tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
+    """|b - A x| / |b| of the solves that remove the sloppy ones' bias."""
+    walls: int = Field(ge=2)
+    """Walls that are solved for again, the first ones; their times are drawn, too."""
+
+
+class SolvesSection(SolverSection):
+    """Solution of the linear systems, `block` right-hand sides at a time."""
+
+    solvers: ClassVar = tuple(POSITIVE)
+    lighter: ClassVar = {"block_cgrq": ("batched_cg",)}
+
+    solver: Literal["auto", "block_cgrq", "batched_cg"] = "block_cgrq"
+    """The method; auto measures both on the first configuration and takes the cheapest."""
+    precision: Literal["double", "double-single", "double-half"] = "double-single"
+    """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
+    batched_cg. With auto the coarsest that may be taken, finer ones are measured, too; left out, all are."""
+    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
+    """A solve that has not converged by then fails."""
+    block: int = Field(default=24, ge=1, le=64)
+    """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
+    sloppy: SloppySection
+    """The solves of every wall."""
+    fine: FineSection | None = None
+    """Solves of the first few walls again, to remove the sloppy bias; default: none."""
+
+
+class ConnectedAnalysis(AnalysisSection):
+    """The errors of the ensemble average, and what the report compares."""
+
+    times: Times | None = None
+    """Time slices at which the report compares estimators; default: T/4 and 7T/16."""
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Times that are not on the lattice."""
+        for time in self.times or ():
+            if not 0 <= time < lattice.time_extent:
+                yield (
+                    ("times",),
+                    f"t = {time} is not on {lattice}, whose times are 0 to {lattice.time_extent - 1}",
+                )
+
+
+class ConnectedParameters(WorkflowParameters):
+    """Parameters of connected vector correlators."""
+
+    links: LinksSection
+    """The action and its links."""
+    quarks: dict[str, QuarkSection] = Field(min_length=1)
+    """Quarks by name, such as light, strange, charm, up, down; all on the same noise."""
+    currents: Names
+    """Vector currents, the same at source and sink: local (gamma_k x gamma_k), one_link (the taste singlet,
+    on thin links), conserved; and pion, the Goldstone pion. Vectors are means over x, y and z."""
+    deflation: DeflationSection | None = None
+    """Lowest eigenvectors of each configuration, whose part of C(t) is exact over all sources, for all quarks
+    with the naik_epsilon of the first one; default: none."""
+    noise: WallSection
+    """Random walls, for what low modes leave."""
+    solves: SolvesSection
+    """Solution of the linear systems."""
+    analysis: ConnectedAnalysis = ConnectedAnalysis()
+    """Errors of the ensemble average."""
+
+    @field_validator("currents")
+    @classmethod
+    def _known(cls, currents: tuple[str, ...]) -> tuple[str, ...]:
+        for name in currents:
+            if name not in CURRENTS:
+                raise ValueError(
+                    f"no current is named {name!r}{suggestion(name, CURRENTS)}; known: {', '.join(CURRENTS)}"
+                )
+        return currents
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """All operators of the currents."""
+        return tuple(label for name in self.currents for label in CURRENTS[name])
+
+    def has_modes(self, quark: str) -> bool:
+        """True if the eigenvectors are those of a quark's operator."""
+        first = next(iter(self.quarks.values()))
+        return bool(self.deflation) and self.quarks[quark].naik_epsilon == first.naik_epsilon
+
+    def contradictions(self) -> Iterator[Problem]:
+        """Problems that no single value shows: sections that do not fit each other."""
+        for name in self.quarks:
+            if not NAME.fullmatch(name):
+                yield ("quarks", name), f"{name!r} is no name: take letters, digits and _"
+        fine, walls, chunk = self.solves.fine, self.noise.walls, self.noise.chunk
+        if not fine:
+            return
+        if fine.tolerance > self.solves.sloppy.tolerance:
+            yield (
+                ("solves", "fine", "tolerance"),
+                f"{fine.tolerance:g} must be tighter than the sloppy {self.solves.sloppy.tolerance:g}",
+            )
+        if fine.walls > walls:
+            text = f"{fine.walls} fine walls, but `noise.walls` is {walls}: at most that"
+            yield ("solves", "fine", "walls"), text
+        elif fine.walls % chunk and not walls % chunk:
+            yield (
+                ("solves", "fine", "walls"),
+                f"{fine.walls} is no multiple of `noise.chunk`, {chunk}: walls are solved {chunk} at a time, "
+                "change one of the two",
+            )
+
+    def doubts(self) -> Iterator[Problem]:
+        """Tolerances that are legal but rarely meant."""
+        sloppy = self.solves.sloppy.tolerance
+        if not self.solves.fine and TOLERANCE.most / 1e3 < sloppy <= SLOPPY.most:
+            yield (
+                ("solves", "sloppy", "tolerance"),
+                f"{sloppy:g} leaves a bias, and there are no `fine` solves to remove it",
+            )
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Problems with the lattice."""
+        if min(lattice.extents) < THREE_HOPS:
+            yield (
+                ("links",),
+                f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}: "
+                "take at least 4 sites in each direction",
+            )
