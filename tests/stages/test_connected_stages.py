@@ -163,6 +163,7 @@ def seeds_of(count: int) -> range:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dslash", [(4, 2, 2, 4)], indirect=True)
 @pytest.mark.parametrize("modes", [False, True], ids=["walls", "low modes of error"])
 def test_estimates_have_no_bias(
     modes: bool,

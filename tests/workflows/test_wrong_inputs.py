@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from tiny_g2_connected import CONNECTED
 from tiny_hisq_mesons import HISQ_MESONS
 from tiny_laph import LAPH
 from tiny_mesons import MESONS
@@ -29,6 +30,7 @@ TABLES = Path(__file__).parent / "wrong_inputs"
 TARGETED = TINY.replace("  vectors: 4\n", "").replace(", vectors: 2}", "}") + "target: {loops: 0.2}\n"
 TINY_FILES = {
     "g2_disconnected": TINY,
+    "g2_connected": CONNECTED,
     "target": TARGETED,
     "mesons": MESONS,
     "hisq_mesons": HISQ_MESONS,

@@ -181,8 +181,9 @@ class ConnectedParameters(WorkflowParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         for name in self.quarks:
-            if not NAME.fullmatch(name):
-                yield ("quarks", name), f"{name!r} is no name: take letters, digits and _"
+            if not NAME.fullmatch(name) or name.endswith("_fine"):
+                text = "take letters, digits and _, without _fine at the end"
+                yield ("quarks", name), f"{name!r} is no name of a quark: {text}"
         fine, walls, chunk = self.solves.fine, self.noise.walls, self.noise.chunk
         if not fine:
             return
