@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from pipeline import Place, Store, Workflow, plan, run, verify
 from stages.ensemble.configuration import gauge_observables, heatbath_configuration
@@ -18,7 +17,6 @@ from workflows.names import OWN
 ROOT = Path(__file__).parents[2]
 LINES = re.DOTALL | re.MULTILINE
 KEYS_PAGES = {f"keys_{name}" for name in OWN}
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", LINES)
 
 
 @pytest.mark.house
@@ -113,11 +111,3 @@ def test_messages_of_the_page_on_trouble_are_those_of_the_code() -> None:
     messages = re.findall(r"^\*\*`([^`]+)`\*\*", page, re.MULTILINE)
     assert len(messages) >= 20
     assert [message for message in messages if message not in joined] == []
-
-
-def test_how_to_leave_configurations_out() -> None:
-    snippets = BLOCK.findall((ROOT / "docs" / "howto.md").read_text())
-    (section,) = (YAML(typ="safe").load(code)["ensemble"] for kind, code in snippets if kind == "yaml")
-    from workflows.shared.sections import EnsembleSection
-
-    assert EnsembleSection(**section).exclude == ("conf.0120.ildg",)

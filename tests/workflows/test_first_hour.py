@@ -104,8 +104,8 @@ def test_your_own_configurations(clone: Path) -> None:
 
 
 def test_in_python(clone: Path) -> None:
-    """Recipes as scripts: one opens the demo's results, one calls stages, one is README's notebook."""
-    for page in ("docs/index.md", "docs/architecture.md", "README.md"):
+    """Recipes as scripts: one opens the demo's results, one is README's notebook."""
+    for page in ("docs/index.md", "README.md"):
         (recipe,) = (code for kind, code in blocks(page) if kind == "python")
         (clone / "recipe.py").write_text(recipe.replace("conf.ildg", "confs/conf.0100.ildg"))
         typed(".venv/bin/python recipe.py", clone)

@@ -181,9 +181,7 @@ def test_the_script_of_the_documentation_drives_a_campaign(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On a finished run; its commands run inside this process."""
-    (script,) = re.findall(
-        r"```python\n(# campaign.py\n.*?)```", (ROOT / "docs/machine.md").read_text(), re.S
-    )
+    script = (ROOT / "docs/notes/campaign.py").read_text()
     printed: list[str] = []
 
     def run(words: list[str], **_: Any) -> SimpleNamespace:

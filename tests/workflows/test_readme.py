@@ -79,12 +79,6 @@ def test_opening_a_result(project: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert names["loops"].dims == ("config", "noise", "probe", "direction", "time")
 
 
-def test_stages_as_functions() -> None:
-    names = execute(python_of("docs/architecture.md"))
-    assert names["loops"].current.shape == (2, 1, 4, 8)
-    assert all(number > 0 for number in names["at"].statistics["iterations"])
-
-
 def test_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.chdir(tmp_path)
     lattice = ql.Lattice((4, 4, 4, 4))
