@@ -14,7 +14,7 @@ from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.space import Space
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator, mode_weights
 from stages.lqcd.spectroscopy.meson_fields import by_source_time, meson_field_blocks, rows_traced
-from stages.lqcd.spectroscopy.vector_currents import CURRENTS, vector_current
+from stages.lqcd.spectroscopy.vector_currents import CURRENTS, vector_currents
 
 OPERATOR = {"operator": FromParameter("operators")}
 SITE = (*CURRENTS["pion"], *CURRENTS["local"])
@@ -68,7 +68,7 @@ def meson_fields(low: LowPropagator, *, at: At, operators: Sequence[str]) -> Mes
     """
     first, last = int(at["row"][0]), int(at["row"][-1]) + 1
     modes, times = len(low.eigenvalues), low.dslash.lattice.time_extent
-    currents = [vector_current(low.dslash.links, label) for label in operators]
+    currents = list(vector_currents(low.dslash.links, operators))
     values = np.empty((len(currents), 2, times, last - first, modes), complex)
     width = min(WIDTHS[at.backend], modes)
     for rows, columns, block in meson_field_blocks(low, currents, width=width, only=slice(first, last)):

@@ -22,7 +22,7 @@ from stages.lqcd.spectroscopy.connected import (
     wall_time,
 )
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator
-from stages.lqcd.spectroscopy.vector_currents import vector_current
+from stages.lqcd.spectroscopy.vector_currents import vector_currents
 from stages.mesons.costs import sources_cost
 from stages.mesons.propagator import StaggeredPropagators
 from stages.mesons.sources import StaggeredSources
@@ -58,11 +58,11 @@ def random_wall_sources(
     fields = [field_like(wall, (*wall.shape[:-1], wall_columns(operators))) for wall in walls]
     for field, wall in zip(fields, walls, strict=True):
         assign(field[..., :COLOURS], wall)
-    for label, columns_of in zip(operators, antiquark_columns(operators), strict=True):
-        if columns_of.start:
-            current = vector_current(operator.links, label)
+    own = antiquark_columns(operators)
+    for current, columns in zip(vector_currents(operator.links, operators), own, strict=True):
+        if columns.start:
             for field, wall in zip(fields, walls, strict=True):
-                assign(field[..., columns_of], current.at_source(wall))
+                assign(field[..., columns], current.at_source(wall))
     return StaggeredSources(side_by_side(fields))
 
 
@@ -97,8 +97,8 @@ def wall_correlators(
     solved = [propagators.propagator] + ([_low(low, mass, sources.fields, block)] if low else [])
     shape = (2, len(numbers), len(operators), lattice.time_extent)
     measured = np.zeros(shape, complex)
-    for place, (label, own) in enumerate(zip(operators, antiquark_columns(operators), strict=True)):
-        current = vector_current(operator.links, label)
+    pairs = zip(vector_currents(operator.links, operators), antiquark_columns(operators), strict=True)
+    for place, (current, own) in enumerate(pairs):
         for kind, fields in enumerate(solved):
             for number, time in enumerate(times):
                 quark, antiquark = (contiguous(fields[..., number, each]) for each in (slice(COLOURS), own))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from stages.connected.walls import WallCorrelators, random_wall_sources, wall_co
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.staggered_operator import hisq_operator
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.named import Solve
@@ -89,7 +91,7 @@ def walls_of(
     tolerance: float = 1e-12,
     seed: int = SEED,
 ) -> Chunk:
-    at = At(config="a", source=numbers)
+    at = At(config="a", source=numbers, backend="cpu" if dslash.xp is np else "cuda")
     sources = random_wall_sources(dslash, at=at, operators=operators, seed=seed)
     solve = Solve("block_cgrq", tolerance, "double", block=12)
     solved = staggered_propagator(dslash, sources, at=at, mass=mass, solve=solve)
@@ -100,7 +102,8 @@ def walls_of(
 def exactly_low(low: LowPropagator, operators: Sequence[str], mass: float, width: int = 3) -> LowLow:
     """By meson fields in chunks of rows."""
     rows = [range(n, min(n + width, MODES)) for n in range(0, MODES, width)]
-    chunks = [At(config="a", row=each) for each in rows]
+    backend = "cpu" if low.dslash.xp is np else "cuda"
+    chunks = [At(config="a", row=each, backend=backend) for each in rows]
     fields = [(at, meson_fields(low, at=at, operators=operators)) for at in chunks]
     return low_low(fields, at=At(config="a"), operators=operators, mass=mass)
 
@@ -206,6 +209,25 @@ def chance_of(deviations: NDArray) -> float:
     mean, covariance = d.mean(axis=0), np.cov(d.T)
     t2 = n * mean @ np.linalg.solve(covariance, mean)
     return float(fisher.sf(t2 * (n - p) / (p * (n - 1)), p, n - p))
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same(deflation: StaggeredSpace, low: LowPropagator) -> None:
+    dslash, mass = deflation.dslash, MASSES[0]
+    gauge = GaugeLinks(dslash.links.origin.links, np.array(dslash.lattice.extents))
+    at = At(config="a", backend="cuda")
+    there = hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    space = replace(deflation.even, vectors=to_device(deflation.even.vectors))
+    on_gpu = low_propagator(StaggeredSpace(there, space), at=at)
+    both = [
+        (walls_of(*each, LABELS, (0, 1), mass)[1], exactly_low(each[1], LABELS, mass, each[2]))
+        for each in ((dslash, low, 3), (there, on_gpu, 8))
+    ]
+    (host, host_low), (device, device_low) = both
+    assert isinstance(device.correlator, np.ndarray)
+    np.testing.assert_allclose(device.correlator, host.correlator, atol=1e-8)
+    np.testing.assert_allclose(device.low, host.low, atol=1e-10)
+    np.testing.assert_allclose(device_low.low_low, host_low.low_low, atol=1e-10)
 
 
 def test_times_are_drawn_evenly() -> None:

@@ -26,6 +26,7 @@ An operator is kept as O' = epsilon O: a sign of each site, or D of links epsilo
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -113,8 +114,15 @@ class HopCurrent(Current):
         return self.dslash.astype(x.dtype).apply_to(parity, x, out, b=sign)
 
 
-def vector_current(links: StaggeredLinks, label: str) -> Current:
-    """The operator of one of `LABELS`, for quarks of these links. Raises InputError."""
+def vector_currents(links: StaggeredLinks, labels: Sequence[str]) -> Iterator[Current]:
+    """Operators of `LABELS` one after the other, for quarks of these links; thin links are made once."""
+    thin = links.thin() if any(label.endswith("1") for label in labels) else None
+    for label in labels:
+        yield vector_current(links, label, thin)
+
+
+def vector_current(links: StaggeredLinks, label: str, thin: Array | None = None) -> Current:
+    """The operator of one of `LABELS`, for quarks of these links; thin: `links.thin()`. Raises InputError."""
     if not isinstance(links, StaggeredLinks):
         raise InputError(f"a current takes staggered links, as hisq(...).links, got {type(links).__name__}")
     if label not in LABELS:
@@ -125,7 +133,7 @@ def vector_current(links: StaggeredLinks, label: str) -> Current:
     if label.startswith("C"):
         return conserved_vector(links, mu)
     if label.endswith("1"):
-        return one_link_vector(links, mu, links.thin())
+        return one_link_vector(links, mu, links.thin() if thin is None else thin)
     return local_current(links.lattice, mu)
 
 
