@@ -47,11 +47,12 @@ def meson_fields_cost(node: Node, lattice: Lattice) -> Cost:
     deflation, field = low.inputs[0], half_field_bytes(lattice, COLOURS)
     modes, wide = deflated_vectors(deflation), WIDTHS["cuda"]
     stored = COMPLEX * 2 * len(operators) * lattice.time_extent * rows * modes
-    blocks = {f"blocks of modes (N = {wide})": 2 * field * (len(operators) + 4) * min(wide, modes)}
+    rows = min(rows, modes)
+    blocks = {f"blocks of modes (N = {wide})": 2 * field * (rows + 3 * min(wide, modes))}
     terms = {**blocks, **current_terms(lattice, operators, together=True)}
     directions = directions_of(deflation.inputs[0])
     terms = largest_of(terms, making_terms(lattice, directions, deflation.inputs[0].parameters["solves"]))
-    host = host_bytes(lattice, 2 * (len(operators) + 4) * WIDTHS["cpu"])
+    host = host_bytes(lattice, 2 * (rows + 3 * WIDTHS["cpu"]))
     host += stored + deflation.cost.device_memory + sum(current_terms(lattice, operators, True).values())
     pairs = modes * rows * len(operators) / WIDTHS["cpu"]
     work = (

@@ -34,7 +34,7 @@ NAME = re.compile(r"[A-Za-z]\w*")
 """Of a quark: it ends the names of nodes."""
 THREE_HOPS = 3
 """Of Naik links: an extent below is wound around."""
-ROWS = 64
+ROWS = 256
 """Rows of meson fields that are made, committed and repeated together."""
 SLOPPY = Usual(1e-13, 0.1, "looser solutions are far from the propagator, and rounding prevents tighter ones")
 CHARM = 0.4

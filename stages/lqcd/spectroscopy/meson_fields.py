@@ -141,7 +141,8 @@ def meson_field_blocks(
 
     momenta: p in units of 2 pi / L, of exp(-ipx) at the site x of the antiquark; of the conserved current at
     p != 0 that is not the Fourier sum of J(x). width: up to 64 on a GPU. Memory beside the modes: half fields
-    of 2 (currents + 4) width columns. only: the rows to make, all unless given; they are held meanwhile.
+    of 2 (currents + 4) width columns, with `only` of 2 (rows + 3 width). only: the rows to make, all unless
+    given; they are held meanwhile.
     Raises InputError for no momenta or currents, and for hops in time, which leave their slice.
     """
     check_momenta(momenta)
@@ -154,23 +155,34 @@ def meson_field_blocks(
     still = only is None and not np.any(momenta)  # then X^dag is that of the modes exchanged
     held = None if only is None else [*low.blocks(width, only.start, only.stop)]
     phases = [_conjugate_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
+    groups = [range(len(currents))] if held is None else [range(n, n + 1) for n in range(len(currents))]
     for columns, right in low.blocks(width):
-        images = [[c.primed_to(p, right[p ^ c.hops], sign=EPSILON[p]) for p in (EVEN, ODD)] for c in currents]
-        for rows, left in held or low.blocks(width, columns.start if still else 0):
-            shape = (lattice.time_extent, rows.stop - rows.start, columns.stop - columns.start)
-            values = np.empty((len(currents), len(momenta), 2, *shape), complex)
-            for (place, tables), p in product(enumerate(phases), (EVEN, ODD)):
-                bra = by_slice(left[p], lattice)
-                if tables:
-                    bra = slice_products.weighted(bra, tables[p], field_like(bra))
-                kets = (by_slice(image[p], lattice) for image in images)
-                grams = [slice_products.slice_gram(bra, ket, field_like(bra, shape, complex)) for ket in kets]
-                for number, gram in enumerate(grams):
-                    values[number, place, p] = copy_to_host(gram)
-            yield rows, columns, values
-            if still and rows != columns:
-                turned = [values[n][:, ::-1] if c.hops else values[n] for n, c in enumerate(currents)]
-                yield columns, rows, np.stack(turned).conj().swapaxes(-1, -2)
+        made: dict[int, Array] = {}
+        for group in groups:  # of currents whose images are there together
+            images = [
+                [currents[n].primed_to(p, right[p ^ currents[n].hops], sign=EPSILON[p]) for p in (EVEN, ODD)]
+                for n in group
+            ]
+            for rows, left in held or low.blocks(width, columns.start if still else 0):
+                shape = (lattice.time_extent, rows.stop - rows.start, columns.stop - columns.start)
+                whole = (len(currents), len(momenta), 2, *shape)
+                values = (
+                    made.pop(rows.start) if rows.start in made else field_like(left[EVEN], whole, complex)
+                )
+                for (place, tables), p in product(enumerate(phases), (EVEN, ODD)):
+                    bra = by_slice(left[p], lattice)
+                    if tables:
+                        bra = slice_products.weighted(bra, tables[p], field_like(bra))
+                    for n, image in zip(group, images, strict=True):
+                        slice_products.slice_gram(bra, by_slice(image[p], lattice), values[n, place, p])
+                if group[-1] + 1 < len(currents):
+                    made[rows.start] = values
+                    continue
+                block = copy_to_host(values)
+                yield rows, columns, block
+                if still and rows != columns:
+                    turned = [block[n][:, ::-1] if c.hops else block[n] for n, c in enumerate(currents)]
+                    yield columns, rows, np.stack(turned).conj().swapaxes(-1, -2)
 
 
 def _conjugate_phases(lattice: Lattice, momentum: Momentum, like: Array) -> list[Array]:
