@@ -509,7 +509,7 @@ def test_modes_of_zero_have_no_partner() -> None:
         (lambda low, links: random_wall(LATTICE, 4, "a", 5, 0), "t = 4 is outside the lattice"),
         (
             lambda low, links: source_correlator(points(0), points(0), local_current(LATTICE), -1),
-            "t = -1 is outside",
+            "t of a source must be a whole number of at least 0, got -1",
         ),
     ],
 )
