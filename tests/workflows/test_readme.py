@@ -14,6 +14,7 @@ from tiny_project import TINY
 import quarkline as ql
 from stages.lqcd.lattice.formats import write_ildg
 from workflows.command import PANELS
+from workflows.g2_connected.schema import ConnectedParameters
 from workflows.g2_disconnected.schema import G2Parameters
 from workflows.hisq_mesons.schema import HisqMesonParameters
 from workflows.parameter_file import read_parameter_file
@@ -86,6 +87,11 @@ def test_the_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     write_ildg("conf.ildg", links, lattice, precision=64)
     assert execute(python_of("README.md"))["solution"].residual.max() <= 1e-10
     assert float(capsys.readouterr().out.split()[-1]) <= 1e-10
+
+
+def test_a_file_of_g2_connected(tmp_path: Path) -> None:
+    (tmp_path / "file.yaml").write_text(yaml_of("docs/g2_connected.md")[0])
+    assert ConnectedParameters.read(read_parameter_file(tmp_path / "file.yaml")).has_modes("strange")
 
 
 def test_a_file_of_hisq_mesons(tmp_path: Path) -> None:
