@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -22,7 +21,7 @@ from workflows.partial import Part, complete_part
 from workflows.publishing import publish, unchanged_page
 from workflows.rounds import Rounds
 from workflows.shared.definition import Project
-from workflows.stores import remarks, replaced_results
+from workflows.stores import remarks
 from workflows.terminal import EXIT_CODES, tell
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -55,7 +54,8 @@ class Computing:
     """What was warned about, for who reads no text."""
 
     def __call__(self, plan: Plan) -> Outcome:
-        self.warn(remarks(plan, self.project, self.workflow, self.wanted))
+        for remark in remarks(plan, self.project, self.workflow, self.wanted):
+            self.warn(remark)
         self.tell(_headline(explain(plan)))
         left = None if self.end is None else max(1.0, self.end - monotonic())
         share = Share(waits=self.project.in_rounds) if self.share else None
@@ -73,12 +73,11 @@ class Computing:
         self.tell(outcome.table())
         return outcome
 
-    def warn(self, remarks: Iterable[str]) -> None:
+    def warn(self, remark: str) -> None:
         """Say what was not said before."""
-        for remark in remarks:
-            if remark not in self.remarks:
-                self.tell(f"warning: {remark}")
-                self.remarks.append(remark)
+        if remark not in self.remarks:
+            self.tell(f"warning: {remark}")
+            self.remarks.append(remark)
 
     def tell(self, text: str) -> None:
         """Say how it goes, unless nobody reads."""
@@ -121,9 +120,7 @@ def _carried_out(computing: Computing) -> Computed:
     rounds.drive(computing, computing.tell)
     part = _results(rounds, results, computing)
     kept = unchanged_page(part, results) if part else None
-    if part and not kept:
-        computing.warn(filter(None, [replaced_results(project)]))  # perhaps by a run at the same time
-    page, fault = (kept, "") if kept else _publish(part, results)
+    page, fault = (kept, "") if kept else _publish(part, results, computing)
     mark = part.mark(results) if part else ""
     warnings = [*rounds.project.warnings, *computing.remarks]
     if fault:
@@ -158,12 +155,12 @@ def _results(rounds: Rounds, results: Store, computing: Computing) -> Part | Non
     return part
 
 
-def _publish(part: Part | None, results: Store) -> tuple[Path | None, str]:
+def _publish(part: Part | None, results: Store, computing: Computing) -> tuple[Path | None, str]:
     """Write the report of what there is; its page, or why it could not be written."""
     if part is None:
         return None, ""
     try:
-        return publish(part, results), ""
+        return publish(part, results, computing.warn), ""
     except DamagedChunkError:
         raise
     except InputError as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic, sleep
 
 from pipeline import InputError, Store, run
 from pipeline.declare.text import counted
@@ -18,6 +20,7 @@ from pipeline.reading.report import Section, Table, write_report
 from pipeline.reading.result import IncompleteError
 from pipeline.reading.verification import set_aside
 from pipeline.running.clusters.local import Local
+from pipeline.store.durable import flocked
 from pipeline.store.errors import DamagedChunkError
 from pipeline.store.plain_files import json_object, plain
 from pipeline.worker.sources import digest_of
@@ -26,8 +29,11 @@ from workflows.partial import Part, complete_part
 from workflows.rounds import Rounds
 from workflows.shared.definition import FILE, Project
 from workflows.shared.ensemble_doubts import TWO_GROUPS
-from workflows.stores import MADE_OF
+from workflows.stores import MADE_OF, replaced_report
 from workflows.terminal import FailedError, say
+
+PATIENCE = 10.0
+"""Seconds, more than a report takes to be written."""
 
 
 @contextmanager
@@ -71,8 +77,11 @@ def _left(rounds: Rounds) -> tuple[bool, int, int]:
     return missing > 0, -len(rounds.projects), missing
 
 
-def publish(part: Part, store: Store) -> Path:
-    """Writes the workflow's own sections and the engine's account; returns the page."""
+def publish(part: Part, store: Store, warn: Callable[[str], None]) -> Path:
+    """Writes the workflow's own sections and the engine's account; returns the page.
+
+    warn: told of a report of another file that is replaced.
+    """
     project = part.project
     name = project.workflow.name
     made_of = ingredients(part, store)
@@ -85,7 +94,9 @@ def publish(part: Part, store: Store) -> Path:
     told = reconciled(store, name, nodes)
     own = project.sections(store)
     sections = [*_warnings(project, own), *part.sections(), *own, *told, *account(store, name, nodes)]
-    with writing_into(project.report) as folder:
+    with writing_into(project.report) as folder, only_writer(folder):
+        if replaced := replaced_report(project):
+            warn(replaced)
         mark = part.mark(store)
         page = write_report(folder, project.title, summary(nodes), sections, texts, mark, about)
         files = {name: _digest((folder / name).read_bytes()) for name in (page.name, "tables.txt", *texts)}
@@ -136,6 +147,19 @@ def _warnings(project: Project, sections: Sequence[Section]) -> list[Section]:
     rows = [[warning] for warning in project.warnings if not (measured and TWO_GROUPS in warning)]
     text = "Input that is legal but rarely meant. Plan and run show the same warnings."
     return [Section("Warnings", text, [Table(["warning"], rows)])] if rows else []
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Wait a while for another process that writes a report into a folder, so that all files are of one."""
+    handle, end = os.open(folder, os.O_RDONLY), monotonic() + PATIENCE
+    try:
+        with suppress(OSError):  # of a file system without such locks
+            while not flocked(handle) and monotonic() < end:
+                sleep(0.05)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager

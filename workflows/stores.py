@@ -79,7 +79,7 @@ def remarks(planned: Plan, project: Project, file: Path, chosen: Path | None) ->
         for what, place, folders, how in places
         if (why := next(filter(None, map(_unwritable, folders)), ""))
     ]
-    if replaced := replaced_results(project):
+    if replaced := replaced_report(project):
         found.append(replaced)
     if chosen or project.store.is_absolute() or len(planned.missing) < len(planned.chunks):
         return found
@@ -93,7 +93,7 @@ def remarks(planned: Plan, project: Project, file: Path, chosen: Path | None) ->
     return found
 
 
-def replaced_results(project: Project) -> str:
+def replaced_report(project: Project) -> str:
     """A sentence on the report in a project's folder, if it is of another file or `--set`; otherwise ''."""
     folder = project.report.absolute()
     try:

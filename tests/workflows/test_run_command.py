@@ -13,6 +13,8 @@ import zipfile
 from datetime import date
 from functools import partial
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import Any
 
 import h5py
@@ -27,6 +29,7 @@ from stages.ensemble.configuration import heatbath_configuration
 from stages.ensemble.staggered_operator import asqtad_operator
 from stages.loops.correlator import FLAVOURS
 from stages.loops.current_loops import current_loops
+from workflows import publishing
 from workflows.catalogue import load_project
 
 
@@ -162,6 +165,26 @@ def test_a_report_of_another_file_or_set_is_replaced_with_a_warning(
     assert "replaces" not in said("run", project)
     assert "replaces" not in said("run", project, *change, "--set", f"report={folder}-1")
     assert folder.with_name("report-1").is_dir()
+
+
+def test_reports_are_written_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two commands with one folder the second waits, unless the first is stopped."""
+    order = []
+
+    def second() -> None:
+        with publishing.only_writer(tmp_path):
+            order.append("second")
+
+    thread = Thread(target=second)
+    with publishing.only_writer(tmp_path):
+        thread.start()
+        sleep(0.2)
+        order.append("first")
+    thread.join()
+    monkeypatch.setattr(publishing, "PATIENCE", 0.1)
+    with publishing.only_writer(tmp_path):
+        second()
+    assert order == ["first", "second", "second"]
 
 
 LEFT_OUT = (

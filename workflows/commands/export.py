@@ -16,7 +16,7 @@ from workflows.commands.options import JsonOption, SetOption, StoreOption, Workf
 from workflows.documents import Document
 from workflows.exports import SAMPLED, WRITERS, library
 from workflows.publishing import results_of, sound_chunks, writing_into
-from workflows.stores import project_and_store, replaced_results
+from workflows.stores import project_and_store, replaced_report
 from workflows.terminal import say
 
 
@@ -100,7 +100,7 @@ def export(
         if kind not in SAMPLED or name in averages
     ]
     folder = output or part.project.report
-    if output is None and (replaced := replaced_results(project)):
+    if output is None and (replaced := replaced_report(project)):
         say(f"warning: {replaced}", err=True)
     with sound_chunks(results, file):
         written, missed = _write(names, folder, part.project.workflow.name, results, json)

@@ -10,7 +10,7 @@ import typer
 from workflows.commands.options import JsonOption, SetOption, StoreOption, WorkflowFile
 from workflows.documents import Document
 from workflows.publishing import publish, results_of, sound_chunks
-from workflows.stores import project_and_store, replaced_results
+from workflows.stores import project_and_store
 from workflows.terminal import say
 
 DOCUMENT = Document(
@@ -38,11 +38,9 @@ def report(
     Example: quarkline report workflows/g2_disconnected.yaml
     """
     project, results = project_and_store(workflow, store, changes)
-    if replaced := replaced_results(project):
-        say(f"warning: {replaced}", err=True)
     with sound_chunks(results, file := f"{workflow}{project.options}"):
         part = results_of(project, results, file)
-        page = publish(part, results)
+        page = publish(part, results, lambda text: say(f"warning: {text}", err=True))
     missing = len(part.whole.missing)
     facts = {"report": page, "partial": part.mark(results), "missing": missing}
     DOCUMENT.show(facts, text=f"report: {page}", as_json=json)
