@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from stages.lqcd.noise.dilution import Dilution
     from stages.lqcd.noise.vectors import noise_vectors
     from stages.lqcd.notebook import (
-        CoarseGrid,
         LowModes,
         Operator,
         Solver,
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
         bicgstab,
         block_cg,
         cg,
-        coarse_space,
         hisq,
         lowest,
         multigrid,

@@ -34,7 +34,6 @@ from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.kernels.transfer import to_device
 from stages.lqcd.lattice.formats.gauge_file import GaugeField
 from stages.lqcd.lattice.geometry import EVEN, Lattice
-from stages.lqcd.multigrid.coarse_deflation import CoarseDeflation, CoarseSpace
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import LevelNumbers, check_levels, default_levels, multigrid_of
 from stages.lqcd.solvers.deflation import DeflatedSolver, StaggeredSpace
@@ -236,8 +235,7 @@ class Solver:
     """A solver of operators of this module: call it with one and with right-hand sides.
 
     name: of `stages.lqcd.solvers.named`. precision: 'double', 'double-single' or 'double-half' inside;
-    residuals are in double. space: deflated. coarse: deflated on that grid. hierarchy, links: of multigrid,
-    and what it was set up for.
+    residuals are in double. space: deflated. hierarchy, links: of multigrid, and what it was set up for.
     """
 
     name: str
@@ -245,7 +243,6 @@ class Solver:
     precision: str = "double-single"
     max_iterations: int = MAX_ITERATIONS
     space: LowModes | None = None
-    coarse: CoarseGrid | None = None
     hierarchy: Hierarchy | None = field(default=None, repr=False)
     links: WilsonLinks | None = field(default=None, repr=False)
 
@@ -300,23 +297,13 @@ class Solver:
     def method(self, M: Any) -> Any:
         """The library's solver for its operator M."""
         settings = Solve(self.name, self.tolerance, self.precision, self.max_iterations)
-        wilson = isinstance(M, WilsonOperator)
-        if self.coarse is not None:
-            if wilson:
-                raise InputError("this coarse grid is of staggered quarks and deflates no Wilson operator")
-            limits: dict[str, Any] = {"max_iterations": self.max_iterations, "precision": self.precision}
-            return self._of_positive(self.coarse.space.solver(self.tolerance, **limits), M)
-        if wilson:
+        if isinstance(M, WilsonOperator):
             if self.space is not None:
                 raise InputError("these low modes are of staggered quarks and deflate no Wilson operator")
             regular = replace(settings, solver=OF_WILSON.get(self.name, self.name))
             return EvenOdd(regular.of_regular(self.hierarchy), WilsonSchur)
         positive = settings.of_positive()
         solver = positive if self.space is None else DeflatedSolver(positive, self.space.space)
-        return self._of_positive(solver, M)
-
-    def _of_positive(self, solver: Any, M: Any) -> Any:
-        """A solver of normal operators for M, perhaps through the system of its even sites."""
         return solver if isinstance(M, NormalOperator) else EvenOdd(solver, StaggeredSchur)
 
 
@@ -395,8 +382,6 @@ class LowModes:
         """A solver with these modes projected out, for any mass and either parity. Raises InputError."""
         if not isinstance(solver, Solver):
             raise InputError(f"deflate takes a solver, as cg(1e-10), got {_kind(solver)}")
-        if solver.coarse is not None:
-            raise InputError(f"this solver is deflated by a {solver.coarse!r}: give cg or block_cg")
         return replace(solver, space=self)
 
 
@@ -416,45 +401,3 @@ def lowest(A: Operator, vectors: int, tolerance: float = 1e-8, **options: Any) -
     method = BlockLanczos(vectors, **{"block": LANCZOS_BLOCK, "tolerance": tolerance} | options)
     dslash = A.matrix.dslash.laid_out(Packing.of(method.block, "double"))
     return LowModes(method.solve(NormalOperator(dslash, A.matrix.mass).massless), A.matrix.dslash)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class CoarseGrid:
-    """A coarse grid that deflates 4 m^2 - D^2 on the even sites at every mass."""
-
-    space: CoarseSpace
-
-    def __repr__(self) -> str:
-        grid, vectors = self.space.coarse.grid, self.space.coarse.packed.components
-        return f"coarse grid {grid} of {vectors} vectors on {self.space.dslash.lattice}"
-
-    def solver(
-        self, tolerance: float, precision: Precision = "double-single", max_iterations: int = MAX_ITERATIONS
-    ) -> Solver:
-        """CG preconditioned by this grid, for any mass; of D.full(mass) it solves the even sites' system."""
-        return Solver("batched_cg", tolerance, precision, max_iterations, coarse=self)
-
-
-@one_at_a_time
-def coarse_space(
-    A: Operator,
-    aggregate: Sequence[int] | None = None,
-    vectors: int = 48,
-    degree: int = 80,
-    edge: float = 0.01,
-    modes: int = 64,
-) -> CoarseGrid:
-    """Coarse-grid deflation of staggered quarks (arXiv:2409.03904), set up here for A at every mass.
-
-    aggregate: extents (x, y, z, t) of aggregates, by default the least divisors from 4 on; the others as of
-    `CoarseDeflation`. Raises InputError.
-    """
-    _check_operator("coarse_space", A)
-    if isinstance(A.matrix, WilsonOperator):
-        raise InputError(f"a coarse space is for staggered quarks, got {A!r}: solve Wilson ones by multigrid")
-    extents = A.matrix.dslash.lattice.extents
-    least = [min(d for d in range(min(n, 4), n + 1) if n % d == 0) for n in extents]
-    chosen: Any = least if aggregate is None else aggregate
-    method = CoarseDeflation(chosen, vectors, degree, edge, modes)
-    space = method.setup(A.matrix.dslash.laid_out(Packing.of(vectors, "double-single")))
-    return CoarseGrid(replace(space, dslash=A.matrix.dslash))

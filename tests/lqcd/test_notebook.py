@@ -46,15 +46,12 @@ def few_vectors(lattice: Lattice) -> list[dict[str, Any]]:
 def test_the_example_of_the_page(field: GaugeField, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ql, "read_gauge", lambda name: field, raising=False)
     monkeypatch.setattr(ql, "multigrid", partial(ql.multigrid, levels=few_vectors(field.lattice)))
-    monkeypatch.setattr(ql, "coarse_space", partial(ql.coarse_space, vectors=8))
     (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     found: dict[str, Any] = {}
     assert "range(12)" in example
     exec(example.replace("range(12)", "range(3)"), found)  # kernels for three are those of other tests
     solution, deflated = found["solution"], found["deflated"](found["A"], found["b"])
     assert solution.residual.max() <= 1e-10 and solution.residual.shape == (3,)
-    coarse = found["space"].solver(1e-10)(found["A"], found["b"])
-    assert coarse.residual.max() <= 1e-10 and coarse.iterations < 0.5 * solution.iterations
     assert deflated.iterations < 0.8 * ql.block_cg(1e-10)(found["A"], found["b"]).iterations
     for M, x, b in (("M", "propagator", "source"), ("W", "quark", "point")):
         missed = np.linalg.norm(found[M] @ found[x] - found[b]) / np.linalg.norm(found[b])
@@ -85,12 +82,10 @@ def test_one_source_comes_back_as_it_went(quarks: Any, name: str, precision: Any
 def test_modes_deflate_every_mass_and_both_kinds_of_operators(quarks: Any) -> None:
     low = ql.lowest(quarks.normal(0.3), 16)
     assert len(low) == 16
-    space = ql.coarse_space(quarks.normal(0.3), vectors=8)
     solver = ql.cg(1e-8)
     for A in (quarks.normal(0.05), quarks.full(0.05)):
         b = np.random.default_rng(4).normal(size=(*A.shape, 2)) + 0j
         assert low.deflate(solver)(A, b).iterations < 0.9 * solver(A, b).iterations
-        assert space.solver(1e-8)(A, b).iterations < 0.5 * solver(A, b).iterations
 
 
 def test_operators_print_in_a_line(quarks: Any, field: GaugeField) -> None:
@@ -98,9 +93,6 @@ def test_operators_print_in_a_line(quarks: Any, field: GaugeField) -> None:
     assert re.fullmatch(r"4 m\^2 - D\^2, HISQ, m = 0.1 on 4x4x4x8 \((CPU|GPU)\)", repr(quarks.normal(0.1)))
     wilson = ql.wilson_clover(field, -0.2, boundary="antiperiodic", csw=1.0)
     assert repr(wilson) == "Wilson-clover, mass = -0.2 on 4x4x4x8 (CPU)"
-    space = ql.coarse_space(quarks.normal(0.1), vectors=8, degree=8)
-    assert repr(space) == "coarse grid 1x1x1x2 of 8 vectors on 4x4x4x8"
-    assert len(repr(space.solver(1e-8))) < 200
     assert all(len(repr(each)) < 200 for each in (ql.cg(1e-8), ql.lowest(quarks.normal(0.1), 4)))
 
 
@@ -108,7 +100,6 @@ def test_what_does_not_fit_is_refused_in_words(field: GaugeField) -> None:
     D = ql.hisq(field, boundary="antiperiodic", naik_epsilon=0.0)
     A, W = D.normal(0.1), ql.wilson_clover(field, -0.2, boundary="antiperiodic")
     b = np.ones(A.shape, complex)
-    space = ql.coarse_space(A, vectors=8, degree=8)
     for call, words in (
         (lambda: ql.cg(1e-8, "double-half")(A, b), "kernels on a GPU only.*give precision='double-single'"),
         (
@@ -120,11 +111,6 @@ def test_what_does_not_fit_is_refused_in_words(field: GaugeField) -> None:
         (lambda: ql.lowest(W, 4), "staggered normal operators"),
         (lambda: ql.lowest(A, 4).deflate(ql.cg(1e-8))(W, np.ones(W.shape)), "deflate no Wilson operator"),
         (lambda: ql.cg(1e-8, "half")(A, b), "precision must be one of"),
-        (lambda: ql.coarse_space(W), "a coarse space is for staggered quarks"),
-        (lambda: ql.coarse_space(D), "coarse_space takes an operator first, got Staggered"),
-        (lambda: ql.coarse_space(A, (3, 4, 4, 4)), "aggregates of 3 sites do not divide the 4 sites"),
-        (lambda: space.solver(1e-8)(W, np.ones(W.shape)), "deflates no Wilson operator"),
-        (lambda: ql.lowest(A, 4).deflate(space.solver(1e-8)), "is deflated by a coarse grid .*: give cg"),
         (lambda: D.normal(-0.1), "mass of a staggered solve must be positive"),
         (lambda: D.full(0), "mass of a staggered solve must be positive"),
         (lambda: D.full(math.nan), "mass must be a finite real number, got nan"),

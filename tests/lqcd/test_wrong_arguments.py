@@ -25,7 +25,6 @@ from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.stout import stout_links
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.aggregates import Aggregates, Grid
-from stages.lqcd.multigrid.coarse_deflation import CoarseDeflation, CoarseGridSolver
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
 from stages.lqcd.multigrid.smoothers import PolynomialSmoother
@@ -71,8 +70,6 @@ def staggered(columns: tuple[int, ...] = (3,), place: object = PLACE, momenta: o
         (lambda: staggered((1,)), r"as many columns each, got \[2, 16, 3, 3\] and \[2, 16, 3, 1\]"),
         (lambda: staggered(place="t1"), r"a place is a SourcePlace, got 't1'"),
         (lambda: staggered(momenta=[(0, 0)]), r"three integers each, such as .* got \[\(0, 0\)\]"),
-        (lambda: CoarseDeflation(4), r"an aggregate has four extents \(x, y, z, t\), .*got 4"),  # type: ignore[arg-type]
-        (lambda: CoarseDeflation((4, 4, 4)), "an aggregate has four extents .* got"),  # type: ignore[arg-type]
         (
             lambda: multigrid_of([{"aggregate": 4, "smoothing": 2}], 1),
             "an aggregate has four extents .* got 4",
@@ -106,14 +103,12 @@ def test_wrong_arguments_get_one_error_that_says_so(call: Callable[[], object], 
         (LevelParameters, "vectors refinements steps"),
         (Multigrid, "coarsest_steps seed"),
         (PolynomialSmoother, "steps"),
-        (CoarseDeflation, "vectors degree modes"),
         (partial(LaplaceSolver, 2), "block max_restarts"),
         (partial(BlockLanczos, 2), "block subspace degree max_restarts seed"),
         (partial(BatchedCG, 1e-8), "max_iterations"),
         (partial(GCR, 1e-8), "restart"),
         (partial(SStepCG, 1e-8), "s"),
         (partial(DefectCorrection, BatchedCG(1e-8)), "max_iterations"),
-        (partial(CoarseGridSolver, None), "max_iterations"),
         (partial(Tail, None), "slice disconnected_slice steps"),
         (partial(HvpSum, Scale(0.12, 0.001)), "last"),
         (Resampling, "bin bootstrap seed"),

@@ -1,8 +1,4 @@
-"""Transfer of multigrid fields between sites and aggregates: P, block diagonal, and P^H.
-
-The components of a site are in groups, each with vectors of its own: two chiralities, or one of all. Shapes
-below are those of two.
-"""
+"""Transfer of multigrid fields between sites and aggregates: P, block diagonal, and P^H."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ MOST_ON_GPU = 64
 
 @dataclass(frozen=True)
 class PackedVectors:
-    """Vectors ``[aggregate, group, m, vectors]``, m = sites of an aggregate times components, as below.
+    """Vectors ``[aggregate, chirality, m, vectors]``, m = sites of an aggregate times components, as below.
 
     sites: int32 ``[aggregate, site]``, where each block of components lies; fine_sites: sites of a field.
     """
@@ -35,13 +31,8 @@ class PackedVectors:
         return np.dtype(self.vectors.dtype)
 
     @property
-    def groups(self) -> int:
-        """Groups of the components of a site, one or two."""
-        return self.vectors.shape[1]
-
-    @property
     def components(self) -> int:
-        """Components of one group at a fine site."""
+        """Components of one chirality at a fine site."""
         return self.vectors.shape[2] // self.sites.shape[1]
 
     @property
@@ -131,12 +122,12 @@ def add_prolonged(packed: PackedVectors, coarse: Array, out: Array) -> Array:
 
 
 def _check_vectors(vectors: Array, sites: Array, fine_sites: int) -> None:
-    """Raise InputError unless vectors are complex ``[aggregate, group, m, k]`` and sites fit m and fields."""
+    """Raise InputError unless vectors are complex ``[aggregate, 2, m, k]`` and sites fit m and the field."""
     if vectors.dtype not in (np.complex64, np.complex128):
         raise InputError(f"vectors of aggregates must be complex64 or complex128, got {vectors.dtype}")
-    if vectors.ndim != 4 or vectors.shape[1] not in (1, 2):
+    if vectors.ndim != 4 or vectors.shape[1] != 2:
         raise InputError(
-            f"vectors of aggregates have shape (aggregates, 1 or 2 groups, m, vectors), got {vectors.shape}"
+            f"vectors of aggregates have shape (aggregates, 2 chiralities, m, vectors), got {vectors.shape}"
         )
     if vectors.strides[3] != vectors.itemsize or vectors.strides[2] != vectors.itemsize * vectors.shape[3]:
         raise InputError(f"the rows of aggregates must be contiguous, got strides {vectors.strides}")
@@ -151,10 +142,10 @@ def _check_vectors(vectors: Array, sites: Array, fine_sites: int) -> None:
 
 
 def _check_transfer(packed: PackedVectors, fine: Array, coarse: Array) -> None:
-    """Raise InputError unless the fields are ``[site, groups n, N]`` and ``[aggregate, groups k, N]``."""
+    """Raise InputError unless the fields are ``[site, 2 n, N]`` and ``[aggregate, 2 k, N]``."""
     if fine.ndim != 3:
         raise InputError(f"a field must have shape (sites, components, right-hand sides), got {fine.shape}")
-    shape = (packed.fine_sites, packed.groups * packed.components, fine.shape[2])
+    shape = (packed.fine_sites, 2 * packed.components, fine.shape[2])
     check_array("the fine field", fine, shape, packed.dtype)
-    shape = (packed.aggregate_count, packed.groups * packed.vector_count, fine.shape[2])
+    shape = (packed.aggregate_count, 2 * packed.vector_count, fine.shape[2])
     check_array("the coarse field", coarse, shape, packed.dtype)

@@ -146,18 +146,17 @@ def combined(vectors: Array, matrices: Array) -> Array:
 
 def gather(fields: Array, sites: Array, out: Array) -> None:
     xp: Any = array_module(fields)
-    groups, k = out.shape[1], fields.shape[2]
-    n = fields.shape[1] // groups
-    rows = groups * sites[:, None] + xp.arange(groups, dtype=sites.dtype)[:, None]
+    n, k = fields.shape[1] // 2, fields.shape[2]
+    rows = 2 * sites[:, None] + xp.arange(2, dtype=sites.dtype)[:, None]
     options = {"mode": "clip"} if xp is np else {}  # NumPy would buffer what it may have to refuse
     xp.take(fields.reshape(-1, n * k), rows, axis=0, out=out.reshape(*rows.shape, n * k), **options)
 
 
 def scattered(vectors: Array, sites: Array, out: Array) -> None:
     count, per_aggregate = sites.shape
-    groups, n, k = vectors.shape[1], vectors.shape[2] // per_aggregate, vectors.shape[3]
-    fields = out.reshape(len(out), groups, n, groups, k)
-    for c in range(groups):
+    n, k = vectors.shape[2] // per_aggregate, vectors.shape[3]
+    fields = out.reshape(len(out), 2, n, 2, k)
+    for c in range(2):
         fields[sites, c, :, c] = vectors[:, c].reshape(count, per_aggregate, n, k)
 
 

@@ -8,8 +8,7 @@ is 2 both neighbours are one site, where it is 1 they are the site itself.
 The prolongation P, P^H P = 1, is block diagonal: an aggregate and chirality of the fine grid, m = (sites of
 an aggregate) n components, is spanned by the near-null vectors cut to it, made orthonormal; P^H restricts.
 Cutting by chirality makes P commute with gamma5, so that the coarse operator is gamma5-Hermitian and inherits
-the stability of the fine one (arXiv:1005.3043, section III). Staggered quarks on even sites are not cut: P of
-fields ``[even site, n, N]`` has one group of components, and coarse fields are ``[site, k, N]``.
+the stability of the fine one (arXiv:1005.3043, section III).
 """
 
 from __future__ import annotations
@@ -37,13 +36,6 @@ Extents = tuple[int, int, int, int]
 
 HOPS = 8
 """Directions d = 2 mu + hop: hop 0 leads to x + mu, hop 1 to x - mu."""
-
-FEWER = (
-    "fewer vectors, larger aggregates, fewer refinements or a larger mass: where there is a zero mode, all "
-    "become alike"
-)
-"""Remedies for vectors of inverse iterations that are linearly dependent, and for those of a filter."""
-MORE_ALIKE = "fewer vectors, larger aggregates or a filter of lower degree"
 
 SHARED_SITES = 2048
 """A grid with fewer sites lies on the first GPU: launches of a few microseconds do not wait for others."""
@@ -153,17 +145,6 @@ class Aggregates:
         rows[self.coarse.numbers.reshape(-1)] = blocks.reshape(-1, self.volume)
         return np.sort(rows, axis=1)
 
-    @property
-    def even_sites(self) -> NDArray[np.int32]:
-        """Even sites of every aggregate, ``[aggregate, site]``; InputError where their numbers differ."""
-        if not self.halved:
-            x, y, z, t = self.extents
-            raise InputError(
-                f"aggregates of {x}x{y}x{z}x{t} sites have not as many even as odd ones: give an even extent "
-                "in one direction at least"
-            )
-        return np.ascontiguousarray(self.sites[:, : self.volume // 2])
-
     @cached_property
     def faces(self) -> tuple[NDArray[np.int32], ...]:
         """Places in the rows of `sites` whose neighbour in +mu is beyond the aggregate, for each mu.
@@ -233,7 +214,7 @@ class Transfer:
             whole = zeros_on_grid(self.aggregates.fine, x, x.shape[1:])
             assign(whole[: len(x)], x)
             x = whole
-        shape = (self.packed.groups * self.packed.vector_count, x.shape[-1])
+        shape = (2 * self.packed.vector_count, x.shape[-1])
         return aggregation.restrict(self.packed, x, on_grid(self.aggregates.coarse, x, shape))
 
     def add_prolonged(self, coarse: Array, out: Array) -> None:
@@ -252,7 +233,7 @@ class Transfer:
 
 @dataclass(frozen=True, eq=False)
 class Prolongation:
-    """P by orthonormal vectors ``[aggregate, chirality, m, k]``; one group on even sites, m rows of those."""
+    """P by orthonormal vectors ``[aggregate, chirality, m, k]``."""
 
     aggregates: Aggregates
     vectors: Array
@@ -272,8 +253,6 @@ class Prolongation:
 
     def for_cycles(self) -> Transfer:
         """P for fields on the even sites; on all, where an aggregate has more sites of one parity."""
-        if self.vectors.shape[1] == 1:
-            return self._packed(self.vectors, self.aggregates.even_sites, self.aggregates.fine.sites // 2)
         if not self.aggregates.halved:
             return self.on_all_sites()
         half, rows = self.aggregates.volume // 2, self.vectors.shape[2] // 2
@@ -304,29 +283,24 @@ def prolongation(
 ) -> tuple[Prolongation, Callable[[], Array]]:
     """P spanned by fields V ``[site, 2 n, k]``, of their dtype; a call gives P^H V ``[aggregate, 2 k, k]``.
 
-    On even sites V is ``[even site, n, k]``, P has one group of components, P^H V is ``[aggregate, k, k]``.
-
     With P = V R^-1 on every aggregate P^H V = R^-H V^H V follows from small matrices. passes: of Cholesky QR;
     the first leaves P^H P - 1 of the condition number of V times the rounding unit, the second none. Raises
     InputError for more vectors than an aggregate has components of one chirality, and where the vectors are
     linearly dependent on an aggregate.
     """
-    whole = len(near_null) == aggregates.fine.sites
-    sites, groups = (aggregates.sites, 2) if whole else (aggregates.even_sites, 1)
-    rows, k = sites.shape[1] * near_null.shape[1] // groups, near_null.shape[2]
-    if k > rows:
-        where = "of each chirality" if whole else "on even sites"
+    per_aggregate = aggregates.volume
+    n, k = near_null.shape[1] // 2, near_null.shape[2]
+    if k > per_aggregate * n:
         raise InputError(
-            f"an aggregate of {aggregates.volume} sites has {rows} components {where}, fewer than the {k} "
-            "near-null vectors: take fewer vectors or larger aggregates"
+            f"an aggregate of {per_aggregate} sites has {per_aggregate * n} components of each chirality, "
+            f"fewer than the {k} near-null vectors: take fewer vectors or larger aggregates"
         )
-    vectors = on_grid(aggregates.coarse, near_null, (groups, rows, k))
-    aggregation.gather(near_null, to_device_like(sites, near_null), vectors)
+    vectors = on_grid(aggregates.coarse, near_null, (2, per_aggregate * n, k))
+    aggregation.gather(near_null, to_device_like(aggregates.sites, near_null), vectors)
     gram = aggregation.gram(vectors)
-    remedy = FEWER if whole else MORE_ALIKE
-    vectors, inverse = _orthonormalised(vectors, gram, remedy)
+    vectors, inverse = _orthonormalised(vectors, gram)
     for _ in range(passes - 1):
-        vectors, factor = _orthonormalised(vectors, aggregation.gram(vectors), remedy)
+        vectors, factor = _orthonormalised(vectors, aggregation.gram(vectors))
         inverse = of_rows(matmul, inverse, factor)
     return Prolongation(aggregates, vectors), partial(_restricted, gram, inverse, near_null.dtype)
 
@@ -341,10 +315,14 @@ def _restricted(gram: Array, inverse: Array, dtype: DTypeLike) -> Array:
     return of_rows(product, gram, inverse).reshape(aggregates, chiralities * k, k)
 
 
-def _orthonormalised(vectors: Array, gram: Array, remedy: str) -> tuple[Array, Array]:
+def _orthonormalised(vectors: Array, gram: Array) -> tuple[Array, Array]:
     """Q and R^-1 of the Cholesky QR of every matrix ``[..., m, k]``: G = V^H V = R^H R, Q = V R^-1."""
     inverse = aggregation.inverse_root(gram)
-    require_finite(inverse, f"near-null vectors are linearly dependent on an aggregate: take {remedy}")
+    require_finite(
+        inverse,
+        "near-null vectors are linearly dependent on an aggregate: take fewer vectors, larger "
+        "aggregates, fewer refinements or a larger mass: where there is a zero mode, all become alike",
+    )
     return aggregation.combined(vectors, inverse), inverse
 
 

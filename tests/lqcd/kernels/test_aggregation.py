@@ -23,23 +23,22 @@ def packed_vectors(backend, random, vectors):
 
 
 def matrix(vectors, sites):
-    """P ``[site, group, n, aggregate, group, vector]`` as a matrix."""
-    groups = vectors.shape[1]
-    P = np.zeros((SITES, groups, N, COUNT, groups, VECTORS), complex)
+    """P ``[site, chirality, n, aggregate, chirality, vector]`` as a matrix."""
+    P = np.zeros((SITES, 2, N, COUNT, 2, VECTORS), complex)
     for aggregate, row in enumerate(sites):
-        blocks = vectors[aggregate].reshape(groups, PER_AGGREGATE, N, VECTORS)
+        blocks = vectors[aggregate].reshape(2, PER_AGGREGATE, N, VECTORS)
         for place, site in enumerate(row):
-            for c in range(groups):
+            for c in range(2):
                 P[site, c, :, aggregate, c] = blocks[c, place]
-    return P.reshape(SITES * groups * N, COUNT * groups * VECTORS)
+    return P.reshape(SITES * 2 * N, COUNT * 2 * VECTORS)
 
 
-@pytest.mark.parametrize(("rhs", "groups"), widths(((5, 2), (5, 1)), ((1, 2), (16, 2))))
-def test_transfers_are_products_with_the_dense_matrix(backend, random, tolerance, rhs, groups):
-    vectors = random(COUNT, groups, PER_AGGREGATE * N, VECTORS)
+@pytest.mark.parametrize("rhs", widths((5,), (1, 16)))
+def test_transfers_are_products_with_the_dense_matrix(backend, random, tolerance, rhs):
+    vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
     packed, sites = packed_vectors(backend, random, vectors)
     P = matrix(vectors, sites)
-    x, coarse = random(SITES, groups * N, rhs), random(COUNT, groups * VECTORS, rhs)
+    x, coarse = random(SITES, 2 * N, rhs), random(COUNT, 2 * VECTORS, rhs)
     out, kernels = backend.array(np.full_like(coarse, np.nan)), backend.kernels.aggregation
     assert kernels.restrict(packed, backend.array(x), out) is out
     expected = (P.conj().T @ x.reshape(-1, rhs)).reshape(coarse.shape)
@@ -145,7 +144,7 @@ def test_misuse(backend, random):
     kernels = backend.kernels.aggregation
     vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
     packed, sites = packed_vectors(backend, random, vectors)
-    with pytest.raises(InputError, match="1 or 2 groups"):
+    with pytest.raises(InputError, match="2 chiralities"):
         kernels.pack(backend.array(vectors[:, 0]), backend.array(sites), SITES)
     with pytest.raises(InputError, match="C-contiguous"):
         kernels.gram(backend.array(vectors)[:, :, ::2])

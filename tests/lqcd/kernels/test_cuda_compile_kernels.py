@@ -47,7 +47,7 @@ SPILLING = {
     "bicgstab_omega<double, 3, 64>": 32,
     "short_nine_links<32>": 16,
     **{f"wilson_galerkin<24, {direction}>": 56 for direction in (0, 1, 3)},
-    **{f"add_prolonged<2, {components}, 64, 16, 16, 4>": 80 for components in (6, 64)},
+    **{f"add_prolonged<{components}, 64, 16, 16, 4>": 80 for components in (6, 64)},
 }
 """Tuned instances that spill on one generation or another, and bytes."""
 

@@ -1,4 +1,4 @@
-"""Matrix products of one aggregate and group of components at a time, compiled by Numba."""
+"""Matrix products of one aggregate and chirality at a time, compiled by Numba."""
 
 from __future__ import annotations
 
@@ -31,18 +31,14 @@ def gram(vectors: NDArray) -> NDArray[np.complex128]:
 
 
 def restrict(packed: PackedVectors, x: NDArray, out: NDArray) -> NDArray:
-    kernel = _restriction(packed.groups, packed.components, packed.vector_count, x.shape[2], x.itemsize // 2)
-    vectors = packed.vectors.ctypes.data, *packed.vectors.strides[:2]
-    kernel(*vectors, packed.groups, packed.sites, _reals(x), _reals(out))
+    kernel = _restriction(packed.components, packed.vector_count, x.shape[2], x.itemsize // 2)
+    kernel(packed.vectors.ctypes.data, *packed.vectors.strides[:2], packed.sites, _reals(x), _reals(out))
     return out
 
 
 def add_prolonged(packed: PackedVectors, coarse: NDArray, out: NDArray) -> NDArray:
-    kernel = _prolongation(
-        packed.groups, packed.components, packed.vector_count, out.shape[2], out.itemsize // 2
-    )
-    vectors = packed.vectors.ctypes.data, *packed.vectors.strides[:2]
-    kernel(*vectors, packed.groups, packed.sites, _reals(coarse), _reals(out))
+    kernel = _prolongation(packed.components, packed.vector_count, out.shape[2], out.itemsize // 2)
+    kernel(packed.vectors.ctypes.data, *packed.vectors.strides[:2], packed.sites, _reals(coarse), _reals(out))
     return out
 
 
@@ -51,8 +47,8 @@ def _reals(field: NDArray) -> NDArray:
 
 
 @cache
-def _restriction(groups: int, n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
-    """``out = V^H x`` of every aggregate and group: its rows of x are gathered, then one product."""
+def _restriction(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
+    """``out = V^H x`` of every aggregate and chirality: its rows of x are gathered, then one product."""
     element = 2 * itemsize
     pitch, row = rhs * element, vectors * element
 
@@ -61,8 +57,7 @@ def _restriction(groups: int, n: int, vectors: int, rhs: int, itemsize: int) -> 
         high: int,
         start: int,
         aggregate_bytes: int,
-        group_bytes: int,
-        _groups: int,
+        chirality_bytes: int,
         sites: NDArray,
         x: NDArray,
         out: NDArray,
@@ -72,27 +67,27 @@ def _restriction(groups: int, n: int, vectors: int, rhs: int, itemsize: int) -> 
         zeros = np.zeros(2 * rhs, x.dtype)
         nothing = zeros.ctypes.data
         for task in prange(low, high):
-            aggregate, group = task // groups, task % groups
+            aggregate, chirality = task // 2, task % 2
             rows = np.empty((count, n, 2 * rhs), x.dtype)
             for place in range(count):
                 site = sites[aggregate, place]
                 for i in range(n):
                     for lane in range(2 * rhs):
-                        rows[place, i, lane] = x[site, group * n + i, lane]
-            left = start + aggregate * aggregate_bytes + group * group_bytes
+                        rows[place, i, lane] = x[site, chirality * n + i, lane]
+            left = start + aggregate * aggregate_bytes + chirality * chirality_bytes
             matrix_product(
                 left, rows.ctypes.data, nothing, 0, result + task * vectors * pitch, rows.shape[0] * n,
                 itemsize, vectors, rhs, element, row, pitch, 1,
             )  # fmt: skip
             rows[0, 0, 0] = zeros[0]  # keeps both arrays alive until here: only their addresses were used
 
-    name = f"restrict_{groups}_{n}_{vectors}_{rhs}_{8 * itemsize}"
+    name = f"restrict_{n}_{vectors}_{rhs}_{8 * itemsize}"
     return compiled(restrict, name, _signature(itemsize), _tasks)
 
 
 @cache
-def _prolongation(groups: int, n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
-    """``out += V coarse`` of every aggregate and group, one product a site."""
+def _prolongation(n: int, vectors: int, rhs: int, itemsize: int) -> Callable[..., None]:
+    """``out += V coarse`` of every aggregate and chirality, one product a site."""
     element = 2 * itemsize
     pitch, row = rhs * element, vectors * element
 
@@ -101,8 +96,7 @@ def _prolongation(groups: int, n: int, vectors: int, rhs: int, itemsize: int) ->
         high: int,
         start: int,
         aggregate_bytes: int,
-        group_bytes: int,
-        _groups: int,
+        chirality_bytes: int,
         sites: NDArray,
         coarse: NDArray,
         out: NDArray,
@@ -110,30 +104,28 @@ def _prolongation(groups: int, n: int, vectors: int, rhs: int, itemsize: int) ->
         count = sites.shape[1]
         source, field = coarse.ctypes.data, out.ctypes.data
         for task in prange(low, high):
-            aggregate, group = task // groups, task % groups
-            left = start + aggregate * aggregate_bytes + group * group_bytes
+            aggregate, chirality = task // 2, task % 2
+            left = start + aggregate * aggregate_bytes + chirality * chirality_bytes
             right = source + task * vectors * pitch
             for place in range(count):
-                result = field + (groups * sites[aggregate, place] + group) * n * pitch
+                result = field + (2 * sites[aggregate, place] + chirality) * n * pitch
                 matrix_product(
                     left + place * n * row, right, result, pitch, result, vectors,
                     itemsize, n, rhs, row, element, pitch, 0,
                 )  # fmt: skip
 
-    name = f"prolong_{groups}_{n}_{vectors}_{rhs}_{8 * itemsize}"
+    name = f"prolong_{n}_{vectors}_{rhs}_{8 * itemsize}"
     return compiled(prolong, name, _signature(itemsize), _tasks)
 
 
-def _tasks(
-    start: int, aggregate_bytes: int, group_bytes: int, groups: int, sites: NDArray, *fields: NDArray
-) -> int:
-    return groups * len(sites)
+def _tasks(start: int, aggregate_bytes: int, chirality_bytes: int, sites: NDArray, *fields: NDArray) -> int:
+    return 2 * len(sites)
 
 
 def _signature(itemsize: int) -> types.FunctionType:
     real = f"f{itemsize}"
     return types.void(
-        *[types.int64] * 4,
+        *[types.int64] * 3,
         array_type("i4", 2),
         array_type(real, 3),
         array_type(real, 3, writable=True),

@@ -1,28 +1,28 @@
 // Transfer between the sites of a grid and its aggregates (multigrid), many right-hand sides, on tensor cores:
-//   restrict    out = P^H x      x [site][GROUPS n][N], out [aggregate][GROUPS k][N]
-//   prolong     out += P x       x [aggregate][GROUPS k][N], out [site][GROUPS n][N]
-// P is K vectors on the m = (sites of an aggregate) n rows of each aggregate and group; row i belongs to component
+//   restrict    out = P^H x      x [site][2 n][N], out [aggregate][2 k][N]
+//   prolong     out += P x       x [aggregate][2 k][N], out [site][2 n][N]
+// P is K vectors on the m = (sites of an aggregate) n rows of each aggregate and chirality; row i belongs to component
 // i % n of the site SITES[aggregate][i / n]. Vectors are read once, in the order in which lanes need them, which differs
-// between the two (`aggregation.py` packs them). A block has an aggregate and group, GROUPS aggregate + group.
+// between the two (`aggregation.py` packs them). A block has an aggregate and chirality, 2 aggregate + chirality.
 
 #include "complex.cuh"
 #include "tensor_cores.cuh"
 #include "share.cuh"
 
 // Where row i of an aggregate lies in a field of N right-hand sides: the number of its first one.
-template <int GROUPS, int COMPONENTS, int N> struct Rows {
+template <int COMPONENTS, int N> struct Rows {
     const int* sites;
-    int group, count;
+    int chirality, count;
 
     __device__ __forceinline__ size_t operator()(int row) const {
-        return (size_t(sites[row / COMPONENTS]) * GROUPS * COMPONENTS + group * COMPONENTS + row % COMPONENTS) * N;
+        return (size_t(sites[row / COMPONENTS]) * 2 * COMPONENTS + chirality * COMPONENTS + row % COMPONENTS) * N;
     }
 };
 
-template <int GROUPS, int COMPONENTS, int N>
-__device__ __forceinline__ Rows<GROUPS, COMPONENTS, N> rows_of(const int* sites, int sites_per_aggregate, unsigned block) {
-    const int aggregate = block / GROUPS, group = block % GROUPS;
-    return {sites + size_t(aggregate) * sites_per_aggregate, group, sites_per_aggregate * COMPONENTS};
+template <int COMPONENTS, int N>
+__device__ __forceinline__ Rows<COMPONENTS, N> rows_of(const int* sites, int sites_per_aggregate, unsigned block) {
+    const int aggregate = block / 2, chirality = block % 2;
+    return {sites + size_t(aggregate) * sites_per_aggregate, chirality, sites_per_aggregate * COMPONENTS};
 }
 
 // Two neighbouring right-hand sides, zero beyond N.
@@ -33,16 +33,16 @@ template <int N> __device__ __forceinline__ float4 load_pair(const float2* row, 
 }
 
 // A right-hand side is a row of a tile here, a vector a column: row g of tile i is right-hand side 16 i + 2 g, row g + 8 is
-// 16 i + 2 g + 1. grid (groups of COLUMNS right-hand sides, GROUPS aggregates); WARPS warps share the rows of an aggregate.
-template <int GROUPS, int COMPONENTS, int K, int N, int COLUMNS, int WARPS>
+// 16 i + 2 g + 1. grid (groups of COLUMNS right-hand sides, 2 aggregates); WARPS warps share the rows of an aggregate.
+template <int COMPONENTS, int K, int N, int COLUMNS, int WARPS>
 __global__ void __launch_bounds__(WARPS* WARP)
     restrict_field(const float4* __restrict__ vectors, const int* __restrict__ sites, const float2* __restrict__ x,
                    float2* __restrict__ out, int sites_per_aggregate) {
     constexpr int chunks = ceil_div(K, 8), tiles = ceil_div(COLUMNS, 16);
     extern __shared__ __align__(16) unsigned char shared[];
     float2* sums = reinterpret_cast<float2*>(shared);
-    const unsigned block = block_of_share<GROUPS>(blockIdx.y);
-    const Rows<GROUPS, COMPONENTS, N> rows = rows_of<GROUPS, COMPONENTS, N>(sites, sites_per_aggregate, block);
+    const unsigned block = block_of_share<2>(blockIdx.y);
+    const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate, block);
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, first = blockIdx.x * COLUMNS;
     const int steps = ceil_div(rows.count, TERMS);
     const float4* mine = vectors + size_t(block) * steps * chunks * WARP + lane;
@@ -106,14 +106,14 @@ __device__ __forceinline__ Parts<2> parts(const uint4& v) {
 }
 
 // A row of the field is a row of a tile, a right-hand side a column: column j of tile i is right-hand side j TILES + i.
-// grid (groups of COLUMNS right-hand sides, GROUPS aggregates, parts); the warps of all parts share an aggregate's rows.
-template <int GROUPS, int COMPONENTS, int K, int N, int COLUMNS, int WARPS>
+// grid (groups of COLUMNS right-hand sides, 2 aggregates, parts); the warps of all parts share an aggregate's rows.
+template <int COMPONENTS, int K, int N, int COLUMNS, int WARPS>
 __global__ void __launch_bounds__(WARPS* WARP)
     add_prolonged(const float4* __restrict__ vectors, const int* __restrict__ sites, const float2* __restrict__ x,
                   float2* out, int sites_per_aggregate) {
     constexpr int tiles = ceil_div(COLUMNS, 8), chunks = ceil_div(K, TERMS);
-    const unsigned block = block_of_share<GROUPS>(blockIdx.y);
-    const Rows<GROUPS, COMPONENTS, N> rows = rows_of<GROUPS, COMPONENTS, N>(sites, sites_per_aggregate, block);
+    const unsigned block = block_of_share<2>(blockIdx.y);
+    const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate, block);
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, first = blockIdx.x * COLUMNS;
     const int groups = ceil_div(rows.count, ROWS);
     const float4* mine = vectors + (size_t(block) * groups * chunks * WARP + lane) * 2;
@@ -177,16 +177,16 @@ __global__ void __launch_bounds__(WARPS* WARP)
 }
 
 // The same for more than 16 right-hand sides, 16 after the other for vectors that are read once; x is in shared memory, in
-// parts and in the order in which lanes need it. grid (1, GROUPS aggregates, parts).
-template <int GROUPS, int COMPONENTS, int K, int N, int WARPS>
+// parts and in the order in which lanes need it. grid (1, 2 aggregates, parts).
+template <int COMPONENTS, int K, int N, int WARPS>
 __global__ void __launch_bounds__(WARPS* WARP)
     add_prolonged_to_many(const float4* __restrict__ vectors, const int* __restrict__ sites,
                           const float2* __restrict__ x, float2* out, int sites_per_aggregate) {
     constexpr int tiles = ceil_div(N, 16) * 2, chunks = ceil_div(K, TERMS), width = vector_width<float>(N, 4);
     extern __shared__ __align__(16) unsigned char shared[];
     uint4* coarse = reinterpret_cast<uint4*>(shared);  // [chunk][tile][re and im][lane]: two numbers, high and low parts
-    const unsigned block = block_of_share<GROUPS>(blockIdx.y);
-    const Rows<GROUPS, COMPONENTS, N> rows = rows_of<GROUPS, COMPONENTS, N>(sites, sites_per_aggregate, block);
+    const unsigned block = block_of_share<2>(blockIdx.y);
+    const Rows<COMPONENTS, N> rows = rows_of<COMPONENTS, N>(sites, sites_per_aggregate, block);
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int groups = ceil_div(rows.count, ROWS);
     const float4* mine = vectors + (size_t(block) * groups * chunks * WARP + lane) * 2;

@@ -42,25 +42,25 @@ GRAM_PART = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class PackedVectors(contract.PackedVectors):
-    """Vectors ``[aggregate, group, m, vectors]``, and the same in the order of each kernel, once used."""
+    """Vectors ``[aggregate, chirality, m, vectors]``, and the same in the order of each kernel, once used."""
 
     @cached_property
     def row_tiles(self) -> cupy.ndarray:
-        """``[aggregate, group, 16 rows, 8 vectors, lane, 4]`` for the prolongation, zero beyond."""
+        """``[aggregate, chirality, 16 rows, 8 vectors, lane, 4]`` for the prolongation, zero beyond."""
         return self._in_tiles("row_tiles", ROWS, 4)
 
     @cached_property
     def term_tiles(self) -> cupy.ndarray:
-        """``[aggregate, group, 8 rows, 8 vectors, lane, 2]`` for the restriction, zero beyond."""
+        """``[aggregate, chirality, 8 rows, 8 vectors, lane, 2]`` for the restriction, zero beyond."""
         return self._in_tiles("term_tiles", TERMS, 2)
 
     def _in_tiles(self, order: str, tile_rows: int, per_lane: int) -> cupy.ndarray:
         """Vectors, which may be leading rows of larger matrices, in the order of a kernel."""
         vectors: cupy.ndarray = self.vectors  # type: ignore[assignment]
-        count, groups, rows, k = vectors.shape
-        shape = (count, groups, ceil(rows / tile_rows), ceil(k / TERMS), 32, per_lane)
+        count, _, rows, k = vectors.shape
+        shape = (count, 2, ceil(rows / tile_rows), ceil(k / TERMS), 32, per_lane)
         tiles = rows_beside(vectors, shape, vectors.dtype)
-        kernel = tiles_launch(order, k, groups * count, site_work(vectors, per_site=groups), groups)
+        kernel = tiles_launch(order, k, 2 * count, site_work(vectors, per_site=2))
         pitch = vectors.strides[1] // (k * vectors.itemsize)
         run(kernel, np.uintp(vectors.data.ptr), tiles, np.int32(rows), np.int32(pitch))
         return tiles
@@ -74,7 +74,6 @@ class PackedTiles:
     term_tiles: cupy.ndarray
     sites: cupy.ndarray
     fine_sites: int
-    groups: int
     components: int
     vector_count: int
 
@@ -86,7 +85,7 @@ class PackedTiles:
 
 
 def for_products(packed: PackedVectors) -> PackedTiles:
-    shape = packed.fine_sites, packed.groups, packed.components, packed.vector_count
+    shape = packed.fine_sites, packed.components, packed.vector_count
     return PackedTiles(packed.row_tiles, packed.term_tiles, packed.sites, *shape)
 
 
@@ -121,9 +120,8 @@ def _gram_in_parts(fields: cupy.ndarray, out: cupy.ndarray) -> None:
 
 def restrict(packed: PackedVectors | PackedTiles, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
     count, sites = packed.sites.shape
-    work = site_work(packed.term_tiles, axis=1, per_site=packed.groups)
-    shape = packed.components, packed.vector_count, x.shape[2]
-    kernel = restrict_launch(*shape, count, work, packed.groups)
+    work = site_work(packed.term_tiles, axis=1, per_site=2)
+    kernel = restrict_launch(packed.components, packed.vector_count, x.shape[2], count, work)
     run(kernel, packed.term_tiles, packed.sites, x, out, np.int32(sites))
     return out
 
@@ -132,9 +130,8 @@ def add_prolonged(
     packed: PackedVectors | PackedTiles, coarse: cupy.ndarray, out: cupy.ndarray
 ) -> cupy.ndarray:
     count, sites = packed.sites.shape
-    work = site_work(packed.row_tiles, axis=1, per_site=packed.groups)
-    shape = packed.components, packed.vector_count, out.shape[2]
-    kernel = add_prolonged_launch(*shape, count, sites, work, packed.groups)
+    work = site_work(packed.row_tiles, axis=1, per_site=2)
+    kernel = add_prolonged_launch(packed.components, packed.vector_count, out.shape[2], count, sites, work)
     run(kernel, packed.row_tiles, packed.sites, coarse, out, np.int32(sites))
     return out
 
@@ -174,41 +171,33 @@ def gram_launch(vectors: int, matrices: int, work: Work | None = None) -> Launch
 
 
 @cache
-def tiles_launch(
-    order: str, vectors: int, matrices: int, work: Work | None = None, groups: int = 2
-) -> Launch:
+def tiles_launch(order: str, vectors: int, matrices: int, work: Work | None = None) -> Launch:
     """Grid (matrices); order: the kernel, `row_tiles` or `term_tiles`."""
-    return Launch("vector_tiles.cu", f"{order}<{vectors}, {groups}>", (matrices,), BLOCK_THREADS, work=work)
+    return Launch("vector_tiles.cu", f"{order}<{vectors}>", (matrices,), BLOCK_THREADS, work=work)
 
 
 @cache
 def restrict_launch(
-    components: int, vectors: int, n: int, aggregates: int, work: Work | None = None, groups: int = 2
+    components: int, vectors: int, n: int, aggregates: int, work: Work | None = None
 ) -> Launch:
-    """Grid (parts of right-hand sides, groups x aggregates); warps of a block share the rows of one."""
+    """Grid (groups of right-hand sides, 2 aggregates); a block's warps share the rows of an aggregate."""
     check_rhs(n)
-    warps = WARPS if groups * aggregates >= BLOCKS else 2 * WARPS
+    warps = WARPS if 2 * aggregates >= BLOCKS else 2 * WARPS
     blocks = ceil(n / (COLUMNS * max(1, TILES // ceil(vectors / TERMS))))
     columns = n if blocks == 1 else 2 * ceil(n / (2 * blocks))
-    instance = f"restrict_field<{groups}, {components}, {vectors}, {n}, {columns}, {warps}>"
-    grid = (blocks, groups * aggregates)
+    instance = f"restrict_field<{components}, {vectors}, {n}, {columns}, {warps}>"
+    grid = (blocks, 2 * aggregates)
     return Launch("aggregation.cu", instance, grid, 32 * warps, warps * vectors * columns * 8, work=work)
 
 
 @cache
 def add_prolonged_launch(
-    components: int,
-    vectors: int,
-    n: int,
-    aggregates: int,
-    sites: int,
-    work: Work | None = None,
-    groups: int = 2,
+    components: int, vectors: int, n: int, aggregates: int, sites: int, work: Work | None = None
 ) -> Launch:
-    """Grid (1, groups x aggregates, parts of the rows); `sites` of an aggregate."""
+    """Grid (1, 2 aggregates, parts of the rows); `sites` of an aggregate."""
     check_rhs(n)
-    parts = min(ceil(sites * components / (ROWS * WARPS)), ceil(BLOCKS / (groups * aggregates)))
-    grid, arguments = (1, groups * aggregates, parts), f"{groups}, {components}, {vectors}, {n}"
+    parts = min(ceil(sites * components / (ROWS * WARPS)), ceil(BLOCKS / (2 * aggregates)))
+    grid, arguments = (1, 2 * aggregates, parts), f"{components}, {vectors}, {n}"
     if n <= COLUMNS:
         instance = f"add_prolonged<{arguments}, {n}, {WARPS}>"
         return Launch("aggregation.cu", instance, grid, 32 * WARPS, work=work)

@@ -20,11 +20,11 @@ template <int K> struct Matrix {
 };
 
 // For restrictions: [matrix][8 rows][8 vectors][lane], rows t and t + 4 of vector g.
-template <int K, int GROUPS>
+template <int K>
 __global__ void __launch_bounds__(THREADS)
     term_tiles(const float2* __restrict__ vectors, float4* __restrict__ tiles, int rows, int pitch) {
     constexpr int chunks = Matrix<K>::CHUNKS;
-    const size_t matrix = block_of_share<GROUPS>(blockIdx.x);
+    const size_t matrix = block_of_share<2>(blockIdx.x);
     const Matrix<K> v{vectors + matrix * pitch * K, rows};
     const int units = ceil_div(rows, 8) * chunks * WARP;
     for (int i = threadIdx.x; i < units; i += THREADS) {
@@ -36,11 +36,11 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 // For prolongations: [matrix][16 rows][8 vectors][lane][2], rows g and g + 8 of vector t, then of vector t + 4.
-template <int K, int GROUPS>
+template <int K>
 __global__ void __launch_bounds__(THREADS)
     row_tiles(const float2* __restrict__ vectors, float4* __restrict__ tiles, int rows, int pitch) {
     constexpr int chunks = Matrix<K>::CHUNKS;
-    const size_t matrix = block_of_share<GROUPS>(blockIdx.x);
+    const size_t matrix = block_of_share<2>(blockIdx.x);
     const Matrix<K> v{vectors + matrix * pitch * K, rows};
     const int units = ceil_div(rows, 16) * chunks * WARP * 2;
     for (int i = threadIdx.x; i < units; i += THREADS) {
