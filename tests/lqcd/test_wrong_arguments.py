@@ -17,7 +17,10 @@ from stages.lqcd.analysis.hvp_sum import HvpSum
 from stages.lqcd.analysis.jackknife import bin_means, bootstrap_samples, jackknife_samples
 from stages.lqcd.analysis.scale import Scale
 from stages.lqcd.analysis.stochastic_error import noise_moments
+from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.eigenvectors import LaplaceSolver
+from stages.lqcd.distillation.generalised_perambulators import Ends
+from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.estimators.truncated import estimate
 from stages.lqcd.gauge.ape import ape_links
@@ -28,6 +31,7 @@ from stages.lqcd.multigrid.aggregates import Aggregates, Grid
 from stages.lqcd.multigrid.levels import multigrid_of
 from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
 from stages.lqcd.multigrid.smoothers import PolynomialSmoother
+from stages.lqcd.noise.vectors import noise_vectors
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.gcr import GCR
@@ -95,6 +99,21 @@ def staggered(columns: tuple[int, ...] = (3,), place: object = PLACE, momenta: o
 def test_wrong_arguments_get_one_error_that_says_so(call: Callable[[], object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         call()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FullColumns((0, 1.5), 4, 2),  # type: ignore[arg-type]
+        lambda: StochasticColumns(((1.5, 0),), LaphDilution("full"), 4, 2, "a", 1, "z2"),  # type: ignore[arg-type]
+        lambda: StochasticColumns(((1, 1.5),), LaphDilution("full"), 4, 2, "a", 1, "z2"),  # type: ignore[arg-type]
+        lambda: Ends(FullColumns((0,), 4, 2), (1.5,)),  # type: ignore[arg-type]
+        lambda: noise_vectors(TINY, 0, "a", 1, [1.5]),  # type: ignore[list-item]
+    ],
+)
+def test_times_and_indices_are_whole(make: Callable[[], object]) -> None:
+    with pytest.raises(InputError, match=r"must be a whole number .*, got 1\.5"):
+        make()
 
 
 @pytest.mark.parametrize(

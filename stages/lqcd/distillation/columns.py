@@ -34,6 +34,7 @@ class FullColumns:
     def __post_init__(self) -> None:
         _check_eigenvectors(self.eigenvectors)
         for time in self.source_times:
+            check_whole("the time of a source", time, 0)
             if not 0 <= time < self.time_extent:
                 raise InputError(
                     f"a source at t = {time} is outside {self.time_extent} time slices: "
@@ -93,6 +94,7 @@ class StochasticColumns:
         subsets = self.dilution.subsets(self.time_extent, self.eigenvectors)
         for time, noise in self.sources:
             check_noise(noise, self.kind)
+            check_whole("the time of a source", time, 0)
             if not 0 <= time < subsets.time:
                 raise InputError(
                     f"a source at t = {time} is none of the {subsets.time} subsets of times that "

@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_whole
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.distillation.columns import FullColumns
 from stages.lqcd.distillation.currents import current_insertions
@@ -54,6 +54,7 @@ class Ends:
                 f"separations of source and sink are at least one, and each once, got {self.separations}"
             )
         for separation in self.separations:
+            check_whole("a separation", separation, 0)
             if not 0 < separation < extent:
                 raise InputError(
                     f"a separation of {separation} between source and sink is outside {extent} time slices: "

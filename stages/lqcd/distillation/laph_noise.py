@@ -11,6 +11,7 @@ each spin takes its word of the four. More eigenvectors leave the noise of the l
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,5 +44,5 @@ def check_noise(index: int, kind: str) -> None:
     """Raises InputError for another kind than those of `KINDS` and an index that is no 32-bit number."""
     if kind not in KINDS:
         raise InputError(f"kind of LapH noise must be one of {', '.join(KINDS)}, got {kind!r}")
-    if not 0 <= index < 2**32:
-        raise InputError(f"a noise index must lie between 0 and 2^32 - 1, got {index}")
+    if not isinstance(index, Integral) or not 0 <= index < 2**32:
+        raise InputError(f"a noise index must be a whole number from 0 to 2^32 - 1, got {index}")

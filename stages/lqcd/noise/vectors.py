@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from types import ModuleType
 from typing import Any
 
@@ -63,6 +64,6 @@ def noise_vectors(
     if parity not in (EVEN, ODD):
         raise InputError(f"parity must be {EVEN} (even) or {ODD} (odd), got {parity!r}")
     for index in indices:
-        if not 0 <= index < 2**32:
-            raise InputError(f"a noise index must lie between 0 and 2^32 - 1, got {index}")
+        if not isinstance(index, Integral) or not 0 <= index < 2**32:
+            raise InputError(f"a noise index must be a whole number from 0 to 2^32 - 1, got {index}")
     return random_numbers.noise(lattice, parity, philox_key(seed, label), indices, kind, dtype, xp)

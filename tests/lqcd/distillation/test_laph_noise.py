@@ -75,5 +75,5 @@ def test_unit_modulus_and_covariance(kind):
 def test_refusals():
     with pytest.raises(InputError, match=r"one of z2, z4, u1, got 'gaussian'"):
         laph_noise("a", 3, 0, (0,), 4, "gaussian")
-    with pytest.raises(InputError, match=r"between 0 and 2\^32 - 1, got 4294967296"):
+    with pytest.raises(InputError, match=r"from 0 to 2\^32 - 1, got 4294967296"):
         laph_noise("a", 3, 2**32, (0,), 4, "z4")

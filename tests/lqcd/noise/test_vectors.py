@@ -109,7 +109,7 @@ def test_single_precision_is_the_rounded_double():
 def test_refusals():
     with pytest.raises(InputError, match=r"noise kind must be one of z2, z4, u1, gaussian, got 'z3'"):
         noise_vectors(LATTICE, EVEN, "a", 3, (0,), "z3")
-    with pytest.raises(InputError, match="noise index must lie between"):
+    with pytest.raises(InputError, match="noise index must be a whole number from 0 to"):
         noise_vectors(LATTICE, EVEN, "a", 3, (-1,))
 
 
