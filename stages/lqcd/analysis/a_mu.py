@@ -10,7 +10,8 @@ one-link loops, light - strange. Both are means over the three directions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -96,10 +97,30 @@ def a_mu(
     blinding: its factor is on all numbers of the result, which then takes no corrections.
     Raises InputError for parts that come twice or count quarks twice, and for extents that differ.
     """
-    extent, resampling = _extent(parts), resampling or Resampling()
+    _extent(parts)
+    resampling = resampling or Resampling()
     samples, notes = common_samples({part.part: (part.data, part.labels) for part in parts}, resampling)
     factor = blinding.apply(1.0).values if blinding else 1.0  # all that follows is linear in G
     g = {part.part: factor * part.factor * samples[part.part] for part in parts}
+    z_v = {part.part: part.z_v for part in parts if part.z_v}
+    budget = contribution(g, total, tail=tail, resampling=resampling, z_v=z_v)
+    digest = blinding.digest if blinding else None
+    return replace(budget, notes=(*notes, *budget.notes), digest=digest).corrected(*corrections)
+
+
+def contribution(
+    g: Correlators,
+    total: HvpSum,
+    *,
+    tail: Tail | None,
+    resampling: Resampling,
+    z_v: Mapping[str, Measured] = MappingProxyType({}),
+) -> HvpBudget:
+    """a_mu in a window of G(n) by part, of which rows are common samples and factors are in.
+
+    z_v: those of parts that have an error beside the samples', by part. Linear in G, errors included.
+    """
+    extent = next(iter(g.values())).shape[-1]
     weights, slopes = total.weights(extent), total.slopes(extent)
     cuts = {name: _cut(name, g, total, tail, resampling) for name in g}
     bounds = {name: _bounds(name, g, total, tail, cut) for name, cut in cuts.items()}
@@ -110,22 +131,30 @@ def a_mu(
         Measured(0.0, float(resampling.error(together)), "statistical"),
         Measured(0.0, float(abs(slope)) * total.scale.error / total.scale.a_fm, "scale"),
     ]
-    for z_v in dict.fromkeys(part.z_v for part in parts if part.z_v):
+    for each in dict.fromkeys(z_v.values()):
         # a_mu is linear in the parts, and bounds of one take others: its slope by ln Z_V^2 is what it gains
-        doubled = {p.part: g[p.part][:1] * (2 if p.z_v == z_v else 1) for p in parts}
+        doubled = {name: rows[:1] * (2 if z_v.get(name) == each else 1) for name, rows in g.items()}
         gain = sum(_bounds(name, doubled, total, tail, cuts[name]).middle[0] @ weights for name in g)
-        error = 2 * abs(gain - together[0]) / z_v.value * z_v.error
-        sources.append(Measured(0.0, float(error), z_v.name))
+        error = 2 * abs(gain - together[0]) / each.value * each.error
+        sources.append(Measured(0.0, float(error), each.name))
+    notes = []
     for name in (name for name, cut in cuts.items() if cut):
         width = abs((bounds[name].upper - bounds[name].lower)[0] @ weights)
         sources.append(Measured(0.0, float(width) / 2, f"tail, {name}"))
         bias = 100 * resampling.bias(values[name]) / (values[name][0] or 1.0)
         t_c = f"slice {cuts[name]}, {cuts[name] * total.scale.a_fm:.3f} fm"
-        notes += (f"{name}: bounds beyond {t_c}; bias of the resampling {round(float(bias), 3) + 0.0} %",)
+        notes.append(f"{name}: bounds beyond {t_c}; bias of the resampling {round(float(bias), 3) + 0.0} %")
     rows = tuple(Measured(float(v[0]), float(resampling.error(v)), name) for name, v in values.items())
-    digest = blinding.digest if blinding else None
-    budget = HvpBudget(f"a_mu [{total.theta.name}]", rows, tuple(sources), notes=notes, digest=digest)
-    return budget.corrected(*corrections)
+    return HvpBudget(f"a_mu [{total.theta.name}]", rows, tuple(sources), notes=tuple(notes))
+
+
+def bounding_band(part: str, g: Correlators, total: HvpSum, tail: Tail) -> tuple[list[int], Bounds]:
+    """Slices n_c, and the sum of a part with its tail at either bound beyond each, ``[1 + sample, n_c]``."""
+    extent = g[part].shape[-1]
+    cuts = list(range(tail.steps, min(extent // 2, total.last_slice(extent)) - 1))
+    each = [_bounds(part, g, total, tail, cut) for cut in cuts]
+    weights = total.weights(extent)
+    return cuts, Bounds(*(np.stack([pair[side] @ weights for pair in each], axis=-1) for side in (0, 1)))
 
 
 def _bounds(part: str, g: Correlators, total: HvpSum, tail: Tail | None, cut: int) -> Bounds:

@@ -62,7 +62,8 @@ class Blinding:
         return blinded.values / own._factor()
 
     def _factor(self) -> float:
-        uniform = int.from_bytes(self._hash("factor")[:8], "big") / 2.0**64
+        # other spreads have other factors: the ratio of two would give both away
+        uniform = int.from_bytes(self._hash(f"factor {self.spread!r}")[:8], "big") / 2.0**64
         return 1 + self.spread * (2 * uniform - 1)
 
     def _hash(self, message: str) -> bytes:
