@@ -126,7 +126,8 @@ def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
     """
     data = data.load()
     name = next((str(each) for each in data.data_vars if f"{each}{SAMPLES}" in data), None)
-    if name is None or data.attrs["stage"] == BOOTSTRAP:
+    bootstrap = data.attrs["stage"] == BOOTSTRAP or data.attrs["parameters"].get("bootstrap")
+    if name is None or bootstrap:
         raise InputError(f"{data.attrs['node']} has no jackknife samples: export it to hdf5, zarr or csv")
     mean = data[name]
     samples = data[f"{name}{SAMPLES}"].transpose("sample", *mean.dims).values

@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 OWN = {
     "g2_connected": "workflows.g2_connected.build",
     "g2_disconnected": "workflows.g2_disconnected.build",
+    "g2_hvp": "workflows.g2_hvp.build",
     "hisq_mesons": "workflows.hisq_mesons.build",
     "laph_mesons": "workflows.laph_mesons.build",
     "mesons": "workflows.mesons.build",

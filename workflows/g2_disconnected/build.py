@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
@@ -62,10 +63,20 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
     )
     schema = G2Parameters
 
+    within: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Coordinates along `config` of what has loops; all of them, unless another workflow takes fewer."""
+
     def build(self) -> None:
         """Add all nodes."""
-        parameters = self.parameters
         self.observables()
+        loops, correlator = self.correlators()
+        if self.parameters.target:
+            self.target(self.parameters.target, loops, correlator)
+        self.averages(correlator)
+
+    def correlators(self) -> tuple[list[Node], Node]:
+        """Add what leads to C(t) of each configuration; the loops and C(t)."""
+        parameters = self.parameters
         modes = self.deflation(parameters.deflation, used_after(self.project.decisions))
         currents = self.mode_currents(modes)
         loops = self.estimator(parameters, modes, currents)
@@ -73,10 +84,7 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
             self.estimator(changed, modes, currents, f"{name}_")
         if parameters.exact:
             self.exact_loops()
-        correlator = self.workflow.add(disconnected_correlator, *loops, place=Place("correlator"))
-        if parameters.target:
-            self.target(parameters.target, loops, correlator)
-        self.averages(correlator)
+        return loops, self.workflow.add(disconnected_correlator, *loops, place=Place("correlator"))
 
     @cached_property
     def operator(self) -> Node:
@@ -114,7 +122,7 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
             flavours = self.flavours(parameters, deflated, vectors, solves.to(tolerance), (prefix, end))
             if parameters.estimator.low_modes and currents:
                 whole = partial(with_low_modes, masses=parameters.masses.of_stages)
-                place = Place(f"{prefix}all_modes{end}")
+                place = Place(f"{prefix}all_modes{end}", self.within)
                 flavours = self.workflow.add(whole, flavours, currents, place=place)
             nodes.append(flavours)
         return nodes
@@ -130,7 +138,7 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
         """Noisy loops of light, strange, and light - strange; around: beginning and end of nodes' names."""
         noise, masses = parameters.noise, parameters.masses
         links, deflated = parameters.current.links, parameters.estimator.low_modes
-        over = {"noise": range(vectors), "probe": range(noise.probes)}
+        over = {"noise": range(vectors), "probe": range(noise.probes), **self.within}
         chunk = {"noise": noise.chunk, "probe": noise.probe_chunk}
         prefix, end = around
         if parameters.estimator.difference == "split_even":

@@ -122,7 +122,7 @@ def contribution(
     """
     extent = next(iter(g.values())).shape[-1]
     weights, slopes = total.weights(extent), total.slopes(extent)
-    cuts = {name: _cut(name, g, total, tail, resampling) for name in g}
+    cuts = {name: tail_slice(name, g, total, tail, resampling) for name in g}
     bounds = {name: _bounds(name, g, total, tail, cut) for name, cut in cuts.items()}
     values = {name: each.middle @ weights for name, each in bounds.items()}
     together = np.sum(list(values.values()), axis=0)
@@ -169,8 +169,8 @@ def _bounds(part: str, g: Correlators, total: HvpSum, tail: Tail | None, cut: in
     return tail.disconnected(g[part], g["light"], g["strange"], cut, last)
 
 
-def _cut(part: str, g: Correlators, total: HvpSum, tail: Tail | None, resampling: Resampling) -> int:
-    """The slice asked for; or the first from which on half the bounds' distance is below the error."""
+def tail_slice(part: str, g: Correlators, total: HvpSum, tail: Tail | None, resampling: Resampling) -> int:
+    """The slice asked for, or the first from which half the bounds' distance is below the error; 0: none."""
     if tail is None or part not in ("light", "disconnected"):
         return 0
     asked = tail.slice if part == "light" else tail.disconnected_slice

@@ -6,9 +6,11 @@ It protects from seeing a result before the analysis is fixed, not from computin
 from __future__ import annotations
 
 import hmac
+import os
 import secrets
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +41,33 @@ class Blinding:
             raise InputError(
                 f"a blinding has a spread between 0 and 1 and a salt of letters and digits, {got}"
             )
+
+    @classmethod
+    def of_file(cls, path: Path, digest: str = "", spread: float = 0.1) -> Blinding:
+        """The blinding whose key and salt are in a file; digest: of the one that is expected.
+
+        Raises InputError for a file that is lost or holds no key, or that of another blinding.
+        """
+        try:
+            key, _, salt = path.expanduser().read_text().strip().partition(":")
+        except (OSError, UnicodeDecodeError):
+            raise InputError(
+                f"there is no key of a blinding in {path}: look for the one that was made for this run, "
+                f"without which nothing can be opened; `quarkline open --new-key {path}` makes a new one"
+            ) from None
+        found = cls(key, float(digest.split(":")[1]) if digest else spread, salt)
+        if digest and not hmac.compare_digest(found.digest, digest):
+            raise InputError(f"the key in {path} is not the one of the blinding {digest}")
+        return found
+
+    def write(self, path: Path) -> None:
+        """Keep key and salt in a new file that only its owner reads. Raises InputError where there is one."""
+        try:
+            file = os.open(path.expanduser(), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise InputError(f"cannot write a key into {path}: {error.strerror}") from None
+        with os.fdopen(file, "w") as stream:
+            stream.write(f"{self.key}:{self.salt}\n")
 
     @property
     def digest(self) -> str:

@@ -44,6 +44,34 @@ def configurations(labels: Labels, part: str) -> list[tuple[str, int]]:
     return places
 
 
+def stream_labels(labels: Sequence[str], pattern: str | None) -> list[str]:
+    """Labels 'a.1020' of configurations, by a pattern like 'l4864{stream}.{number}.ildg'; None: as they are.
+
+    {stream} and {number} stand for what differs, * for what does not matter; {stream} may be left out.
+    Raises InputError for a pattern without {number}, a label that it does not match, and two that it makes
+    alike.
+    """
+    if pattern is None:
+        return [str(label) for label in labels]
+    if pattern.count("{number}") != 1 or pattern.count("{stream}") > 1:
+        raise InputError(f"{pattern!r} is no pattern of labels: it has {{number}} once, {{stream}} at most")
+    parts = {"{number}": r"(?P<number>\d+)", "{stream}": "(?P<stream>.*?)", "*": ".*"}
+    tokens = re.split(r"(\{number\}|\{stream\}|\*)", pattern)
+    expression = re.compile("".join(parts.get(token, re.escape(token)) for token in tokens))
+    places: dict[str, str] = {}
+    for label in labels:
+        match = expression.fullmatch(str(label))
+        if not match:
+            raise InputError(f"the pattern {pattern!r} does not match the label {label!r}")
+        place = f"{match.groupdict().get('stream') or ''}.{int(match['number'])}"
+        if place in places:
+            raise InputError(
+                f"the pattern {pattern!r} makes {places[place]!r} and {label!r} alike: {place!r}"
+            )
+        places[place] = str(label)
+    return list(places)
+
+
 @dataclass(frozen=True)
 class Resampling:
     """Jackknife over bins or, with `bootstrap` samples, the bootstrap from a `seed`.

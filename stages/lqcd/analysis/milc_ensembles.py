@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
+
+from ruamel.yaml import YAML, YAMLError
 
 from stages.base.errors import InputError, suggestion
 from stages.lqcd.analysis.scale import Scale
@@ -44,6 +47,36 @@ class Ensemble:
     scale: Scale
     charm_epsilon: float | None
     source: str
+
+
+def own_ensembles(path: str | Path | None) -> dict[str, Ensemble]:
+    """A group's own ensembles, by name, from a YAML file with the fields of `Ensemble`; none without a path.
+
+    The scale is given as a_fm and error. Raises InputError for a file that cannot be read, or another form.
+    """
+    if path is None:
+        return {}
+    try:
+        content = YAML(typ="safe").load(Path(path).expanduser().read_text())
+        return {
+            str(name): Ensemble(
+                str(name),
+                tuple(map(int, each["extents"])),  # type: ignore[arg-type]
+                float(each["beta"]),
+                MappingProxyType({str(k): float(m) for k, m in each["masses"].items()}),
+                Scale(each["a_fm"], each["error"]),
+                each.get("charm_epsilon"),
+                str(each.get("source", path)),
+            )
+            for name, each in content.items()
+        }
+    except (OSError, YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        form = (
+            "name: {extents: [48, 48, 48, 64], beta: 6.0, masses: {light: 0.002}, a_fm: 0.12, error: 0.001}"
+        )
+        raise InputError(
+            f"{path}: no table of ensembles ({type(error).__name__}: {error}); write {form}"
+        ) from None
 
 
 def milc_ensemble(name: str, own: Mapping[str, Ensemble] | None = None) -> Ensemble:

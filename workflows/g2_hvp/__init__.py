@@ -1,0 +1,1 @@
+"""Workflow: a_mu from the connected and disconnected vector correlators, with its error budget."""

@@ -1,0 +1,239 @@
+"""Section `analysis` of a file of the workflow `g2_hvp`: from correlators to a_mu, its keys and limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from stages.base.errors import InputError
+from stages.hvp.contribution import WindowEdges
+from stages.lqcd.analysis.bounding import Tail
+from stages.lqcd.analysis.common_resampling import stream_labels
+from stages.lqcd.analysis.hvp_kernel import Muon
+from stages.lqcd.analysis.hvp_sum import TOTAL, WINDOWS
+from stages.lqcd.analysis.scale import Measured, Scale
+from workflows import AnalysisSection, FileSection, Problem, Seed, Usual
+
+Positive = Annotated[float, Field(gt=0)]
+Error = Annotated[float, Field(ge=0)]
+
+
+class MeasuredSection(FileSection):
+    """A number from elsewhere with its error."""
+
+    value: float
+    """Its value."""
+    error: Error
+    """Its error, one standard deviation."""
+
+    def named(self, name: str) -> Measured:
+        """The number with its name in the budget."""
+        return Measured(self.value, self.error, name)
+
+
+class CorrectionSection(MeasuredSection):
+    """A stated correction in 1e-10, which is a row of the budget."""
+
+    window: str = TOTAL.name
+    """The window that it belongs to."""
+
+
+class ScaleSection(FileSection):
+    """The lattice spacing: `a_fm` with its `error`, or w0 or sqrt(t0) in lattice units and in fm."""
+
+    a_fm: Annotated[float, Usual(0.02, 0.3, "is it in fm?")] | None = Field(default=None, gt=0)
+    """Lattice spacing in fm."""
+    error: Error | None = None
+    """Error of `a_fm`."""
+    w0_a: MeasuredSection | None = None
+    """w0 / a."""
+    w0_fm: MeasuredSection | None = None
+    """w0 in fm."""
+    sqrt_t0_a: MeasuredSection | None = None
+    """sqrt(t0) / a."""
+    sqrt_t0_fm: MeasuredSection | None = None
+    """sqrt(t0) in fm."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ScaleSection:
+        given = self.model_fields_set
+        if given == {"a_fm"}:
+            raise ValueError("the lattice spacing has no error: add `error`, in fm")
+        if given not in ({"a_fm", "error"}, {"w0_a", "w0_fm"}, {"sqrt_t0_a", "sqrt_t0_fm"}):
+            raise ValueError(
+                "give `a_fm` and `error`, or `w0_a` and `w0_fm`, or `sqrt_t0_a` and `sqrt_t0_fm`"
+            )
+        return self
+
+    @property
+    def of_stages(self) -> Scale:
+        """The lattice spacing."""
+        if self.a_fm is not None and self.error is not None:
+            return Scale(self.a_fm, self.error)
+        for lattice, physical in ((self.w0_a, self.w0_fm), (self.sqrt_t0_a, self.sqrt_t0_fm)):
+            if lattice and physical:
+                return Scale.from_ratio(lattice.named("w0 / a"), physical.named("w0"))
+        raise AssertionError("checked when it was read")
+
+
+class WindowSection(FileSection):
+    """A window of one's own: Theta(t, start) - Theta(t, stop)."""
+
+    start: float | None = None
+    """Lower edge in fm; default: none."""
+    stop: float | None = None
+    """Upper edge in fm; default: none."""
+    width: Positive = 0.15
+    """Width of both edges in fm."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> WindowSection:
+        if self.start is not None and self.stop is not None and self.start >= self.stop:
+            raise ValueError(f"a window rises before it falls, got start {self.start}, stop {self.stop}")
+        return self
+
+
+class ZvSection(FileSection):
+    """Z_V of a current: stated, or the square root of the conserved correlator over its own at a slice."""
+
+    value: Positive | None = None
+    """Z_V."""
+    error: Error | None = None
+    """Error of `value`."""
+    at: int | None = Field(default=None, ge=1)
+    """Slice of the ratio; needs the current `conserved` among the connected ones."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> ZvSection:
+        if self.model_fields_set not in ({"value", "error"}, {"at"}):
+            raise ValueError(
+                "give `value` and `error`, or `at`, the slice of the ratio to the conserved current"
+            )
+        return self
+
+
+class TailSection(FileSection):
+    """Bounds of the tails, lattice units."""
+
+    energy: Positive
+    """Of two pions in the box, the lowest of the light part."""
+    strange_energy: Positive | None = None
+    """Of the lowest strange vector state, for the disconnected part; default: that is summed to its end."""
+    slice: int | None = Field(default=None, ge=1)
+    """First slice beyond which the light part is bounded; default: where bounds are as good as statistics."""
+    disconnected_slice: int | None = Field(default=None, ge=1)
+    """The same of the disconnected part."""
+    steps: int = Field(default=4, ge=1)
+    """Slices over which the effective energy is taken."""
+
+    @property
+    def of_stages(self) -> Tail:
+        """The tail as stages take it."""
+        return Tail(self.energy, self.strange_energy, self.slice, self.disconnected_slice, steps=self.steps)
+
+
+class ErrorsSection(FileSection):
+    """Errors beside the jackknife's bins of `jackknife_bin`."""
+
+    bootstrap: Annotated[int, Usual(100, 1_000_000, "errors from fewer are uncertain themselves")] = Field(
+        default=0, ge=0
+    )
+    """Number of bootstrap samples, for all numbers; 0: the jackknife."""
+    seed: Seed = 0
+    """Seed of the bootstrap."""
+    streams: str | None = None
+    """Pattern of the configurations' labels, "l4864{stream}.{number}.ildg": bins hold one stream only, and
+    numbers put configurations in order; * stands for what does not matter. Default: a label ends in its
+    number, what stands before it is the stream."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> ErrorsSection:
+        if self.bootstrap == 1:
+            raise ValueError("one bootstrap sample has no spread: ask for more, or for 0 and the jackknife")
+        return self
+
+
+class BlindSection(FileSection):
+    """One secret factor on all that is linear in the correlators' averages."""
+
+    key: str
+    """File with the key, outside of the store; `quarkline open --new-key FILE` makes one."""
+    spread: float = Field(default=0.1, gt=0, lt=1)
+    """The factor is uniform in 1 - spread ... 1 + spread."""
+
+
+class HvpAnalysis(AnalysisSection):
+    """From correlators to a_mu: a change here repeats the analysis only."""
+
+    current: Literal["conserved", "one_link", "local"] = "one_link"
+    """The connected current that enters a_mu; another needs to be among `connected.currents`."""
+    scale: ScaleSection | None = None
+    """The lattice spacing with its error; default: that of `ensemble.name`."""
+    windows: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] = ("total", "SD", "W", "LD")
+    """Windows, of total, SD, W, LD, W2 and those of `own_windows`."""
+    own_windows: dict[str, WindowSection] = Field(default={})
+    """Other windows by name."""
+    z_v: dict[Literal["one_link", "local"], ZvSection] = Field(default={})
+    """Z_V by current; the conserved one has 1. The disconnected part has that of one_link at light mass."""
+    tail: TailSection | None = None
+    """Bounds of the tails; default: the correlators are summed to N/2."""
+    corrections: dict[str, CorrectionSection] = Field(default={})
+    """Stated inputs in 1e-10 by name (finite volume, taste breaking), added as rows of the budget."""
+    errors: ErrorsSection = ErrorsSection()
+    """Bootstrap, and streams of configurations."""
+    blind: BlindSection | None = None
+    """A secret factor on all results; default: none."""
+    muon_gev: Positive = Muon().mass
+    """Mass of the muon in GeV."""
+    inverse_alpha: Positive = Muon().inverse_alpha
+    """1 / alpha."""
+    middle: Literal[0.5, 1] = 0.5
+    """Weight of the slice N/2: half of it belongs to the backward side, or 1."""
+    last: int | None = Field(default=None, ge=1)
+    """Last slice of the sums; default: N/2."""
+
+    @property
+    def muon(self) -> Muon:
+        """The constants of a_mu."""
+        return Muon(self.muon_gev, self.inverse_alpha)
+
+    def edges(self, name: str) -> WindowEdges:
+        """A window as stages take it."""
+        if own := self.own_windows.get(name):
+            return (name, own.start, own.stop, own.width)
+        window = WINDOWS[name]
+        start, stop = (edge if math.isfinite(edge) else None for edge in (window.start, window.stop))
+        return (name, start, stop, window.width)
+
+    def contradictions(self) -> Iterator[Problem]:
+        """Windows that nothing defines, corrections of others, a Z_V that is missing, a faulty pattern."""
+        known = [*WINDOWS, *self.own_windows]
+        for name in self.windows:
+            if name not in known:
+                yield (
+                    ("windows",),
+                    f"no window is named {name!r}: take {', '.join(known)}, or add it to `own_windows`",
+                )
+        if len(set(self.windows)) < len(self.windows):
+            yield ("windows",), "names a window twice"
+        for name, correction in self.corrections.items():
+            if correction.window not in self.windows:
+                have = ", ".join(self.windows)
+                text = (
+                    f"is for the window {correction.window!r}, and `windows` has {have}: change one of them"
+                )
+                yield ("corrections", name), text
+        if self.current != "conserved" and self.current not in self.z_v:
+            yield (
+                ("z_v",),
+                f"the current {self.current} has no Z_V, without which nothing is added: add "
+                f"`{self.current}: {{value: ..., error: ...}}` or `{self.current}: {{at: SLICE}}`",
+            )
+        if self.errors.streams is not None:
+            try:
+                stream_labels([], self.errors.streams)
+            except InputError as error:
+                yield ("errors", "streams"), str(error)

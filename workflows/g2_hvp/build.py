@@ -1,0 +1,169 @@
+"""a_mu from connected and disconnected correlators: the nodes of both workflows, then the analysis.
+
+configuration -> (nodes of g2_disconnected) -> correlator, noise      |
+              -> (nodes of g2_connected) -> correlator_QUARK          | -> average -> a_mu
+
+Correlators of configurations have the keys of those workflows, whose stores it can share. Averages are its
+own: where they are blinded, no other average is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from pipeline import Node, Place, Plan, Record, Store, Workflow
+from pipeline.declare.stage import stage_of
+from pipeline.planning.key import node_keys
+from stages.base.errors import InputError
+from stages.hvp.average import PartSource, hvp_average
+from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
+from stages.loops.current_loops import DIFFERENCE
+from stages.loops.noise_allocation import loop_noise
+from stages.lqcd.analysis.blinding import Blinding
+from stages.lqcd.analysis.scale import Measured
+from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
+from workflows import Project, variants
+from workflows.g2_disconnected.build import G2Workflow
+from workflows.g2_hvp.schema import HvpParameters
+from workflows.shared.definition import Definition
+
+AVERAGES = ("hvp_average", "ensemble_average", "bootstrap_average", "connected_average", "trace_allocation")
+"""Stages whose results are linear in averages of C."""
+DISCONNECTED = "disconnected"
+
+
+class Joined(Workflow):
+    """A workflow to which several definitions add nodes: one that is there already is taken again."""
+
+    def add(
+        self, function: Callable[..., Any], /, *upstream: Node, place: Place | None = None, **parameters: Any
+    ) -> Node:
+        """The node; or that of the same keys and coordinates. Another one of its name is numbered."""
+        place, stage = place or Place(), stage_of(getattr(function, "func", function))
+        name = label = place.name or stage.name
+        number = 1
+        while name in self.nodes:
+            number += 1
+            name = f"{label}_{number}"
+        node = super().add(function, *upstream, place=replace(place, name=name), **parameters)
+        keys = node_keys(self.nodes.values(), "cpu")
+        for other in self.nodes.values():
+            if other is not node and keys[other.name] == keys[name] and other.over == node.over:
+                del self.nodes[name]
+                return other
+        return node
+
+
+class HvpWorkflow(Definition[HvpParameters]):
+    """a_mu from the connected and disconnected vector correlators, with its error budget."""
+
+    name = "g2_hvp"
+    title = "a_mu: hadronic vacuum polarisation, light, strange, charm, disconnected"
+    report = "workflows.g2_hvp.report"
+    results = ("observables", "spectrum", "average", "a_mu")
+    schema = HvpParameters
+
+    def __init__(self, project: Project[HvpParameters], workflow: Workflow) -> None:
+        super().__init__(project, Joined(workflow.name, workflow.about, workflow.source))
+        self.inputs: list[Node] = []
+        self.sources: dict[str, PartSource] = {}
+        """Rows of the average, `light one_link` and the like, and where each comes from."""
+
+    def build(self) -> None:
+        """Add all nodes."""
+        self.observables()
+        if self.parameters.disconnected:
+            self.disconnected(self.parameters.disconnected.every)
+        self.analysis()
+
+    def disconnected(self, every: int) -> None:
+        """Nodes of g2_disconnected up to C(t) of configurations, and the errors of its noise."""
+        within = {"config": self.ensemble.labels[::every]}
+        parameters = self.parameters.of_disconnected
+        own = self.of(G2Workflow, parameters)
+        own.within = within if every > 1 else {}
+        loops, correlator = own.correlators()
+        noise = None
+        fine = parameters.solves.fine
+        if min([parameters.noise.vectors, *([fine.vectors] if fine else [])]) >= LEAST_VECTORS:
+            noise = len(self.inputs) + 1
+        self.sources[DISCONNECTED] = PartSource(len(self.inputs), DIFFERENCE, noise, "correlator_error")
+        self.inputs.append(correlator)
+        if noise:
+            self.inputs.append(self.workflow.add(loop_noise, *loops, place=Place("noise")))
+
+    def of(self, definition: type[Any], parameters: Any) -> Any:
+        """Another workflow's definition, which adds its nodes to this one."""
+        own = definition(replace(self.project, definition=definition, parameters=parameters), self.workflow)
+        own.configuration = self.configuration
+        return own
+
+    def analysis(self) -> None:
+        """The common average, and a_mu in its windows."""
+        parameters, section = self.parameters, self.parameters.analysis
+        blinding, errors = parameters.blinding, section.errors
+        digest = blinding.digest if blinding else None
+        average = partial(
+            hvp_average,
+            parts=tuple(self.sources),
+            sources=tuple(self.sources.values()),
+            jackknife_bin=section.jackknife_bin,
+            bootstrap=errors.bootstrap,
+            seed=errors.seed,
+            streams=errors.streams,
+            blinded=digest,
+            key_file=str(Path(section.blind.key).expanduser().absolute()) if section.blind else None,
+        )
+        averaged = self.workflow.add(average, *self.inputs, place=Place("average"))
+        names, tail = list(self.parts), section.tail.of_stages if section.tail else None
+        corrections = [(each.window, each.named(name)) for name, each in section.corrections.items()]
+        sources = ["statistical", "scale", *dict.fromkeys(p.z_v.name for p in self.parts.values() if p.z_v)]
+        bounded = [f"tail, {name}" for name in BOUNDED if tail and name in names]
+        a_mu = partial(
+            hvp_contribution,
+            averaged=tuple(self.sources),
+            names=names,
+            parts=tuple(self.parts.values()),
+            window_names=section.windows,
+            windows=[section.edges(name) for name in section.windows],
+            budget_rows=[*names, *section.corrections, *sources, *bounded, "total"],
+            volume=self.lattice.volume // self.lattice.time_extent,
+            scale=parameters.scale,
+            muon=section.muon,
+            tail=tail,
+            middle=float(section.middle),
+            last=section.last,
+            bootstrap=errors.bootstrap > 0,
+            corrections=corrections,
+            blinded=digest,
+        )
+        self.workflow.add(a_mu, averaged, place=Place("a_mu"))
+
+    @cached_property
+    def parts(self) -> dict[str, HvpPart]:
+        """Parts of G(t), and the rows that they and their Z_V come from."""
+        section, quarks = self.parameters.analysis, self.parameters.quarks
+        parts: dict[str, HvpPart] = {}
+        if DISCONNECTED in self.sources:
+            parts[DISCONNECTED] = self.part(DISCONNECTED, "light", "one_link")
+        return parts
+
+    def part(self, row: str, quark: str, current: str) -> HvpPart:
+        """A part whose current is that of a quark's connected correlator."""
+        section = self.parameters.analysis.z_v.get(current)  # type: ignore[call-overload]
+        if current == "conserved":
+            return HvpPart(row)
+        assert section
+        rows = [f"{quark} conserved", f"{quark} {current}"]
+        conserved, own = rows if set(rows) <= self.sources.keys() else (None, None)
+        if section.at is None:
+            z_v = Measured(section.value, section.error, f"Z_V {current}")
+            return HvpPart(row, z_v, conserved, own)
+        return HvpPart(row, None, conserved, own, section.at)
+
+
+WORKFLOW = HvpWorkflow

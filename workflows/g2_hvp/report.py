@@ -1,0 +1,5 @@
+"""Report."""
+def sections(parameters, store):
+    return []
+def texts(parameters, store):
+    return {}

@@ -1,0 +1,227 @@
+"""Schema of a file of the workflow `g2_hvp`: its sections, their limits, and what must fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stages.base.errors import InputError
+from stages.lqcd.analysis.blinding import Blinding
+from stages.lqcd.analysis.hvp_sum import HvpSum, Window
+from stages.lqcd.analysis.milc_ensembles import Ensemble, milc_ensemble, own_ensembles
+from stages.lqcd.analysis.scale import Scale
+from stages.lqcd.lattice.geometry import Lattice
+from workflows import (
+    NAIK_EPSILON,
+    STAGGERED_MASS,
+    DeflationSection,
+    FileSection,
+    Problem,
+    WorkflowParameters,
+)
+from workflows.g2_disconnected.noise_schema import EstimatorSection, NoiseSection
+from workflows.g2_disconnected.schema import (
+    CurrentSection,
+    G2Parameters,
+    LinksSection,
+    MassesSection,
+    ResampledAnalysis,
+    SolvesSection,
+)
+from workflows.g2_hvp.analysis_schema import HvpAnalysis
+from workflows.shared.sections import EnsembleSection
+
+QUARKS = ("light", "strange", "charm", "up", "down")
+"""Quarks whose charges are known; up and down correct for strong isospin breaking."""
+
+
+class HvpEnsemble(EnsembleSection):
+    """Gauge configurations, and the published ensemble that they are of."""
+
+    name: str | None = None
+    """Name of a public MILC ensemble, l4864f211b600m00184m0507m628: its scale is taken, and extents and
+    masses are compared."""
+    table: str | None = None
+    """YAML file with a group's own ensembles by name: extents, beta, masses, a_fm, error, charm_epsilon,
+    source."""
+
+    @property
+    def published(self) -> Ensemble | None:
+        """The ensemble of that name. Raises InputError."""
+        return milc_ensemble(self.name, own_ensembles(self.table)) if self.name else None
+
+    def contradictions(self) -> Iterator[Problem]:
+        """A name that no table has, or a table that cannot be read."""
+        try:
+            _ = self.published
+        except InputError as error:
+            yield ("name",), str(error)
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """A lattice that is not the ensemble's."""
+        if (published := self.published) and published.extents != lattice.extents:
+            extents = "x".join(map(str, published.extents))
+            yield (
+                ("name",),
+                f"{self.name} is an ensemble of {extents}, but the configurations are of {lattice}",
+            )
+
+
+class QuarkSection(FileSection):
+    """A valence quark."""
+
+    mass: Annotated[float, STAGGERED_MASS] = Field(gt=0)
+    """m of M = 2 m + D, lattice units."""
+    naik_epsilon: Annotated[float, NAIK_EPSILON] | None = None
+    """Epsilon of the Naik term; charm needs one, default for other quarks: 0."""
+
+
+class HvpLinksSection(FileSection):
+    """HISQ links of all quarks."""
+
+    boundary: Literal["periodic", "antiperiodic"]
+    """Boundary condition of the quarks in time."""
+
+
+class DisconnectedSection(FileSection):
+    """The disconnected part, light - strange, as in the workflow g2_disconnected."""
+
+    noise: NoiseSection
+    """Stochastic sources."""
+    solves: SolvesSection
+    """Solution of the linear systems."""
+    estimator: EstimatorSection = EstimatorSection()
+    """How loops and their difference are estimated."""
+    current: CurrentSection = CurrentSection(links="thin")
+    """The one-link vector current."""
+    every: int = Field(default=1, ge=1)
+    """Of the configurations every second, third, ... has loops; all are resampled together."""
+
+
+class HvpParameters(WorkflowParameters):
+    """Parameters from configurations to a_mu."""
+
+    ensemble: HvpEnsemble
+    """Gauge configurations: generated, or read from files."""
+    links: HvpLinksSection
+    """HISQ links."""
+    quarks: dict[Literal["light", "strange", "charm", "up", "down"], QuarkSection]
+    """Valence quarks; light is the mean of up and down."""
+    deflation: DeflationSection | None = None
+    """Lowest eigenvectors of each configuration, for loops and connected correlators; default: none."""
+    disconnected: DisconnectedSection | None = None
+    """The disconnected part; default: none, and it is missing in the budget."""
+    analysis: HvpAnalysis
+    """From correlators to a_mu."""
+
+    def contradictions(self) -> Iterator[Problem]:
+        """Problems that no single value shows: sections that do not fit each other."""
+        quarks, analysis = self.quarks, self.analysis
+        if not quarks.get("light"):
+            yield ("quarks",), "there is no light quark: add `light: {mass: ...}`"
+        if (charm := quarks.get("charm")) and charm.naik_epsilon is None:
+            yield ("quarks", "charm"), _no_epsilon(self.ensemble)
+        if ("up" in quarks) != ("down" in quarks):
+            yield ("quarks",), "strong isospin breaking takes both `up` and `down`: add the other one"
+        if self.disconnected and "strange" not in quarks:
+            yield ("disconnected",), "is light - strange, and there is no strange quark: add it to `quarks`"
+        if analysis.scale is None and not self.ensemble.name:
+            text = (
+                "there is no scale, without which nothing is converted: add `scale: {a_fm: ..., error: ...}`"
+            )
+            yield ("analysis",), f"{text}, or `name` of a public ensemble to `ensemble`"
+        if analysis.blind:
+            yield from self._blind_faults(analysis.blind.key)
+
+    def _blind_faults(self, key: str) -> Iterator[Problem]:
+        """A key that is lost, or kept where the results are."""
+        path, place = Path(key).expanduser(), ("analysis", "blind", "key")
+        for folder in (self.store, self.report):
+            if path.resolve().is_relative_to(Path(folder).expanduser().resolve()):
+                yield place, f"{key!r} lies in {folder!r}, beside what it blinds: keep it elsewhere"
+                return
+        try:
+            Blinding.of_file(path)
+        except InputError as error:
+            yield place, str(error)
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Windows and slices beyond the lattice."""
+        analysis = self.analysis
+        for name in analysis.windows:
+            try:
+                self.total(name).weights(lattice.time_extent)
+            except InputError as error:
+                yield ("analysis", "windows"), str(error)
+        half = lattice.time_extent // 2
+        slices = {("last",): analysis.last} | {
+            ("z_v", name, "at"): each.at for name, each in analysis.z_v.items()
+        }
+        for place, number in slices.items():
+            if number is not None and number > half:
+                yield ("analysis", *place), f"{number} is beyond the middle of {lattice}, slice {half}"
+
+    def total(self, window: str) -> HvpSum:
+        """The sum in a window."""
+        name, start, stop, width = self.analysis.edges(window)
+        edges = (-float("inf") if start is None else start, float("inf") if stop is None else stop)
+        return HvpSum(
+            self.scale,
+            Window(name, *edges, width),
+            self.analysis.muon,
+            self.analysis.middle,
+            self.analysis.last,
+        )
+
+    @property
+    def scale(self) -> Scale:
+        """The lattice spacing, of the file or of the published ensemble."""
+        if self.analysis.scale:
+            return self.analysis.scale.of_stages
+        published = self.ensemble.published
+        assert published  # checked when it was read
+        return published.scale
+
+    @property
+    def blinding(self) -> Blinding | None:
+        """What blinds all results. Raises InputError where the key is lost."""
+        blind = self.analysis.blind
+        return Blinding.of_file(Path(blind.key), spread=blind.spread) if blind else None
+
+    def epsilon(self, quark: str) -> float:
+        """Naik's epsilon of a quark."""
+        return self.quarks[quark].naik_epsilon or 0.0  # type: ignore[index]
+
+    @property
+    def of_disconnected(self) -> G2Parameters:
+        """What the workflow g2_disconnected would have in its file."""
+        section = self.disconnected
+        assert section
+        return G2Parameters(
+            workflow="g2_disconnected",
+            ensemble=self.ensemble,
+            links=LinksSection(
+                action="hisq", boundary=self.links.boundary, naik_epsilon=self.epsilon("light")
+            ),
+            masses=MassesSection(light=self.quarks["light"].mass, strange=self.quarks["strange"].mass),
+            noise=section.noise,
+            solves=section.solves,
+            estimator=section.estimator,
+            current=section.current,
+            deflation=self.deflation,
+            analysis=ResampledAnalysis(jackknife_bin=self.analysis.jackknife_bin),
+            store=self.store,
+            report=self.report,
+        )
+
+
+def _no_epsilon(ensemble: HvpEnsemble) -> str:
+    try:
+        known = ensemble.published and ensemble.published.charm_epsilon
+    except InputError:
+        known = None
+    remedy = f"that of {ensemble.name} is {known}" if known is not None else "it is about -0.36 at m = 0.84"
+    return f"charm has no naik_epsilon, which shifts its energy by per cents: add it; {remedy}"
