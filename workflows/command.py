@@ -37,6 +37,7 @@ PANELS = {
         "dashboard",
         "report",
         "export",
+        "open",
         "compare",
         "schema",
     ),

@@ -138,22 +138,16 @@ class TailSection(FileSection):
 class ErrorsSection(FileSection):
     """Errors beside the jackknife's bins of `jackknife_bin`."""
 
-    bootstrap: Annotated[int, Usual(100, 1_000_000, "errors from fewer are uncertain themselves")] = Field(
-        default=0, ge=0
+    bootstrap: Annotated[int, Usual(100, 1_000_000, "errors from fewer are uncertain themselves")] | None = (
+        Field(default=None, ge=10)
     )
-    """Number of bootstrap samples, for all numbers; 0: the jackknife."""
+    """Number of bootstrap samples, for all numbers; default: the jackknife."""
     seed: Seed = 0
     """Seed of the bootstrap."""
     streams: str | None = None
     """Pattern of the configurations' labels, "l4864{stream}.{number}.ildg": bins hold one stream only, and
     numbers put configurations in order; * stands for what does not matter. Default: a label ends in its
     number, what stands before it is the stream."""
-
-    @model_validator(mode="after")
-    def _whole(self) -> ErrorsSection:
-        if self.bootstrap == 1:
-            raise ValueError("one bootstrap sample has no spread: ask for more, or for 0 and the jackknife")
-        return self
 
 
 class BlindSection(FileSection):

@@ -9,9 +9,10 @@ own: where they are blinded, no other average is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,18 @@ from stages.hvp.average import PartSource, hvp_average
 from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
-from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.scale import Measured
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
-from workflows import Project, variants
+from workflows import Project
 from workflows.g2_disconnected.build import G2Workflow
-from workflows.g2_hvp.schema import HvpParameters
+from workflows.g2_hvp.schema import QUARKS, HvpParameters
 from workflows.shared.definition import Definition
 
 AVERAGES = ("hvp_average", "ensemble_average", "bootstrap_average", "connected_average", "trace_allocation")
 """Stages whose results are linear in averages of C."""
 DISCONNECTED = "disconnected"
+OPEN = ("correlator", *(f"correlator_{quark}" for quark in QUARKS))
+"""Correlators of configurations, which are open in a blinded run, as all is that leads to them."""
 
 
 class Joined(Workflow):
@@ -64,7 +66,13 @@ class HvpWorkflow(Definition[HvpParameters]):
     name = "g2_hvp"
     title = "a_mu: hadronic vacuum polarisation, light, strange, charm, disconnected"
     report = "workflows.g2_hvp.report"
-    results = ("observables", "spectrum", "average", "a_mu")
+    results = (
+        "observables",
+        "spectrum",
+        "average",
+        "a_mu",
+        *OPEN,
+    )
     schema = HvpParameters
 
     def __init__(self, project: Project[HvpParameters], workflow: Workflow) -> None:
@@ -112,7 +120,7 @@ class HvpWorkflow(Definition[HvpParameters]):
             parts=tuple(self.sources),
             sources=tuple(self.sources.values()),
             jackknife_bin=section.jackknife_bin,
-            bootstrap=errors.bootstrap,
+            bootstrap=errors.bootstrap or 0,
             seed=errors.seed,
             streams=errors.streams,
             blinded=digest,
@@ -137,7 +145,7 @@ class HvpWorkflow(Definition[HvpParameters]):
             tail=tail,
             middle=float(section.middle),
             last=section.last,
-            bootstrap=errors.bootstrap > 0,
+            bootstrap=bool(errors.bootstrap),
             corrections=corrections,
             blinded=digest,
         )
@@ -146,7 +154,6 @@ class HvpWorkflow(Definition[HvpParameters]):
     @cached_property
     def parts(self) -> dict[str, HvpPart]:
         """Parts of G(t), and the rows that they and their Z_V come from."""
-        section, quarks = self.parameters.analysis, self.parameters.quarks
         parts: dict[str, HvpPart] = {}
         if DISCONNECTED in self.sources:
             parts[DISCONNECTED] = self.part(DISCONNECTED, "light", "one_link")
@@ -164,6 +171,63 @@ class HvpWorkflow(Definition[HvpParameters]):
             z_v = Measured(section.value, section.error, f"Z_V {current}")
             return HvpPart(row, z_v, conserved, own)
         return HvpPart(row, None, conserved, own, section.at)
+
+    def physics(self) -> dict[str, Any]:
+        """Quarks, currents, scale, factors that are included and those that are not, and what is open."""
+        parameters, scale = self.parameters, self.parameters.scale
+        section, published = parameters.analysis, parameters.ensemble.published
+        masses = (f"{name} {quark.mass:g}" for name, quark in parameters.quarks.items())
+        facts: dict[str, Any] = {
+            "action": "hisq staggered quarks, M = 2 m + D as MILC defines it",
+            "masses": f"{', '.join(masses)}: m of M = 2 m + D",
+            "boundary": f"{parameters.links.boundary} in time, periodic in space",
+            "current": f"{section.current}; disconnected: one_link on thin links",
+            "scale": f"a = {scale.a_fm:g} fm, error {scale.error:g}"
+            + (f", of {published.name}: {published.source}" if published and not section.scale else ""),
+            "units": "average: lattice units, a = 1; a_mu: in 1e-10, G(t) and Z_V in lattice units, moments "
+            "in GeV^(2 - k)",
+            "included": {"average": "nothing", "a_mu": "charges, Z_V^2, 1/L^3"},
+            "not_included": {"average": "charges, Z_V^2, 1/L^3; of loops the operator's factor 1/4"},
+        }
+        if blinding := parameters.blinding:
+            facts["blinded"] = (
+                f"average, a_mu: {blinding.digest}; open: what is over `config`, as loops and correlators"
+            )
+        if errors := section.errors.bootstrap:
+            facts["errors"] = f"bootstrap, one standard deviation, {errors} samples"
+        return facts
+
+    @classmethod
+    def exported(cls, parameters: HvpParameters) -> Sequence[str]:
+        """All results; of a blinded run without those that are open."""
+        blind = parameters.analysis.blind
+        return [name for name in cls.results if not (blind and name in OPEN)]
+
+    @classmethod
+    def refuse(cls, parameters: HvpParameters, plan: Plan, store: Store) -> None:
+        """A blinded run beside averages of the same correlators that are open, or have another factor."""
+        if not (blinding := parameters.blinding):
+            return
+        (average,) = (chunk for chunk in plan.chunks if chunk.node.name == "average")
+        own = {source.key for source in chain.from_iterable(average.inputs)}
+        for stage in AVERAGES:
+            for key in store.keys(stage):
+                record = Record.of(store.record(stage, key))
+                same = own.intersection(chain.from_iterable(record.inputs))
+                if same and record.parameters.get("blinded") != blinding.digest:
+                    kind = "of another blinding" if record.parameters.get("blinded") else "open"
+                    raise InputError(
+                        f"{store.path} has averages of the same correlators that are {kind} ({stage} "
+                        f"{key[:12]}), beside which a blinded one gives its factor away: remove that folder, "
+                        "or run into another store"
+                    )
+
+    @classmethod
+    def opened(cls, parameters: HvpParameters, store: Store, key: Path) -> str:
+        """The budgets without the blinding's factor, corrections added. Raises InputError for another key."""
+        from workflows.g2_hvp.report import opened  # with figures
+
+        return opened(parameters, store, key)
 
 
 WORKFLOW = HvpWorkflow

@@ -114,6 +114,20 @@ class Definition(ABC, Generic[Parameters]):
         return [name for pattern in cls.results for name in matching(known, pattern)]
 
     @classmethod
+    def exported(cls, parameters: Parameters, nodes: Iterable[str]) -> list[str]:
+        """Nodes that `quarkline export` writes where it is not told which."""
+        return cls.results_in(nodes)
+
+    @classmethod
+    def refuse(cls, parameters: Parameters, plan: Plan, store: Store) -> None:
+        """Raise InputError for a store that a plan must not be run into."""
+
+    @classmethod
+    def opened(cls, parameters: Parameters, store: Store, key: Path) -> str:
+        """Blinded results without their factor, for people. Raises InputError."""
+        raise InputError(f"results of the workflow {cls.name} are not blinded")
+
+    @classmethod
     def status(cls, store: Store) -> list[str]:
         """Lines for `quarkline status` on what a store has of this workflow."""
         return []
@@ -208,7 +222,7 @@ class Project(Generic[Parameters]):
         """Nodes that `quarkline export` writes."""
         if self.chooses_solver:
             return []
-        return self.definition.results_in(self.workflow.nodes)
+        return self.definition.exported(self.parameters, self.workflow.nodes)
 
     @property
     def trial_configuration(self) -> str:
@@ -247,7 +261,7 @@ class Project(Generic[Parameters]):
             "units": "lattice units, a = 1",
             "errors": errors_of(len(ensemble.labels), parameters.analysis.jackknife_bin),
             FILE: parameters.model_dump(mode="json", exclude_none=True, exclude=NO_RESULT),
-        }
+        } | dict(physics)  # units and errors may be others
 
     def _economical(self, changes: Mapping[str, Any]) -> Workflow:
         """The workflow with other values of some keys. Raises InputError where they cannot be together."""
