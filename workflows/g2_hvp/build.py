@@ -27,6 +27,7 @@ from stages.loops.noise_allocation import loop_noise
 from stages.lqcd.analysis.scale import Measured
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows import Project
+from workflows.g2_connected.build import ConnectedWorkflow
 from workflows.g2_disconnected.build import G2Workflow
 from workflows.g2_hvp.schema import QUARKS, HvpParameters
 from workflows.shared.definition import Definition
@@ -84,9 +85,20 @@ class HvpWorkflow(Definition[HvpParameters]):
     def build(self) -> None:
         """Add all nodes."""
         self.observables()
+        self.connected()
         if self.parameters.disconnected:
             self.disconnected(self.parameters.disconnected.every)
         self.analysis()
+
+    def connected(self) -> None:
+        """Nodes of g2_connected up to C(t) of configurations."""
+        parameters = self.parameters.of_connected
+        correlators = self.of(ConnectedWorkflow, parameters).correlators()
+        for quark, node in zip(parameters.quarks, correlators, strict=True):
+            for row, current in enumerate(parameters.currents):
+                number = len(self.inputs)
+                self.sources[f"{quark} {current}"] = PartSource(number, row, number)
+            self.inputs.append(node)
 
     def disconnected(self, every: int) -> None:
         """Nodes of g2_disconnected up to C(t) of configurations, and the errors of its noise."""
@@ -154,7 +166,10 @@ class HvpWorkflow(Definition[HvpParameters]):
     @cached_property
     def parts(self) -> dict[str, HvpPart]:
         """Parts of G(t), and the rows that they and their Z_V come from."""
-        parts: dict[str, HvpPart] = {}
+        current, quarks = self.parameters.analysis.current, self.parameters.quarks
+        parts = {name: self.part(f"{name} {current}", name, current) for name in QUARKS if name in quarks}
+        if "up" in parts:
+            parts["minus_light"] = parts["light"]
         if DISCONNECTED in self.sources:
             parts[DISCONNECTED] = self.part(DISCONNECTED, "light", "one_link")
         return parts

@@ -19,16 +19,24 @@ from workflows import (
     STAGGERED_MASS,
     DeflationSection,
     FileSection,
+    Names,
     Problem,
     WorkflowParameters,
 )
+from workflows.g2_connected.schema import (
+    THREE_HOPS,
+    ConnectedParameters,
+    WallSection,
+)
+from workflows.g2_connected.schema import LinksSection as ConnectedLinks
+from workflows.g2_connected.schema import QuarkSection as ConnectedQuark
+from workflows.g2_connected.schema import SolvesSection as ConnectedSolves
 from workflows.g2_disconnected.noise_schema import EstimatorSection, NoiseSection
 from workflows.g2_disconnected.schema import (
     CurrentSection,
     G2Parameters,
     LinksSection,
     MassesSection,
-    ResampledAnalysis,
     SolvesSection,
 )
 from workflows.g2_hvp.analysis_schema import HvpAnalysis
@@ -86,6 +94,18 @@ class HvpLinksSection(FileSection):
     """Boundary condition of the quarks in time."""
 
 
+class ConnectedSection(FileSection):
+    """The connected part, as in the workflow g2_connected."""
+
+    currents: Names
+    """Vector currents: local, one_link, conserved; and pion. The one in `analysis.current` enters a_mu; with
+    conserved beside it, Z_V may be taken from their ratio."""
+    noise: WallSection
+    """Random walls, for what low modes leave."""
+    solves: ConnectedSolves
+    """Solution of the linear systems."""
+
+
 class DisconnectedSection(FileSection):
     """The disconnected part, light - strange, as in the workflow g2_disconnected."""
 
@@ -112,6 +132,8 @@ class HvpParameters(WorkflowParameters):
     """Valence quarks; light is the mean of up and down."""
     deflation: DeflationSection | None = None
     """Lowest eigenvectors of each configuration, for loops and connected correlators; default: none."""
+    connected: ConnectedSection
+    """Connected correlators of all quarks."""
     disconnected: DisconnectedSection | None = None
     """The disconnected part; default: none, and it is missing in the budget."""
     analysis: HvpAnalysis
@@ -126,6 +148,7 @@ class HvpParameters(WorkflowParameters):
             yield ("quarks", "charm"), _no_epsilon(self.ensemble)
         if ("up" in quarks) != ("down" in quarks):
             yield ("quarks",), "strong isospin breaking takes both `up` and `down`: add the other one"
+        yield from self._current_faults()
         if self.disconnected and "strange" not in quarks:
             yield ("disconnected",), "is light - strange, and there is no strange quark: add it to `quarks`"
         if analysis.scale is None and not self.ensemble.name:
@@ -135,6 +158,34 @@ class HvpParameters(WorkflowParameters):
             yield ("analysis",), f"{text}, or `name` of a public ensemble to `ensemble`"
         if analysis.blind:
             yield from self._blind_faults(analysis.blind.key)
+
+    def _current_faults(self) -> Iterator[Problem]:
+        """Currents that are not measured, and what the workflows of both parts refuse."""
+        currents, analysis = self.connected.currents, self.analysis
+        if analysis.current not in currents:
+            text = f"is {analysis.current}, which is none of `connected.currents`, {', '.join(currents)}"
+            yield ("analysis", "current"), f"{text}: change one of the two"
+        for name, z_v in analysis.z_v.items():
+            if z_v.at is not None and not {"conserved", name} <= {*currents}:
+                yield (
+                    ("analysis", "z_v", name, "at"),
+                    f"the ratio needs {name} and conserved among `connected.currents`: add them, or state "
+                    "value and error",
+                )
+        if self.disconnected and "one_link" not in analysis.z_v:
+            yield ("analysis", "z_v"), "the disconnected part needs Z_V of one_link: add `one_link`"
+        if "light" not in self.quarks:
+            return
+        for part, whole in self._wholes():
+            for place, text in whole.contradictions():
+                if place[0] in ("noise", "solves", "estimator", "currents"):
+                    yield (part, *place), text
+
+    def _wholes(self) -> Iterator[tuple[str, WorkflowParameters]]:
+        """Parameters of the workflows that measure either part."""
+        yield "connected", self.of_connected
+        if self.disconnected and "strange" in self.quarks:
+            yield "disconnected", self.of_disconnected
 
     def _blind_faults(self, key: str) -> Iterator[Problem]:
         """A key that is lost, or kept where the results are."""
@@ -149,7 +200,10 @@ class HvpParameters(WorkflowParameters):
             yield place, str(error)
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
-        """Windows and slices beyond the lattice."""
+        """Windows and slices beyond the lattice, and links that wind around it."""
+        if min(lattice.extents) < THREE_HOPS:
+            text = f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}"
+            yield ("links",), f"{text}: take at least 4 sites in each direction"
         analysis = self.analysis
         for name in analysis.windows:
             try:
@@ -196,6 +250,28 @@ class HvpParameters(WorkflowParameters):
         return self.quarks[quark].naik_epsilon or 0.0  # type: ignore[index]
 
     @property
+    def of_connected(self) -> ConnectedParameters:
+        """What the workflow g2_connected would have in its file; light quarks are the first."""
+        section = self.connected
+        return ConnectedParameters(
+            workflow="g2_connected",
+            ensemble=self.ensemble,
+            links=ConnectedLinks(boundary=self.links.boundary),
+            quarks={
+                name: ConnectedQuark(mass=self.quarks[name].mass, naik_epsilon=self.epsilon(name))
+                for name in QUARKS
+                if name in self.quarks
+            },
+            currents=section.currents,
+            noise=section.noise,
+            solves=section.solves,
+            deflation=self.deflation,
+            analysis={"jackknife_bin": self.analysis.jackknife_bin},
+            store=self.store,
+            report=self.report,
+        )
+
+    @property
     def of_disconnected(self) -> G2Parameters:
         """What the workflow g2_disconnected would have in its file."""
         section = self.disconnected
@@ -212,7 +288,7 @@ class HvpParameters(WorkflowParameters):
             estimator=section.estimator,
             current=section.current,
             deflation=self.deflation,
-            analysis=ResampledAnalysis(jackknife_bin=self.analysis.jackknife_bin),
+            analysis={"jackknife_bin": self.analysis.jackknife_bin},
             store=self.store,
             report=self.report,
         )
