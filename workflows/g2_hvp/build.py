@@ -26,10 +26,11 @@ from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
 from stages.lqcd.analysis.scale import Measured
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
-from workflows import Project
+from workflows import Project, Step
 from workflows.g2_connected.build import ConnectedWorkflow
 from workflows.g2_disconnected.build import G2Workflow
 from workflows.g2_hvp.schema import QUARKS, HvpParameters
+from workflows.g2_hvp.target import next_round
 from workflows.shared.definition import Definition
 
 AVERAGES = ("hvp_average", "ensemble_average", "bootstrap_average", "connected_average", "trace_allocation")
@@ -118,7 +119,8 @@ class HvpWorkflow(Definition[HvpParameters]):
 
     def of(self, definition: type[Any], parameters: Any) -> Any:
         """Another workflow's definition, which adds its nodes to this one."""
-        own = definition(replace(self.project, definition=definition, parameters=parameters), self.workflow)
+        project = replace(self.project, definition=definition, parameters=parameters, decisions=())
+        own = definition(project, self.workflow)
         own.configuration = self.configuration
         return own
 
@@ -211,6 +213,10 @@ class HvpWorkflow(Definition[HvpParameters]):
         if errors := section.errors.bootstrap:
             facts["errors"] = f"bootstrap, one standard deviation, {errors} samples"
         return facts
+
+    def step(self, plan: Plan, store: Store) -> Step:
+        """The next round towards a target."""
+        return next_round(self.project, plan, store)
 
     @classmethod
     def exported(cls, parameters: HvpParameters) -> Sequence[str]:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from stages.base.errors import InputError
 from stages.lqcd.analysis.blinding import Blinding
+from stages.lqcd.analysis.hvp_kernel import HBARC
 from stages.lqcd.analysis.hvp_sum import HvpSum, Window
 from stages.lqcd.analysis.milc_ensembles import Ensemble, milc_ensemble, own_ensembles
 from stages.lqcd.analysis.scale import Scale
@@ -42,6 +44,8 @@ from workflows.g2_disconnected.schema import (
 from workflows.g2_hvp.analysis_schema import HvpAnalysis
 from workflows.shared.sections import EnsembleSection
 
+RHO = 0.775
+"""Mass of the rho in GeV: of its correlator is the slope by the lattice spacing while there are no data."""
 QUARKS = ("light", "strange", "charm", "up", "down")
 """Quarks whose charges are known; up and down correct for strong isospin breaking."""
 
@@ -121,6 +125,26 @@ class DisconnectedSection(FileSection):
     """Of the configurations every second, third, ... has loops; all are resampled together."""
 
 
+class AMuTarget(FileSection):
+    """A relative error of a_mu."""
+
+    window: str = "total"
+    """One of `analysis.windows`."""
+    relative: float = Field(gt=0, lt=1)
+    """Error of a_mu in that window, as a fraction."""
+
+
+class HvpTargetSection(FileSection):
+    """An error that noise vectors and walls are added for, round by round, from those in the file."""
+
+    a_mu: AMuTarget
+    """What is to be reached."""
+    most_vectors: int = Field(default=1024, ge=2)
+    """Noise vectors per configuration that are never exceeded."""
+    most_walls: int = Field(default=1024, ge=2)
+    """Random walls per configuration that are never exceeded."""
+
+
 class HvpParameters(WorkflowParameters):
     """Parameters from configurations to a_mu."""
 
@@ -138,6 +162,13 @@ class HvpParameters(WorkflowParameters):
     """The disconnected part; default: none, and it is missing in the budget."""
     analysis: HvpAnalysis
     """From correlators to a_mu."""
+    target: HvpTargetSection | None = None
+    """An error of a_mu to reach."""
+
+    @property
+    def in_rounds(self) -> bool:
+        """True if there is a target."""
+        return self.target is not None
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
@@ -210,6 +241,8 @@ class HvpParameters(WorkflowParameters):
                 self.total(name).weights(lattice.time_extent)
             except InputError as error:
                 yield ("analysis", "windows"), str(error)
+        if self.target and (self.analysis.scale or self.ensemble.name):
+            yield from self._beyond_inputs(self.target.a_mu, lattice)
         half = lattice.time_extent // 2
         slices = {("last",): analysis.last} | {
             ("z_v", name, "at"): each.at for name, each in analysis.z_v.items()
@@ -217,6 +250,29 @@ class HvpParameters(WorkflowParameters):
         for place, number in slices.items():
             if number is not None and number > half:
                 yield ("analysis", *place), f"{number} is beyond the middle of {lattice}, slice {half}"
+
+    def _beyond_inputs(self, target: AMuTarget, lattice: Lattice) -> Iterator[Problem]:
+        """A target that the scale or Z_V alone exceed; the slope by a is that of one vector meson."""
+        place, relative = ("target", "a_mu", "relative"), target.relative
+        if target.window not in self.analysis.windows:
+            have = ", ".join(self.analysis.windows)
+            yield ("target", "a_mu", "window"), f"{target.window!r} is none of `analysis.windows`: {have}"
+            return
+        try:
+            total = self.total(target.window)
+            n = np.arange(len(weights := total.weights(lattice.time_extent)))
+        except InputError:
+            return  # said of the window
+        meson = np.exp(-RHO * total.scale.a_fm / HBARC * n)
+        slope = abs(meson @ total.slopes(lattice.time_extent) / (meson @ weights))
+        alone = {"the scale": slope * total.scale.error / total.scale.a_fm}
+        z_v = self.analysis.z_v.get(self.analysis.current)  # type: ignore[call-overload]
+        if z_v and z_v.value:
+            alone["Z_V"] = 2 * z_v.error / z_v.value
+        for name, error in alone.items():
+            if error > relative:
+                text = f"{relative:g} is below what {name} alone leaves, {error:.2g}"
+                yield place, f"{text}: take a better value of it, or a larger target"
 
     def total(self, window: str) -> HvpSum:
         """The sum in a window."""
