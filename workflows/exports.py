@@ -126,7 +126,7 @@ def _correlators(data: xarray.Dataset) -> tuple[list[str], NDArray, NDArray]:
     """
     data = data.load()
     name = next((str(each) for each in data.data_vars if f"{each}{SAMPLES}" in data), None)
-    bootstrap = data.attrs["stage"] == BOOTSTRAP or data.attrs["parameters"].get("bootstrap")
+    bootstrap = data.attrs["stage"] == BOOTSTRAP or data.attrs.get("parameters", {}).get("bootstrap")
     if name is None or bootstrap:
         raise InputError(f"{data.attrs['node']} has no jackknife samples: export it to hdf5, zarr or csv")
     mean = data[name]

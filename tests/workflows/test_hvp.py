@@ -1,0 +1,229 @@
+"""The workflow `g2_hvp`: keys, results against the library, blinding, a target; from links to a_mu."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_hvp import HVP, without_solves
+from tiny_project import CommandLine, edit, missing, refused, run_to_its_end
+
+from pipeline import Store, open_result
+from stages.lqcd.analysis.a_mu import VectorCorrelator, a_mu
+from stages.lqcd.analysis.blinding import Blinding
+from stages.lqcd.analysis.bounding import Tail
+from stages.lqcd.analysis.hvp_sum import HvpSum
+from stages.lqcd.analysis.scale import Measured, Scale
+
+BLIND = ("analysis:\n", "analysis:\n  blind: {key: hvp.key}\n")
+STATED = ("one_link: {at: 3}", "one_link: {value: 0.9, error: 0.01}")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+    """A folder in which `hvp.yaml` has run to its end, and `blind.yaml` with a key. Only to be copied."""
+    folder = tmp_path_factory.mktemp("hvp")
+    (folder / "hvp.yaml").write_text(HVP)
+    (folder / "blind.yaml").write_text(
+        HVP.replace("store: store", "store: blind").replace("t: rep", "t: blind-rep")
+    )
+    edit(folder / "blind.yaml", BLIND)
+    Blinding().write(folder / "hvp.key")
+    with pytest.MonkeyPatch.context() as patch:
+        without_solves(patch)
+        run_to_its_end(folder, cluster, "hvp.yaml")
+        run_to_its_end(folder, cluster, "blind.yaml")
+    return folder
+
+
+@pytest.fixture
+def hvp(ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the finished runs; the open one's file."""
+    without_solves(monkeypatch)
+    shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "hvp.yaml"
+
+
+def test_the_budget_is_the_librarys(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
+    """With a stated Z_V; with one from a ratio, that is in the samples."""
+    found = open_result(hvp.parent / "store", "a_mu").load()
+    light = open_result(hvp.parent / "store", "correlator_light").load()
+    assert found.z_v.sel(part="light") == pytest.approx(0.9, abs=0.01)
+    assert found.z_v.sel(part="light") == found.z_v_ratio.sel(part="light")[3]
+    edit(hvp, STATED)
+    assert missing(quarkline, hvp) == {"a_mu": 1}
+    assert quarkline("run", hvp, "--cluster", cluster).code == 0
+    found = open_result(hvp.parent / "store", "a_mu").load()
+    z_v, labels = Measured(0.9, 0.01, "Z_V one_link"), [str(each) for each in light.config.values]
+    rows = {
+        "light": ("correlator_light", 0),
+        "strange": ("correlator_strange", 0),
+        "disconnected": ("correlator", 2),
+    }
+    parts = []
+    for name, (node, row) in rows.items():
+        data = open_result(hvp.parent / "store", node).load().correlator.values[:, row]
+        parts.append(VectorCorrelator(name, data, labels, 64, "one_link", z_v))
+    tail = Tail(0.6, 0.8, 2, 2, steps=1)
+    for window in ("total", "SD"):
+        budget = a_mu(parts, HvpSum(Scale(0.2, 0.001), window), tail=tail)
+        if window == "total":
+            budget = budget.corrected(Measured(15.0, 4.0, "finite volume"))
+        each = found.sel(window=window)
+        for row in (*budget.parts, *budget.corrections, *budget.sources):
+            assert each.budget_error.sel(row=row.name) == pytest.approx(row.error, rel=1e-12)
+            assert row.value == 0 or each.budget.sel(row=row.name) == pytest.approx(row.value, rel=1e-12)
+        assert each.budget.sel(row="total") == pytest.approx(budget.value, rel=1e-12)
+        assert f"{budget.value:.4f}" in (hvp.parent / "report" / "a_mu.txt").read_text()
+
+
+def test_what_repeats_what(hvp: Path, quarkline: CommandLine) -> None:
+    assert missing(quarkline, hvp) == {}
+    edit(
+        hvp,
+        ("a_fm: 0.2", "a_fm: 0.21"),
+        ("[total, SD]", "[total, W, near]\n  own_windows: {near: {stop: 0.5}}"),
+    )
+    assert missing(quarkline, hvp) == {"a_mu": 1}
+    edit(hvp, ("analysis:\n", "analysis:\n  jackknife_bin: 2\n"))
+    assert missing(quarkline, hvp) == {"average": 1, "a_mu": 1}
+    edit(hvp, ("configurations: 4", "configurations: 5"))
+    assert missing(quarkline, hvp) == {
+        "configuration": 1, "observables": 1, "correlator_light": 1, "correlator_strange": 1, "correlator": 1,
+        "average": 1, "a_mu": 1,
+    }  # fmt: skip
+
+
+def test_loops_on_every_second_configuration(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
+    edit(hvp, ("disconnected:\n", "disconnected:\n  every: 2\n"))
+    assert missing(quarkline, hvp) == {"average": 1, "a_mu": 1}
+    assert quarkline("run", hvp, "--cluster", cluster).code == 0
+    average = open_result(hvp.parent / "store", "average").load()
+    loops = open_result(hvp.parent / "store", "correlator").load().correlator[:, 2]
+    np.testing.assert_allclose(average.correlator.sel(part="disconnected"), loops.mean("config"), rtol=1e-13)
+    assert "4 of light one_link" in (text := (hvp.parent / "report" / "tables.txt").read_text() + (
+        hvp.parent / "report" / "index.html").read_text()) and "2 of disconnected" in text  # fmt: skip
+
+
+def numbers_in(folder: Path, opens: tuple[str, ...]) -> np.ndarray:
+    """All numbers with all their digits in a store without the stages of open nodes: arrays and records."""
+    store, found = Store(folder), []
+    for stage in store.stages():
+        if stage in opens:
+            continue
+        for key in store.keys(stage):
+            arrays = store.load(stage, key)
+            found += [
+                np.asarray(array, float).ravel() for array in arrays.values() if array.dtype.kind == "f"
+            ]
+            text = json.dumps(
+                {k: v for k, v in store.record(stage, key).items() if k in ("statistics", "parameters")}
+            )
+            found.append(np.array([float(n) for n in re.findall(r"-?\d+\.\d+(?:e[-+]\d+)?", text)]))
+    values = np.abs(np.concatenate(found))
+    return np.unique(values[np.isfinite(values) & (values > 0)])
+
+
+OPENS = ("drawn_correlator", "heatbath_configuration", "gauge_observables")
+
+
+def test_a_blinded_run_does_not_give_its_factor_away(ran: Path, tmp_path: Path) -> None:
+    """Of store, pages, tables, texts and logs without open nodes: no number, no ratio of two is the factor."""
+    key = (ran / "hvp.key").read_text().split(":")[0]
+    (average,) = Store(ran / "blind").keys("hvp_average")
+    digest = Store(ran / "blind").record("hvp_average", average)["parameters"]["blinded"]
+    factor = Blinding.of_file(ran / "hvp.key", digest).apply(1.0).values.item()
+    values = numbers_in(ran / "blind", OPENS)
+    plain_values = numbers_in(ran / "store", OPENS)
+    assert len(values) > 150 and abs(factor - 1) > 1e-4
+    logs = np.sort(np.log(values))
+    places = np.searchsorted(logs, logs + abs(np.log(factor)))
+    for beside in (places, places - 1):
+        ratios = logs[np.clip(beside, 0, len(logs) - 1)] - logs
+        assert np.abs(ratios - abs(np.log(factor))).min() > 1e-11, "two numbers have it for their ratio"
+    linear = plain_values[np.isin(np.round(np.log(plain_values * factor), 10), np.round(np.log(values), 10))]
+    assert len(linear) > 100  # the blinded store has the open one's numbers times the factor
+    assert not np.isin(np.round(np.log(linear), 9), np.round(np.log(values), 9)).any()
+    texts = [p for p in chain(ran.glob("blind/.runs/**/*"), ran.glob("blind-report/*")) if p.is_file()]
+    everything = b"".join(p.read_bytes() for p in texts if p.suffix != ".png")
+    assert key.encode() not in everything and len(texts) > 5
+    table = (ran / "report" / "a_mu.txt").read_text()
+    opened = set(
+        re.findall(r"\d+\.\d{4}", "".join(x for x in table.splitlines(True) if x[:5] in ("light", "stran")))
+    )
+    shown = set(re.findall(r"\d+\.\d{4}", (ran / "blind-report" / "a_mu.txt").read_text()))
+    assert len(opened) > 3 and not opened & shown
+
+
+def test_opening(hvp: Path, quarkline: CommandLine) -> None:
+    opened = quarkline("open", "blind.yaml", "--key", "hvp.key")
+    table = (hvp.parent / "report" / "a_mu.txt").read_text()
+    without_head = "".join(line for line in table.splitlines(True) if not line.startswith("# "))
+    assert opened.code == 0
+    assert [
+        line for line in opened.out.splitlines() if not line.startswith("# ")
+    ] == without_head.splitlines()
+    assert quarkline("open", "--new-key", "other.key").code == 0
+    refused(quarkline("open", "--new-key", "other.key"), "cannot write a key into other.key: File exists")
+    refused(quarkline("open", "blind.yaml", "--key", "other.key"), "is not the one of the blinding")
+    refused(quarkline("open", "hvp.yaml", "--key", "hvp.key"), "are not blinded")
+    refused(quarkline("open", "blind.yaml"), "--key FILE")
+    refused(
+        quarkline("plan", "blind.yaml", "--set", "analysis.blind.key=other.key"),
+        "averages of the same correlators that are of another blinding (hvp_average",
+    )
+    refused(quarkline("plan", "blind.yaml", "--store", "store"), "that are open (hvp_average")
+    (hvp.parent / "hvp.key").unlink()
+    refused(
+        quarkline("run", "blind.yaml"), "there is no key of a blinding in hvp.key", "--new-key hvp.key` makes"
+    )
+
+
+def test_exports_say_their_factors(hvp: Path, quarkline: CommandLine) -> None:
+    assert quarkline("export", hvp, "--to", "csv", "-o", "out").code == 0
+    assert {p.name for p in (hvp.parent / "out").iterdir()} >= {
+        "a_mu.csv",
+        "average.csv",
+        "correlator_light.csv",
+    }
+    head = (hvp.parent / "out" / "a_mu.csv").read_text().splitlines()[:40]
+    assert any(line.startswith("# included:") and "Z_V^2" in line for line in head)
+    assert any("in 1e-10" in line for line in head)
+    assert quarkline("export", "blind.yaml", "--to", "csv", "-o", "blinded").code == 0
+    assert {p.name for p in (hvp.parent / "blinded").iterdir()} == {
+        "a_mu.csv",
+        "average.csv",
+        "observables.csv",
+    }
+    assert "# blinded:" in (hvp.parent / "blinded" / "average.csv").read_text()
+
+
+def test_a_target_beside_the_inputs(hvp: Path, quarkline: CommandLine) -> None:
+    edit(hvp, ("store: store", "target: {a_mu: {window: SD, relative: 0.5}}\nstore: store"))
+    assert "target met" in quarkline("plan", hvp).out
+    edit(hvp, ("0.5", "0.003"))
+    refused(quarkline("plan", hvp), "0.003 is below what the scale alone leaves, 0.0064")
+    edit(hvp, ("a_fm: 0.2, error: 0.001", "a_fm: 0.2, error: 0.0001"))
+    assert missing(quarkline, hvp) == {"a_mu": 1}
+
+
+@pytest.mark.slow
+def test_from_links_to_a_mu(quarkline: CommandLine, tmp_path: Path, cluster: str) -> None:
+    """Connected and disconnected, killed by a time limit, resumed, extended; as its parts' own workflows."""
+    file = tmp_path / "hvp.yaml"
+    file.write_text(HVP)
+    assert quarkline("run", file, "--cluster", cluster, "--time-limit", "1s").code == 3
+    assert quarkline("run", file, "--cluster", cluster).code == 0
+    found = open_result(tmp_path / "store", "a_mu").load()
+    assert np.isfinite(found.budget.sel(row="total")).all()
+    assert (found.budget.sel(row=["light", "strange"]) > 0).all()
+    edit(file, ("configurations: 4", "configurations: 5"))
+    wanted = missing(quarkline, file)
+    assert {name: wanted[name] for name in ("walls_light", "loops_light", "average")} == {
+        "walls_light": 2, "loops_light": 1, "average": 1,
+    }  # fmt: skip
