@@ -101,3 +101,30 @@ def test_a_broken_file_prints_no_number_of_hundreds_of_digits() -> None:
 
     assert _ten_digits(0.5934567890123) == "0.5934567890" and _ten_digits(-3.25) == "-3.2500000000"
     assert _ten_digits(7.24e300) == "7.24e+300" and _ten_digits(float("nan")) == "nan"
+
+
+TABLE = """\
+ours: {extents: [4, 4, 4, 6], beta: 6.0, masses: {light: 0.01}, a_fm: 0.12, error: 0.001}
+finer: {extents: [4, 4, 4, 6], beta: 6.3, masses: {light: 0.01}, a_fm: 0.09, error: 0.001}
+longer: {extents: [4, 4, 4, 8], beta: 6.0, masses: {light: 0.01}, a_fm: 0.12, error: 0.001}
+"""
+
+
+def test_files_of_an_ensemble(quarkline: CommandLine, good: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "table.yaml").write_text(TABLE)
+    nersc = tmp_path / "good.nersc"
+    nersc.write_bytes(nersc.read_bytes().replace(b"END_HEADER", b"BETA = 6.000\nEND_HEADER", 1))
+    for name, code, words in (
+        ("ours", 0, "verified     NERSC checksum, plaquette (15 digits), link trace (15 digits)"),
+        ("finer", 2, "beta of finer should be 6.3, found 6; is it a configuration of finer?"),
+        ("longer", 2, "lattice of longer should be 4x4x4x8, found 4x4x4x6"),
+        ("l1648f211b580m013m065m838", 2, "lattice of l1648f211b580m013m065m838 should be 16x16x16x48"),
+        ("l1648", 2, "no MILC ensemble 'l1648' is known"),
+    ):
+        answer = quarkline("check", nersc, "--ensemble", name, "--table", "table.yaml")
+        assert answer.code == code and words in answer.out + answer.err, name
+    (tmp_path / "table.yaml").write_text("ours: {extents: [4]}")
+    answer = quarkline("check", nersc, "--ensemble", "ours", "--table", "table.yaml")
+    assert (
+        answer.code == 2 and "table.yaml: no table of ensembles" in answer.err and "a_fm: 0.12" in answer.err
+    )

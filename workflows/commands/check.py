@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,9 @@ from rich.progress import TimeRemainingColumn
 
 from pipeline.declare.text import literal
 from stages.base.errors import InputError
-from stages.lqcd.lattice.formats import CheckReport, check_gauge
+from stages.lqcd.analysis.milc_ensembles import Ensemble, milc_ensemble, own_ensembles
+from stages.lqcd.lattice.formats import Check, CheckReport, check_gauge
+from stages.lqcd.lattice.geometry import Lattice
 from workflows.display import progress_bar
 from workflows.documents import Document
 from workflows.terminal import say
@@ -53,6 +56,16 @@ DOCUMENT = Document("check", {"files": list[CheckedFile]}, about="One entry per 
 
 def check(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Gauge configurations, any format.")],
+    ensemble: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Compare with this MILC ensemble, or one of --table.", show_default=False
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="YAML file with a group's own ensembles.", show_default=False),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, one entry per file.")] = False,
 ) -> None:
     """Verify gauge configurations: format, checksums, header values, plaquette, unitarity.
@@ -60,13 +73,18 @@ def check(
     It reads ILDG and SciDAC (LIME), NERSC, MILC v5, openQCD and DDalphaAMG. A damaged, truncated or
     mislabelled file gives one error; the other files are still checked, and the exit code is 2.
 
+    With --ensemble the lattice, and beta where a header states it, must be those of a published ensemble.
+
     Example: quarkline check confs/*.ildg
+
+    Example: quarkline check --ensemble l4864f211b600m00184m0507m628 confs/*.ildg
     """
+    published = milc_ensemble(ensemble, own_ensembles(table)) if ensemble else None
     reports, errors = [], {}
     with progress_bar("checking", TimeRemainingColumn(), quiet=json) as listener:
         for number, path in enumerate(files):
             listener(number, len(files))
-            report, error = _examine(path)
+            report, error = _examine(path, published)
             if report:
                 reports.append(report)
             if error:
@@ -86,12 +104,30 @@ def check(
         raise typer.Exit(2)
 
 
-def _examine(path: Path) -> tuple[CheckReport | None, str | None]:
+BETA = re.compile(r"\bbeta(?:11)?\s*[=:]\s*([\d.]+)", re.IGNORECASE)
+"""Where headers state it, as 10 / g^2."""
+
+
+def _compared(report: CheckReport, published: Ensemble) -> CheckReport:
+    """The report with what the ensemble says of lattice and beta."""
+    remedy = f"is it a configuration of {published.name}?"
+    lattice, wanted = report.lattice, Lattice(published.extents)
+    checks = [Check(f"lattice of {published.name}", str(wanted), str(lattice), lattice == wanted, remedy)]
+    texts = [f"{name}={value}" for name, value in report.metadata.items()]
+    for stated in dict.fromkeys(match[1].rstrip(".") for text in texts for match in BETA.finditer(text)):
+        right = abs(float(stated) - published.beta) < 1e-3
+        checks.append(Check(f"beta of {published.name}", published.beta, float(stated), right, remedy))
+    return replace(report, checks=(*report.checks, *checks))
+
+
+def _examine(path: Path, published: Ensemble | None) -> tuple[CheckReport | None, str | None]:
     """The contents of a file as far as it can be read, and the fault that was found."""
     try:
         report = check_gauge(path)
     except InputError as error:
         return None, str(error)
+    if published:
+        report = _compared(report, published)
     if report.ok:
         return report, None
     first, *more = report.failures
