@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pipeline.declare.stage import stage
     from pipeline.declare.text import counted
     from pipeline.planning.chunk import Chunk
+    from pipeline.planning.key import node_keys
     from pipeline.planning.plan import Plan, explain, plan
     from pipeline.planning.workflow import LARGEST, Workflow
     from pipeline.reading.account import NodeAccount, accounts

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         STAGGERED_MASS,
         TOLERANCE,
         AnalysisSection,
+        EnsembleSection,
         Seed,
         Usual,
         WorkflowParameters,

@@ -78,7 +78,7 @@ class Rounds:
         while following:
             following, self.plan = self._planned(following)
             refuse_copies(self.plan)
-            following.definition.refuse(following.parameters, self.plan, self.store)
+            following.refuse(self.plan, self.store)
             self.projects.append(following)
             if not following.in_rounds or self.plan.missing:
                 return

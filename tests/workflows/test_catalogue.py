@@ -58,7 +58,7 @@ def test_suggestions_know_it(quarkline: CommandLine, tmp_path: Path, install: In
     refused(plan_of(quarkline, tmp_path, "own_meson"), "did you mean `own_mesons`?")
     refused(
         plan_of(quarkline, tmp_path, "xyz"),
-        "known: g2_connected, g2_disconnected, hisq_mesons, laph_mesons, mesons, own_mesons",
+        "known: g2_connected, g2_disconnected, g2_hvp, hisq_mesons, laph_mesons, mesons, own_mesons",
     )
 
 

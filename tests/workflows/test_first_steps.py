@@ -166,7 +166,7 @@ def test_every_key_has_a_description(quarkline: CommandLine, name: str) -> None:
     ("typed", "offered"),
     [
         ("quarkline ini", {"init"}),
-        ("quarkline init g2", {"g2_connected", "g2_disconnected", "g2_low_modes"}),
+        ("quarkline init g2", {"g2_connected", "g2_disconnected", "g2_hvp", "g2_low_modes"}),
         ("quarkline schema la", {"laph_mesons"}),
     ],
 )

@@ -133,7 +133,7 @@ OPENS = ("drawn_correlator", "heatbath_configuration", "gauge_observables")
 
 
 def test_a_blinded_run_does_not_give_its_factor_away(ran: Path, tmp_path: Path) -> None:
-    """Of store, pages, tables, texts and logs without open nodes: no number, no ratio of two is the factor."""
+    """Of store, pages, tables, texts and logs without open nodes: no ratio of two is the factor."""
     key = (ran / "hvp.key").read_text().split(":")[0]
     (average,) = Store(ran / "blind").keys("hvp_average")
     digest = Store(ran / "blind").record("hvp_average", average)["parameters"]["blinded"]

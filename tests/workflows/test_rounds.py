@@ -37,10 +37,13 @@ def test_the_last_round_is_the_last_that_is_run(
 
     done: list[str] = []
     monkeypatch.setattr(rounds, "make_plan", planned)
-    campaign = SimpleNamespace(workflow="campaign", in_rounds=False, on_next_configuration=lambda: None)
+    common = {"refuse": lambda *_: None}
+    campaign = SimpleNamespace(
+        workflow="campaign", in_rounds=False, on_next_configuration=lambda: None, **common
+    )
     step = SimpleNamespace(text="chosen", met=True, project=campaign)
     choice: Any = SimpleNamespace(
-        workflow="choice", in_rounds=True, step=lambda *_: step, on_next_configuration=lambda: None
+        workflow="choice", in_rounds=True, step=lambda *_: step, on_next_configuration=lambda: None, **common
     )
     store: Any = None
     driven = Rounds(choice, store, "cpu")

@@ -44,8 +44,19 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
 
     def build(self) -> None:
         """Add all nodes of the campaign."""
-        parameters = self.parameters
         self.observables()
+        parameters, correlators = self.parameters, self.correlators()
+        average = partial(
+            connected_average,
+            quarks=tuple(parameters.quarks),
+            currents=parameters.currents,
+            jackknife_bin=parameters.analysis.jackknife_bin,
+        )
+        self.workflow.add(average, *correlators, place=Place("average"))
+
+    def correlators(self) -> list[Node]:
+        """Add what leads to C(t) of each configuration; C(t) of each quark."""
+        parameters = self.parameters
         operators, currents = parameters.operators, parameters.currents
         estimate = partial(wall_estimate, operators=operators, currents=currents)
         whole = partial(connected_correlator, operators=operators, currents=currents)
@@ -56,13 +67,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
             exact = [self.low_low(quark)] if parameters.has_modes(quark) else []
             place = Place(f"correlator_{quark}")
             correlators.append(self.workflow.add(whole, rest, *exact, place=place))
-        average = partial(
-            connected_average,
-            quarks=tuple(parameters.quarks),
-            currents=currents,
-            jackknife_bin=parameters.analysis.jackknife_bin,
-        )
-        self.workflow.add(average, *correlators, place=Place("average"))
+        return correlators
 
     @property
     def accuracies(self) -> list[tuple[str, float, int]]:

@@ -25,7 +25,7 @@ class MeasuredSection(FileSection):
     """A number from elsewhere with its error."""
 
     value: float
-    """Its value."""
+    """The number itself."""
     error: Error
     """Its error, one standard deviation."""
 
@@ -183,7 +183,7 @@ class HvpAnalysis(AnalysisSection):
     muon_gev: Positive = Muon().mass
     """Mass of the muon in GeV."""
     inverse_alpha: Positive = Muon().inverse_alpha
-    """1 / alpha."""
+    """Inverse of the fine-structure constant."""
     middle: Literal[0.5, 1] = 0.5
     """Weight of the slice N/2: half of it belongs to the backward side, or 1."""
     last: int | None = Field(default=None, ge=1)

@@ -9,16 +9,14 @@ own: where they are blinded, no other average is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Place, Plan, Record, Store, Workflow
-from pipeline.declare.stage import stage_of
-from pipeline.planning.key import node_keys
+from pipeline import Node, Place, Plan, Record, Store, Workflow, node_keys
 from stages.base.errors import InputError
 from stages.hvp.average import PartSource, hvp_average
 from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
@@ -26,18 +24,15 @@ from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
 from stages.lqcd.analysis.scale import Measured
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
-from workflows import Project, Step
+from workflows import Definition, Project, Step
 from workflows.g2_connected.build import ConnectedWorkflow
 from workflows.g2_disconnected.build import G2Workflow
 from workflows.g2_hvp.schema import QUARKS, HvpParameters
 from workflows.g2_hvp.target import next_round
-from workflows.shared.definition import Definition
 
 AVERAGES = ("hvp_average", "ensemble_average", "bootstrap_average", "connected_average", "trace_allocation")
 """Stages whose results are linear in averages of C."""
 DISCONNECTED = "disconnected"
-OPEN = ("correlator", *(f"correlator_{quark}" for quark in QUARKS))
-"""Correlators of configurations, which are open in a blinded run, as all is that leads to them."""
 
 
 class Joined(Workflow):
@@ -47,8 +42,8 @@ class Joined(Workflow):
         self, function: Callable[..., Any], /, *upstream: Node, place: Place | None = None, **parameters: Any
     ) -> Node:
         """The node; or that of the same keys and coordinates. Another one of its name is numbered."""
-        place, stage = place or Place(), stage_of(getattr(function, "func", function))
-        name = label = place.name or stage.name
+        place = place or Place()
+        name = label = place.name or getattr(function, "func", function).__name__
         number = 1
         while name in self.nodes:
             number += 1
@@ -68,13 +63,7 @@ class HvpWorkflow(Definition[HvpParameters]):
     name = "g2_hvp"
     title = "a_mu: hadronic vacuum polarisation, light, strange, charm, disconnected"
     report = "workflows.g2_hvp.report"
-    results = (
-        "observables",
-        "spectrum",
-        "average",
-        "a_mu",
-        *OPEN,
-    )
+    results = ("observables", "spectrum", "average", "a_mu", "correlator", "correlator_*")
     schema = HvpParameters
 
     def __init__(self, project: Project[HvpParameters], workflow: Workflow) -> None:
@@ -219,10 +208,10 @@ class HvpWorkflow(Definition[HvpParameters]):
         return next_round(self.project, plan, store)
 
     @classmethod
-    def exported(cls, parameters: HvpParameters) -> Sequence[str]:
-        """All results; of a blinded run without those that are open."""
+    def exported(cls, parameters: HvpParameters, nodes: Iterable[str]) -> list[str]:
+        """All results; of a blinded run without correlators of configurations, which are open."""
         blind = parameters.analysis.blind
-        return [name for name in cls.results if not (blind and name in OPEN)]
+        return [name for name in cls.results_in(nodes) if not (blind and name.startswith("correlator"))]
 
     @classmethod
     def refuse(cls, parameters: HvpParameters, plan: Plan, store: Store) -> None:

@@ -20,6 +20,7 @@ from workflows import (
     NAIK_EPSILON,
     STAGGERED_MASS,
     DeflationSection,
+    EnsembleSection,
     FileSection,
     Names,
     Problem,
@@ -42,7 +43,6 @@ from workflows.g2_disconnected.schema import (
     SolvesSection,
 )
 from workflows.g2_hvp.analysis_schema import HvpAnalysis
-from workflows.shared.sections import EnsembleSection
 
 RHO = 0.775
 """Mass of the rho in GeV: of its correlator is the slope by the lattice spacing while there are no data."""
@@ -120,7 +120,7 @@ class DisconnectedSection(FileSection):
     estimator: EstimatorSection = EstimatorSection()
     """How loops and their difference are estimated."""
     current: CurrentSection = CurrentSection(links="thin")
-    """The one-link vector current."""
+    """Links of the one-link current of loops."""
     every: int = Field(default=1, ge=1)
     """Of the configurations every second, third, ... has loops; all are resampled together."""
 
@@ -151,7 +151,7 @@ class HvpParameters(WorkflowParameters):
     ensemble: HvpEnsemble
     """Gauge configurations: generated, or read from files."""
     links: HvpLinksSection
-    """HISQ links."""
+    """Links of the quarks, which are HISQ."""
     quarks: dict[Literal["light", "strange", "charm", "up", "down"], QuarkSection]
     """Valence quarks; light is the mean of up and down."""
     deflation: DeflationSection | None = None
@@ -235,6 +235,7 @@ class HvpParameters(WorkflowParameters):
         if min(lattice.extents) < THREE_HOPS:
             text = f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}"
             yield ("links",), f"{text}: take at least 4 sites in each direction"
+            return
         analysis = self.analysis
         for name in analysis.windows:
             try:
@@ -244,6 +245,12 @@ class HvpParameters(WorkflowParameters):
         if self.target and (self.analysis.scale or self.ensemble.name):
             yield from self._beyond_inputs(self.target.a_mu, lattice)
         half = lattice.time_extent // 2
+        if (tail := analysis.tail) and tail.steps > half - 2:
+            text = f"{tail.steps} slices for the effective energy leave no tail before slice {half - 1}"
+            yield (
+                ("analysis", "tail", "steps"),
+                f"{text}, the last before the middle of {lattice}: take fewer",
+            )
         slices = {("last",): analysis.last} | {
             ("z_v", name, "at"): each.at for name, each in analysis.z_v.items()
         }

@@ -294,6 +294,10 @@ class Project(Generic[Parameters]):
         """True if the results of this round lead to a step."""
         return not self.mark and (self.chooses_solver or self.parameters.in_rounds)
 
+    def refuse(self, plan: Plan, store: Store) -> None:
+        """Raise InputError for a store that this plan must not be run into."""
+        self.definition.refuse(self.parameters, plan, store)
+
     def step(self, plan: Plan, store: Store) -> Step:
         """Next step after this round, whose plan is complete."""
         if not self.chooses_solver:

@@ -66,11 +66,11 @@ class ExponentialFit:
             s=(1.0, -1.0) if self.partners else 1.0, tp=extent, tdata=list(times), tfit=list(times),
         )  # fmt: skip
         fitter = corrfitter.CorrFitter(models=[model])
-        start, energies, tails = None, [], []
+        start, energies, tails, quality = None, [], [], ""
         for row in folded:
             data = {"C": gvar.gvar(row / scale, covariance / scale**2)}
             fit = fitter.lsqfit(data=data, prior=self._prior(gvar, self.first), p0=start)
-            quality = f"chi^2 / degrees of freedom = {fit.chi2 / fit.dof:.2f}" if start is None else quality
+            quality = quality or f"chi^2 / degrees of freedom = {fit.chi2 / fit.dof:.2f}"
             start = fit.pmean
             energy = np.cumsum([gvar.mean(each) for each in fit.p["dE"]])
             amplitude = np.array([gvar.mean(each) for each in fit.p["a"]]) ** 2
