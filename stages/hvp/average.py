@@ -88,8 +88,8 @@ def hvp_average(
     resampling = Resampling(jackknife_bin, bootstrap, seed)
     data = {}
     for part, source in zip(parts, sources, strict=True):
-        rows = {label: result.correlator[source.row] for label, result in results[source.input].items()}
-        data[part] = (np.stack(list(rows.values())), stream_labels(list(rows), streams))
+        own = {label: result.correlator[source.row] for label, result in results[source.input].items()}
+        data[part] = (np.stack(list(own.values())), stream_labels(list(own), streams))
     samples, notes = common_samples(data, resampling)
     factor = 1.0
     if blinded:

@@ -41,6 +41,8 @@ from workflows.g2_disconnected.schema import G2Parameters, alternatives, low_mod
 from workflows.g2_disconnected.target import ALLOCATION, NOISE, next_round, suffix, used_after
 from workflows.g2_disconnected.target_schema import TargetSection
 
+Coordinates = Mapping[str, Sequence[str | int]]
+
 
 class G2Workflow(StaggeredDefinition[G2Parameters]):
     """The disconnected vector-current correlator, light, strange and their difference."""
@@ -63,7 +65,7 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
     )
     schema = G2Parameters
 
-    within: Mapping[str, Sequence[str]] = MappingProxyType({})
+    within: Coordinates = MappingProxyType({})
     """Coordinates along `config` of what has loops; all of them, unless another workflow takes fewer."""
 
     def build(self) -> None:
@@ -138,7 +140,7 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
         """Noisy loops of light, strange, and light - strange; around: beginning and end of nodes' names."""
         noise, masses = parameters.noise, parameters.masses
         links, deflated = parameters.current.links, parameters.estimator.low_modes
-        over = {"noise": range(vectors), "probe": range(noise.probes), **self.within}
+        over: Coordinates = {"noise": range(vectors), "probe": range(noise.probes), **self.within}
         chunk = {"noise": noise.chunk, "probe": noise.probe_chunk}
         prefix, end = around
         if parameters.estimator.difference == "split_even":

@@ -49,13 +49,13 @@ class ScaleSection(FileSection):
     error: Error | None = None
     """Error of `a_fm`."""
     w0_a: MeasuredSection | None = None
-    """w0 / a."""
+    """Flow scale w0 in lattice units."""
     w0_fm: MeasuredSection | None = None
-    """w0 in fm."""
+    """Flow scale w0 in fm."""
     sqrt_t0_a: MeasuredSection | None = None
-    """sqrt(t0) / a."""
+    """Flow scale sqrt(t0) in lattice units."""
     sqrt_t0_fm: MeasuredSection | None = None
-    """sqrt(t0) in fm."""
+    """Flow scale sqrt(t0) in fm."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ScaleSection:
@@ -100,7 +100,7 @@ class ZvSection(FileSection):
     """Z_V of a current: stated, or the square root of the conserved correlator over its own at a slice."""
 
     value: Positive | None = None
-    """Z_V."""
+    """Renormalisation of the current."""
     error: Error | None = None
     """Error of `value`."""
     at: int | None = Field(default=None, ge=1)
@@ -113,6 +113,13 @@ class ZvSection(FileSection):
                 "give `value` and `error`, or `at`, the slice of the ratio to the conserved current"
             )
         return self
+
+    @property
+    def stated(self) -> MeasuredSection | None:
+        """Value and error, where they are given."""
+        if self.value is None or self.error is None:
+            return None
+        return MeasuredSection(value=self.value, error=self.error)
 
 
 class TailSection(FileSection):
@@ -170,7 +177,7 @@ class HvpAnalysis(AnalysisSection):
     """Windows, of total, SD, W, LD, W2 and those of `own_windows`."""
     own_windows: dict[str, WindowSection] = Field(default={})
     """Other windows by name."""
-    z_v: dict[Literal["one_link", "local"], ZvSection] = Field(default={})
+    z_v: dict[str, ZvSection] = Field(default={})
     """Z_V by current; the conserved one has 1. The disconnected part has that of one_link at light mass."""
     tail: TailSection | None = None
     """Bounds of the tails; default: the correlators are summed to N/2."""
@@ -184,10 +191,15 @@ class HvpAnalysis(AnalysisSection):
     """Mass of the muon in GeV."""
     inverse_alpha: Positive = Muon().inverse_alpha
     """Inverse of the fine-structure constant."""
-    middle: Literal[0.5, 1] = 0.5
-    """Weight of the slice N/2: half of it belongs to the backward side, or 1."""
+    whole_middle: bool = False
+    """Whether the slice N/2 has weight 1; default: 1/2, as half of it belongs to the backward side."""
     last: int | None = Field(default=None, ge=1)
     """Last slice of the sums; default: N/2."""
+
+    @property
+    def middle(self) -> float:
+        """Weight of the slice N/2."""
+        return 1.0 if self.whole_middle else 0.5
 
     @property
     def muon(self) -> Muon:
@@ -220,6 +232,9 @@ class HvpAnalysis(AnalysisSection):
                     f"is for the window {correction.window!r}, and `windows` has {have}: change one of them"
                 )
                 yield ("corrections", name), text
+        for name in self.z_v:
+            if name not in ("one_link", "local"):
+                yield ("z_v", name), f"{name!r} is none of one_link and local; the conserved current has 1"
         if self.current != "conserved" and self.current not in self.z_v:
             yield (
                 ("z_v",),

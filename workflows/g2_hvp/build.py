@@ -22,7 +22,6 @@ from stages.hvp.average import PartSource, hvp_average
 from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
-from stages.lqcd.analysis.scale import Measured
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows import Definition, Project, Step
 from workflows.g2_connected.build import ConnectedWorkflow
@@ -146,7 +145,7 @@ class HvpWorkflow(Definition[HvpParameters]):
             scale=parameters.scale,
             muon=section.muon,
             tail=tail,
-            middle=float(section.middle),
+            middle=section.middle,
             last=section.last,
             bootstrap=bool(errors.bootstrap),
             corrections=corrections,
@@ -158,7 +157,8 @@ class HvpWorkflow(Definition[HvpParameters]):
     def parts(self) -> dict[str, HvpPart]:
         """Parts of G(t), and the rows that they and their Z_V come from."""
         current, quarks = self.parameters.analysis.current, self.parameters.quarks
-        parts = {name: self.part(f"{name} {current}", name, current) for name in QUARKS if name in quarks}
+        own = [name for name in QUARKS if name in quarks]
+        parts = {name: self.part(f"{name} {current}", name, current) for name in own}
         if "up" in parts:
             parts["minus_light"] = parts["light"]
         if DISCONNECTED in self.sources:
@@ -167,16 +167,13 @@ class HvpWorkflow(Definition[HvpParameters]):
 
     def part(self, row: str, quark: str, current: str) -> HvpPart:
         """A part whose current is that of a quark's connected correlator."""
-        section = self.parameters.analysis.z_v.get(current)  # type: ignore[call-overload]
         if current == "conserved":
             return HvpPart(row)
-        assert section
-        rows = [f"{quark} conserved", f"{quark} {current}"]
-        conserved, own = rows if set(rows) <= self.sources.keys() else (None, None)
-        if section.at is None:
-            z_v = Measured(section.value, section.error, f"Z_V {current}")
-            return HvpPart(row, z_v, conserved, own)
-        return HvpPart(row, None, conserved, own, section.at)
+        section = self.parameters.analysis.z_v[current]
+        rows = (f"{quark} conserved", f"{quark} {current}")
+        conserved, own = rows if {*rows} <= self.sources.keys() else (None, None)
+        z_v = section.stated.named(f"Z_V {current}") if section.stated else None
+        return HvpPart(row, z_v, conserved, own, section.at)
 
     def physics(self) -> dict[str, Any]:
         """Quarks, currents, scale, factors that are included and those that are not, and what is open."""

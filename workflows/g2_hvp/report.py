@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray
@@ -40,7 +41,7 @@ class Results:
         """G(t) and the budget."""
         return loaded(self.store, self.workflow, "a_mu")
 
-    def statistic(self, node: str, name: str) -> object:
+    def statistic(self, node: str, name: str) -> Any:
         """What a node's record says, or None."""
         return next(iter(node_of(self.store, self.workflow, node).statistics(name)), None)
 
@@ -54,7 +55,7 @@ class Results:
     def budgets(self) -> Iterator[HvpBudget]:
         """The budget of each window."""
         data, section = self.a_mu, self.parameters.analysis
-        notes = [str(note) for note in self.statistic("a_mu", "notes") or ()]  # type: ignore[union-attr]
+        notes = [str(note) for note in self.statistic("a_mu", "notes") or ()]
         for window in map(str, data.window.values):
             each = data.sel(window=window)
             rows = [
@@ -151,7 +152,7 @@ def budget_section(results: Results) -> Section:
     freedom = results.statistic("average", "freedom")
     counts = ", ".join(
         f"{n} of {part}" for part, n in dict(results.statistic("average", "configurations") or {}).items()
-    )  # type: ignore[call-overload]
+    )
     text = (
         f"{blinded_words(results)}a_mu = sum over n of w(n) G(n), G(n) folded, with charges, Z_V^2, 1/L^3. "
         f"Configurations: {counts}. {f'{freedom}. ' if freedom else ''}"
@@ -204,9 +205,9 @@ def integrand_section(results: Results) -> Section:
         rows = list(zip(range(count), *sums, strict=True))
         tables.append(Table(["up to t/a", *names], rows, f"Partial sums {UNITS}, {name}, without bounds"))
     moments = [with_errors(data.moment.values[k], data.moment_error.values[k]) for k in range(len(names))]
-    rows = [[name, *row] for name, row in zip(names, moments, strict=True)]
+    of_parts = [[name, *row] for name, row in zip(names, moments, strict=True)]
     tables.append(
-        Table(["part", *(f"t^{p}, GeV^{2 - p}" for p in data.power.values)], rows, "Time moments of G")
+        Table(["part", *(f"t^{p}, GeV^{2 - p}" for p in data.power.values)], of_parts, "Time moments of G")
     )
     return Section("Integrand", f"{blinded_words(results)}The sum is of G itself.", [figure, *tables])
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, suggestion
 from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.hvp_kernel import HBARC
 from stages.lqcd.analysis.hvp_sum import HvpSum, Window
@@ -28,6 +28,7 @@ from workflows import (
 )
 from workflows.g2_connected.schema import (
     THREE_HOPS,
+    ConnectedAnalysis,
     ConnectedParameters,
     WallSection,
 )
@@ -40,6 +41,7 @@ from workflows.g2_disconnected.schema import (
     G2Parameters,
     LinksSection,
     MassesSection,
+    ResampledAnalysis,
     SolvesSection,
 )
 from workflows.g2_hvp.analysis_schema import HvpAnalysis
@@ -152,7 +154,7 @@ class HvpParameters(WorkflowParameters):
     """Gauge configurations: generated, or read from files."""
     links: HvpLinksSection
     """Links of the quarks, which are HISQ."""
-    quarks: dict[Literal["light", "strange", "charm", "up", "down"], QuarkSection]
+    quarks: dict[str, QuarkSection]
     """Valence quarks; light is the mean of up and down."""
     deflation: DeflationSection | None = None
     """Lowest eigenvectors of each configuration, for loops and connected correlators; default: none."""
@@ -173,7 +175,10 @@ class HvpParameters(WorkflowParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         quarks, analysis = self.quarks, self.analysis
-        if not quarks.get("light"):
+        for name in quarks:
+            if name not in QUARKS:
+                yield ("quarks", name), f"no quark is named {name!r}{suggestion(name, QUARKS)}"
+        if "light" not in quarks:
             yield ("quarks",), "there is no light quark: add `light: {mass: ...}`"
         if (charm := quarks.get("charm")) and charm.naik_epsilon is None:
             yield ("quarks", "charm"), _no_epsilon(self.ensemble)
@@ -273,9 +278,9 @@ class HvpParameters(WorkflowParameters):
         meson = np.exp(-RHO * total.scale.a_fm / HBARC * n)
         slope = abs(meson @ total.slopes(lattice.time_extent) / (meson @ weights))
         alone = {"the scale": slope * total.scale.error / total.scale.a_fm}
-        z_v = self.analysis.z_v.get(self.analysis.current)  # type: ignore[call-overload]
-        if z_v and z_v.value:
-            alone["Z_V"] = 2 * z_v.error / z_v.value
+        z_v = self.analysis.z_v.get(self.analysis.current)
+        if z_v and z_v.stated:
+            alone["Z_V"] = 2 * z_v.stated.error / z_v.stated.value
         for name, error in alone.items():
             if error > relative:
                 text = f"{relative:g} is below what {name} alone leaves, {error:.2g}"
@@ -310,7 +315,7 @@ class HvpParameters(WorkflowParameters):
 
     def epsilon(self, quark: str) -> float:
         """Naik's epsilon of a quark."""
-        return self.quarks[quark].naik_epsilon or 0.0  # type: ignore[index]
+        return self.quarks[quark].naik_epsilon or 0.0
 
     @property
     def of_connected(self) -> ConnectedParameters:
@@ -329,7 +334,7 @@ class HvpParameters(WorkflowParameters):
             noise=section.noise,
             solves=section.solves,
             deflation=self.deflation,
-            analysis={"jackknife_bin": self.analysis.jackknife_bin},
+            analysis=ConnectedAnalysis(jackknife_bin=self.analysis.jackknife_bin),
             store=self.store,
             report=self.report,
         )
@@ -351,7 +356,7 @@ class HvpParameters(WorkflowParameters):
             estimator=section.estimator,
             current=section.current,
             deflation=self.deflation,
-            analysis={"jackknife_bin": self.analysis.jackknife_bin},
+            analysis=ResampledAnalysis(jackknife_bin=self.analysis.jackknife_bin),
             store=self.store,
             report=self.report,
         )
