@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, NamedTuple
 
@@ -17,6 +17,7 @@ from stages.lqcd.analysis.a_mu import CHARGES, bounding_band, contribution, tail
 from stages.lqcd.analysis.bounding import Tail
 from stages.lqcd.analysis.common_resampling import Resampling
 from stages.lqcd.analysis.effective_mass import without_oscillation
+from stages.lqcd.analysis.exponential_fit import ExponentialFit
 from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.hvp_kernel import Muon
 from stages.lqcd.analysis.hvp_sum import HvpSum, Window, fold, time_moments
@@ -122,12 +123,14 @@ def hvp_contribution(
     middle: float = 0.5,
     last: int | None = None,
     bootstrap: bool = False,
+    fit: Sequence[int | None] | None = None,
     corrections: Sequence[tuple[str, Measured]] = (),
     blinded: str | None = None,
 ) -> HvpContribution:
     """The budget in each window of G(t) of the parts `names`, from the rows `averaged` of an average.
 
-    volume: L^3 in sites. corrections: in 1e-10, each with its window; left out where `blinded`.
+    volume: L^3 in sites. fit: fields of `ExponentialFit`, which the light part follows beyond `tail.slice`.
+    corrections: in 1e-10, each with its window; left out where `blinded`.
     Raises InputError as `HvpSum` and `Tail` do, and where a ratio that Z_V is taken from is not positive.
     """
     rows = dict(zip(averaged, np.moveaxis(_with_average(average), 1, 0), strict=True))
@@ -143,6 +146,11 @@ def hvp_contribution(
         for name, part in zip(names, parts, strict=True)
     }
     budgets, notes = [], []
+    if fit is not None and tail is not None:
+        fitted = ExponentialFit(*fit).continued(g["light"], int(tail.slice or 0), resampling)
+        g["light"], tail = fitted.correlator, replace(tail, bounded=("disconnected",))
+        lowest = f"lowest energy {fitted.energies[0, 0]:.4g}, {fitted.quality}"
+        notes.append(f"light beyond slice {tail.slice} from a fit: {lowest}")
     for total in sums:
         budget = contribution(g, total, tail=tail, resampling=resampling, z_v=stated)
         notes += [f"{total.theta.name}, {note}" for note in budget.notes]

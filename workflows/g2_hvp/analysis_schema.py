@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -122,6 +123,19 @@ class ZvSection(FileSection):
         return MeasuredSection(value=self.value, error=self.error)
 
 
+class FitSection(FileSection):
+    """Exponentials with oscillating partners, fitted by corrfitter."""
+
+    first: int = Field(ge=1)
+    """First slice of the fit."""
+    last: int | None = Field(default=None, ge=2)
+    """Last slice of the fit; default: N/2."""
+    states: int = Field(default=2, ge=1)
+    """Number of states."""
+    partners: int = Field(default=1, ge=0)
+    """Number of oscillating partners."""
+
+
 class TailSection(FileSection):
     """Bounds of the tails, lattice units."""
 
@@ -135,6 +149,15 @@ class TailSection(FileSection):
     """The same of the disconnected part."""
     steps: int = Field(default=4, ge=1)
     """Slices over which the effective energy is taken."""
+    fit: FitSection | None = None
+    """A fit that the light part follows beyond `slice`, instead of bounds; needs corrfitter and lsqfit."""
+
+    def contradictions(self) -> Iterator[Problem]:
+        """A fit without the slice where it begins to be used, or the library."""
+        if self.fit and self.slice is None:
+            yield ("fit",), "needs `slice`, beyond which the light part follows it"
+        if self.fit and not find_spec("corrfitter"):
+            yield ("fit",), "needs corrfitter: pip install corrfitter, or leave `fit` out"
 
     @property
     def of_stages(self) -> Tail:

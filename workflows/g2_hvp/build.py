@@ -132,7 +132,10 @@ class HvpWorkflow(Definition[HvpParameters]):
         names, tail = list(self.parts), section.tail.of_stages if section.tail else None
         corrections = [(each.window, each.named(name)) for name, each in section.corrections.items()]
         sources = ["statistical", "scale", *dict.fromkeys(p.z_v.name for p in self.parts.values() if p.z_v)]
-        bounded = [f"tail, {name}" for name in BOUNDED if tail and name in names]
+        fit = section.tail.fit if section.tail else None
+        bounded = [
+            f"tail, {name}" for name in BOUNDED if tail and name in names and not (fit and name == "light")
+        ]
         a_mu = partial(
             hvp_contribution,
             averaged=tuple(self.sources),
@@ -145,6 +148,7 @@ class HvpWorkflow(Definition[HvpParameters]):
             scale=parameters.scale,
             muon=section.muon,
             tail=tail,
+            fit=tuple(fit.model_dump().values()) if fit else None,
             middle=section.middle,
             last=section.last,
             bootstrap=bool(errors.bootstrap),

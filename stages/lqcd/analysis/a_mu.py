@@ -171,7 +171,7 @@ def _bounds(part: str, g: Correlators, total: HvpSum, tail: Tail | None, cut: in
 
 def tail_slice(part: str, g: Correlators, total: HvpSum, tail: Tail | None, resampling: Resampling) -> int:
     """The slice asked for, or the first from which half the bounds' distance is below the error; 0: none."""
-    if tail is None or part not in ("light", "disconnected"):
+    if tail is None or part not in tail.bounded:
         return 0
     asked = tail.slice if part == "light" else tail.disconnected_slice
     if asked is not None:

@@ -42,6 +42,7 @@ class Tail:
     energy: of two pions in the box, the lowest of the light part. strange_energy: of the lowest strange
     vector, for the disconnected part. slice, disconnected_slice: n_c; by default the first where half the
     distance of the bounds is below the statistical error. oscillating: as staggered correlators do.
+    bounded: parts that have one.
     steps: slices back from n_c + 1 over which E_eff is taken; more make less noise and a wider bound.
     Raises InputError for energies that are not positive.
     """
@@ -52,6 +53,7 @@ class Tail:
     disconnected_slice: int | None = None
     oscillating: bool = True
     steps: int = 4
+    bounded: tuple[str, ...] = ("light", "disconnected")
 
     def __post_init__(self) -> None:
         for name, energy in (("energy", self.energy), ("strange_energy", self.strange_energy)):
