@@ -51,19 +51,11 @@ def filled(
         shapes = {out.name: tuple(len(at[dim]) if dim in at else 4 for dim in out.dims) for out in outputs}
         arrays = {name: np.random.default_rng(seed).normal(size=shape) for name, shape in shapes.items()}
         dims = {out.name: tuple(out.dims) for out in outputs}
-        record = {
-            "coordinates": {dim: list(values) for dim, values in chunk.coordinates.items()},
-            "parameters": dict(chunk.node.parameters),
-            "version": "1",
-            "backend": "cpu",
-            "device": device,
-            "host": "testhost",
-            "seconds": 2.0,
-            "joules": None,
-            "finished": "2026-11-20T10:00:00",
-            "statistics": {},
-            "code": {"quarkline": "0.1.0", "commit": "abc", "python": "3.11", "numpy": "2"},
-        }
+        at = {dim: list(values) for dim, values in chunk.coordinates.items()}
+        code = {"quarkline": "0.1.0", "commit": "abc", "python": "3.11", "numpy": "2"}
+        record = {"coordinates": at, "parameters": dict(chunk.node.parameters), "code": code}
+        record |= {"version": "1", "backend": "cpu", "host": "testhost", "seconds": 2.0, "joules": None}
+        record |= {"finished": "2026-11-20T10:00:00", "statistics": {}, "device": device}
         pieces = {name: {dims[name][0]: 2} for name in arrays} if stage == large else None
         store.commit(stage, chunk.key, arrays, dims, record, pieces)
     keep_plan(store, planned)
@@ -79,9 +71,7 @@ def filled(
 def digests(store: Store) -> dict[str, dict[str, str]]:
     """Digests of all arrays of all chunks, by stage and key."""
     return {
-        f"{stage}/{key}": {
-            name: about["digest"] for name, about in store.record(stage, key)["arrays"].items()
-        }
+        f"{stage}/{key}": {array: of["digest"] for array, of in store.record(stage, key)["arrays"].items()}
         for stage in store.stages()
         for key in store.keys(stage)
     }

@@ -122,21 +122,11 @@ def test_cancelled_is_what_cannot_be_alive(play: Play) -> None:
     assert not slurm.cancel(["1"])
 
 
-GPU_NODES = ClusterSection(
-    kind="slurm",
-    backend="cuda",
-    gpus=4,
-    cores=32,
-    memory="200GiB",
-    walltime="04:00:30",
-    partition="gpu",
-    account="lqcd",
-    directives=("--exclusive",),
-    prologue=("module load cuda",),
-    container="apptainer exec --nv q.sif",
-    environment={"CACHE": "/scratch/a b"},
-    workers=Workers(min=8, max=8),
-)
+ASKED = {"gpus": 4, "cores": 32, "memory": "200GiB", "walltime": "04:00:30"}
+ASKED |= {"partition": "gpu", "account": "lqcd"}
+ASKED |= {"directives": ("--exclusive",), "prologue": ("module load cuda",), "workers": Workers(min=8, max=8)}
+ASKED |= {"container": "apptainer exec --nv q.sif", "environment": {"CACHE": "/scratch/a b"}}
+GPU_NODES = ClusterSection(kind="slurm", backend="cuda", **ASKED)
 HEADS = {
     "slurm": """#SBATCH --job-name=name
 #SBATCH --output=log
@@ -181,18 +171,6 @@ def test_head_of_a_whole_job(kind: str) -> None:
     assert system.on_each_node(job).split()[0] in ("srun", "pbsdsh", "blaunch")
 
 
-def test_directives_for_gpus_stand_instead_of_our_own() -> None:
-    slurm, pbs, lsf = (batch_system(kind) for kind in ("slurm", "pbs", "lsf"))
-    assert not any(
-        "gres" in line for line in slurm.options(JobRequest("n", "o", gpus=2, directives=("--gpus=2",)))
-    )
-    own = ("-l select=1:ncpus=8:ngpus=2:model=a100",)
-    assert not any("select" in line for line in pbs.options(JobRequest("n", "o", gpus=2, directives=own)))
-    assert not any(
-        "-gpu" in line for line in lsf.options(JobRequest("n", "o", gpus=2, directives=("-gpu -",)))
-    )
-
-
 def test_what_is_not_written_is_the_sites() -> None:
     site = {"cores": 16, "memory": "64GiB", "walltime": "02:00", "queue": "normal", "project": "p"}
     with dask.config.set({"jobqueue.lsf": site}):
@@ -206,6 +184,16 @@ def test_what_is_not_written_is_the_sites() -> None:
         ClusterSection(kind="slurm").settled()
 
 
-def test_every_kind_has_a_system() -> None:
+def test_directives_for_gpus_stand_instead_of_our_own() -> None:
     assert [batch_system(kind).kind for kind in KINDS] == list(KINDS)
     assert KINDS == ("slurm", "pbs", "lsf")
+
+    slurm, pbs, lsf = (batch_system(kind) for kind in ("slurm", "pbs", "lsf"))
+    assert not any(
+        "gres" in line for line in slurm.options(JobRequest("n", "o", gpus=2, directives=("--gpus=2",)))
+    )
+    own = ("-l select=1:ncpus=8:ngpus=2:model=a100",)
+    assert not any("select" in line for line in pbs.options(JobRequest("n", "o", gpus=2, directives=own)))
+    assert not any(
+        "-gpu" in line for line in lsf.options(JobRequest("n", "o", gpus=2, directives=("-gpu -",)))
+    )

@@ -25,7 +25,7 @@ from pipeline.worker.checks import Checks, Effort, Sums, arrays_of, host_checksu
 from pipeline.worker.events import Event, chunk_identity
 from stages.base.errors import DisagreementError
 
-NOISE = 24
+NOISE = 16
 
 
 def events(store: Store, run: str, kind: str) -> list[Event]:
@@ -40,8 +40,7 @@ def memory_workflow(**options: object) -> Workflow:
 
 
 def wrong_workflow(bad: tuple[int, ...] = (), noise: int = NOISE) -> Workflow:
-    w = Workflow("wrong")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields("a", "wrong")
     sums = w.add(broken.sometimes_wrong, field, place=Place(over={"noise": range(noise)}), bad=bad)
     w.add(broken.doubled, sums)
     return w
@@ -119,20 +118,13 @@ def test_three_failed_checks_at_one_place_stop_the_run(store: Store, places: str
     assert stop.reason == said
 
 
-@pytest.mark.parametrize(
-    ("repeated", "said"),
-    [
-        (0, "checked: all checksums match; no chunk was selected for recomputation"),
-        (1, "checked: a part of 1 chunk recomputed, all checksums compared"),
-        (12, "checked: a part of 12 chunks recomputed, all checksums compared"),
-    ],
-)
-def test_the_line_on_checks(repeated: int, said: str) -> None:
-    assert str(CheckCounts(repeated)) == said
-    assert str(CheckCounts(repeated, 1, 2)) == f"{said}; 1 check failed, 2 chunks retracted"
-
-
-def test_the_report_says_what_was_drawn() -> None:
+def test_the_line_on_checks_and_the_report() -> None:
+    for repeated, part in ((0, ""), (1, "1 chunk"), (12, "12 chunks")):
+        said = f"checked: a part of {part} recomputed, all checksums compared"
+        if not repeated:
+            said = "checked: all checksums match; no chunk was selected for recomputation"
+        assert str(CheckCounts(repeated)) == said
+        assert str(CheckCounts(repeated, 1, 2)) == f"{said}; 1 check failed, 2 chunks retracted"
     record = Record(seconds=1.0, checks={"repeated": False, "bytes": 8, "seconds": 0.1})
     again = replace(record, checks={**record.checks, "repeated": True})
     once, twice = (NodeAccount("loops", "loops", (), records) for records in ((record,), (record, again)))
@@ -149,12 +141,6 @@ def test_no_fraction_is_said_and_computes_nothing_twice(store: Store, cluster: A
     assert checks["repeated"] is False and checks["bytes"] == 2 * 48 + 2 * 8
 
 
-@pytest.mark.parametrize("fraction", [-0.1, 1.5, math.nan])
-def test_a_fraction_that_is_none_is_refused(fraction: float) -> None:
-    with pytest.raises(InputError, match="must lie in 0 to 1"):
-        Checks(fraction)
-
-
 def test_the_choice_is_a_function_of_the_key_and_of_about_the_fraction() -> None:
     keys = [f"{n:064x}" for n in range(20_000)]
     chosen = [Checks(0.03).choose(key) for key in keys]
@@ -163,6 +149,9 @@ def test_the_choice_is_a_function_of_the_key_and_of_about_the_fraction() -> None
     assert all(map(Checks(1.0).choose, keys)) and not any(map(Checks(0.0).choose, keys))
     more = [Checks(0.06).choose(key) for key in keys]
     assert all(b for a, b in zip(chosen, more, strict=True) if a)
+    for none in (-0.1, 1.5, math.nan):
+        with pytest.raises(InputError, match="must lie in 0 to 1"):
+            Checks(none)
 
 
 @pytest.mark.parametrize(("wrong", "stated"), [(20, 0.182), (100, 0.634), (300, 0.951)])

@@ -78,10 +78,17 @@ def test_a_chunk_is_a_zarr_v3_group(made: Store, packed: bool, monkeypatch: pyte
     np.testing.assert_array_equal(group["current"][...], ARRAYS["current"])
 
 
-def test_large_arrays_are_cut_so_that_a_part_can_be_read_alone(made: Store) -> None:
+def test_large_arrays_are_cut_and_leftovers_swept(made: Store) -> None:
     large = np.zeros((5, PIECE_BYTES // 16), np.float64)
     made.commit("space", KEY, {"vectors": large}, {"vectors": ("vector", "site")}, {})
     assert made.open("space", KEY)["vectors"].chunks == (2, PIECE_BYTES // 16)
+
+    made.commit("loops", KEY, ARRAYS, DIMS, {})
+    made.remove("loops", KEY)
+    assert not made.has("loops", KEY)
+    (made.temporary / "orphan").mkdir()
+    assert made.sweep() == 1
+    assert drafts(made) == []
 
 
 @pytest.fixture
@@ -232,25 +239,22 @@ def test_a_store_that_cannot_be_written_says_so(made: Store, monkeypatch: pytest
         made.commit("loops", KEY, ARRAYS, DIMS, {})
 
 
-def test_a_store_of_another_format_is_refused(made: Store) -> None:
-    (made.path / "quarkline.json").write_text(json.dumps({"format": FORMAT + 1}))
-    with pytest.raises(
-        InputError, match=f"format {FORMAT + 1}, this version .* {FORMAT} .*: use the version that"
-    ):
-        Store(made.path)
+OTHER = rf"format {FORMAT + 1}, this version .* {FORMAT} .*: use the version that"
+DAMAGED = r"quarkline\.json is damaged"
+ODD = r"has format (True|'2'|2\.0|\[2\]|inf), this version"
 
 
-@pytest.mark.parametrize("written", ["true", '"2"', "2.0", "[2]", "1e999"])
-def test_a_format_that_is_no_whole_number_is_refused(made: Store, written: str) -> None:
-    (made.path / "quarkline.json").write_text(f'{{"format": {written}}}')
-    with pytest.raises(InputError, match=r"has format (True|'2'|2\.0|\[2\]|inf), this version"):
-        Store(made.path)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", "format 1", "[" * 10**5])
-def test_a_damaged_mark_is_refused(made: Store, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (json.dumps({"format": FORMAT + 1}), OTHER),
+        *((f'{{"format": {odd}}}', ODD) for odd in ("true", '"2"', "2.0", "[2]", "1e999")),
+        *((text, DAMAGED) for text in ("", "[]", "{}", "format 1", "[" * 10**5)),
+    ],
+)
+def test_a_mark_of_another_format_or_damaged_is_refused(made: Store, text: str, message: str) -> None:
     (made.path / "quarkline.json").write_text(text)
-    with pytest.raises(InputError, match=r"quarkline\.json is damaged"):
+    with pytest.raises(InputError, match=message):
         Store(made.path)
 
 
@@ -269,13 +273,14 @@ def test_a_store_that_another_process_makes_just_now_is_no_foreign_folder(
     assert mark.format_of(store.path) == mark.FORMAT
 
 
-def test_a_folder_that_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_store(tmp_path: Path, store: Store) -> None:
+    """A folder of somebody's, a file; one that is not there yet, or whose making was ended, is made anew."""
+    assert not store.exists() and store.keys("loops") == set() and store.stages() == []
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(InputError, match="not a quarkline store"):
-        Store(tmp_path)
+    for path, message in ((tmp_path, "not a quarkline store"), (tmp_path / "thesis.tex", "Not a directory")):
+        with pytest.raises(InputError, match=message):
+            Store(path)
 
-
-def test_a_store_whose_making_was_ended_is_made_anew(store: Store) -> None:
     for name in (".tmp", ".runs"):
         (store.path / name).mkdir(parents=True)
     (store.path / ".quarkline.json.4711-5e1f").write_text('{"for')
@@ -283,18 +288,6 @@ def test_a_store_whose_making_was_ended_is_made_anew(store: Store) -> None:
     assert not again.exists()
     again.create()
     assert Store(store.path).exists()
-
-
-def test_a_file_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="Not a directory"):
-        Store(tmp_path / "file")
-
-
-def test_a_store_that_does_not_exist_yet_holds_nothing(store: Store) -> None:
-    assert not store.exists()
-    assert store.keys("loops") == set()
-    assert store.stages() == []
 
 
 @pytest.mark.usefixtures("folders")
@@ -315,23 +308,3 @@ def test_a_record_without_arrays_is_damage(made: Store, text: str) -> None:
             read("loops", KEY)
     (found,) = verify(made).damaged
     assert found.problem == "its record does not give its arrays and their digests"
-
-
-def test_a_flipped_bit_is_noticed_when_read(made: Store) -> None:
-    made.commit("loops", KEY, ARRAYS, DIMS, {})
-    place = made.location("loops", KEY)
-    piece = place / "current" / "c.0.0.0" if place.is_dir() else place
-    content = bytearray(piece.read_bytes())
-    content[content.index(b"c.0.0.0") + 24 if piece is place else 17] ^= 4
-    piece.write_bytes(content)
-    with pytest.raises(InputError, match="damaged"):
-        made.load("loops", KEY)
-
-
-def test_removing_and_sweeping(made: Store) -> None:
-    made.commit("loops", KEY, ARRAYS, DIMS, {})
-    made.remove("loops", KEY)
-    assert not made.has("loops", KEY)
-    (made.temporary / "orphan").mkdir()
-    assert made.sweep() == 1
-    assert drafts(made) == []

@@ -86,7 +86,7 @@ def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setattr(builtins, "__import__", importing)
 
 
-def test_names_and_addresses(tmp_path: Path) -> None:
+def test_names_and_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose("local", workers=3) == Local(workers=3)
     assert choose("cuda") == Cuda()
     assert choose("slurm", workers=8) == JobQueue(ClusterSection(kind="slurm", workers=Workers(min=8, max=8)))
@@ -95,6 +95,15 @@ def test_names_and_addresses(tmp_path: Path) -> None:
     assert choose(str(tmp_path / "scheduler.json")) == at(str(tmp_path / "scheduler.json"))
     with pytest.raises(InputError, match="no cluster 'loca': did you mean 'local'"):
         choose("loca")
+
+    monkeypatch.setattr("pipeline.running.clusters.address.TIMEOUT", 0.5)
+    with (
+        pytest.raises(InputError, match="no Dask scheduler answers at tcp://127"),
+        at("tcp://127.0.0.1:9").open(DEMAND),
+    ):
+        pass
+    with pytest.raises(InputError, match="neither an address"), at("nowhere.json").open(DEMAND):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -153,7 +162,7 @@ def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_slurm_jobs_know_their_threads() -> None:
+def test_workers_know_their_threads_and_allocator() -> None:
     site = ClusterSection(kind="slurm", cores=16, directives=("--gpus=1",), prologue=("module load cuda",))
     options = JobQueue(site).options()
     assert "export NUMBA_NUM_THREADS=16" in options["job_script_prologue"]
@@ -162,19 +171,6 @@ def test_slurm_jobs_know_their_threads() -> None:
     assert options["job_extra_directives"] == ["--gpus=1"]
     assert options["worker_extra_args"][:4] == ["--nthreads", "1", "--resources", "device=1"]
 
-
-def test_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.running.clusters.address.TIMEOUT", 0.5)
-    with (
-        pytest.raises(InputError, match="no Dask scheduler answers at tcp://127"),
-        at("tcp://127.0.0.1:9").open(DEMAND),
-    ):
-        pass
-    with pytest.raises(InputError, match="neither an address"), at("nowhere.json").open(DEMAND):
-        pass
-
-
-def test_workers_with_a_gpu_keep_the_allocator_of_their_system() -> None:
     assert not REUSING.keys() & worker_environment(4, "cuda").keys()
     assert worker_environment(4, "cpu").items() > REUSING.items()
 
@@ -185,26 +181,20 @@ def settings() -> dict[str, str | None]:
 
 
 def test_local_workers_have_one_task_thread_and_a_share_of_the_cores() -> None:
-    cores = CPU_COUNT
+    """The environment of this process is its own, also after a worker was replaced."""
     before = settings()
     with Local().open(Demand(tasks=1, memory=0)) as client:
         assert isinstance(client, Client)
         (worker,) = client.scheduler_info(n_workers=-1)["workers"].values()
-        assert worker["nthreads"] == 1
-        assert worker["resources"] == {"device": 1}
+        assert (worker["nthreads"], worker["resources"]) == (1, {"device": 1})
         assert worker["host"] == "127.0.0.1"
         found = client.submit(settings).result()
-        assert (found["NUMBA_NUM_THREADS"], found["OMP_NUM_THREADS"]) == (str(cores), str(cores))
+        assert (found["NUMBA_NUM_THREADS"], found["OMP_NUM_THREADS"]) == (str(CPU_COUNT), str(CPU_COUNT))
         assert (found["OPENBLAS_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("1", "1")
         assert found.items() > REUSING.items()
         assert settings() == before
-
-
-def test_environment_of_this_process_is_its_own_also_after_a_worker_was_replaced() -> None:
-    before = settings()
-    with Local(workers=1).open(Demand(tasks=1, memory=0)) as client:
         client.restart_workers(list(client.scheduler_info(n_workers=-1)["workers"]))
-        assert client.submit(settings).result().items() > REUSING.items()
+        assert client.submit(settings, pure=False).result().items() > REUSING.items()
     assert settings() == before
 
 

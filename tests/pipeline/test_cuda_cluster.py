@@ -25,8 +25,7 @@ def needs_a_gpu() -> None:
 def workflow() -> Workflow:
     import toy_gpu_stages as gpu
 
-    w = Workflow("gpu")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w, field = toys.fields("ab", "gpu")
     w.add(gpu.scaled, w.add(gpu.on_device, field), place=Place(over={"noise": range(6)}))
     w.add(toys.chain, place=Place(over={"config": ["a"]}))
     return w

@@ -41,8 +41,7 @@ Compute = Callable[[Workflow], Outcome]
 
 
 def workflow_of(noise: int, bad: tuple[str, ...] = ()) -> Workflow:
-    w = Workflow("w")
-    links = w.add(toys.field, place=Place(over={"config": ["c.1", "c.2", "c.3"]}))
+    w, links = toys.fields(["c.1", "c.2", "c.3"])
     fine = w.add(toys.fragile, links, place=Place(name="fine"), bad=bad)
     loops = w.add(toys.loops, fine, place=Place(over={"noise": range(noise)}, chunk={"noise": 2}), mass=0.1)
     w.add(toys.mean, loops)
@@ -50,13 +49,8 @@ def workflow_of(noise: int, bad: tuple[str, ...] = ()) -> Workflow:
 
 
 def event(kind: str, key: str, **values: Any) -> Event:
-    about = {
-        "node": "loops",
-        "stage": "loops",
-        "coordinates": {"config": ["a"], "noise": [4, 5]},
-        "worker": "tcp://w",
-    }
-    return Event.of({"event": kind, "key": key, "time": 1000.0, **about, **values})
+    about = {"node": "loops", "stage": "loops", "coordinates": {"config": ["a"], "noise": [4, 5]}}
+    return Event.of({"event": kind, "key": key, "time": 1000.0, "worker": "tcp://w", **about, **values})
 
 
 def by_row(campaign: Campaign) -> dict[str, tuple[int, int, int]]:
@@ -76,12 +70,8 @@ def test_counts_are_those_of_the_store_and_follow_it(store: Store, compute: Comp
     assert "c.2" in campaign.runs.newest.details[group.error]  # type: ignore[union-attr]
     compute(workflow_of(6))
     read_whole(store, campaign)
-    assert {node: counts[0] for node, counts in by_row(campaign).items()} == {
-        "field": 3,
-        "fine": 3,
-        "loops": 9,
-        "mean": 1,
-    }
+    stored = {node: counts[0] for node, counts in by_row(campaign).items()}
+    assert stored == {"field": 3, "fine": 3, "loops": 9, "mean": 1}
     assert seconds_left(campaign) == (None, "complete")
     assert len(campaign.chunks) == campaign.records.read == sum(len(store.keys(s)) for s in store.stages())
     seconds = [store.record("loops", key)["seconds"] for key in store.keys("loops")]
@@ -195,11 +185,8 @@ def test_a_look_that_fails_halfway_counts_nothing_twice_and_forgets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(tmp_path / "s", demo("ab"), run="20261101-000000-aaaa")
-    store, campaign, counted = (
-        Store(tmp_path / "s"),
-        Campaign(Store(tmp_path / "s")),
-        {"field": 2, "loops": 4},
-    )
+    store, counted = Store(tmp_path / "s"), {"field": 2, "loops": 4}
+    campaign = Campaign(store)
 
     def look(*, fails: bool = False) -> dict[str, int]:
         with monkeypatch.context() as patch:
@@ -302,19 +289,15 @@ def test_a_ledger_is_added_up_by_job(store: Store) -> None:
     assert tiles[:2] == [("1.5", "node-hours"), ("10", "budget of node-hours")]
     assert tiles[2:] == [("not measured", "joules of ended jobs"), ("no limit", "budget of joules")]
     assert re.findall("<tr><td>([^<]*)", shown) == ["9", "8", "7"]
-    assert [(job.job, job.state) for job in total.jobs] == [
-        ("7", "ended"),
-        ("8", "ended"),
-        ("9", "submitted"),
-    ]
+    states = {"7": "ended", "8": "ended", "9": "submitted"}
+    assert [(job.job, job.state) for job in total.jobs] == list(states.items())
 
 
 def test_cells_do_not_grow_with_chunks(store: Store) -> None:
     from pipeline import plan
     from pipeline.planning.manifest_files import manifests, write_manifest
 
-    w = Workflow("many")
-    links = w.add(toys.field, place=Place(over={"config": [f"c.{k}" for k in range(500)]}))
+    w, links = toys.fields([f"c.{k}" for k in range(500)], "many")
     w.add(toys.loops, links, place=Place(over={"noise": range(20)}, chunk={"noise": 1}), mass=0.1)
     store.create()
     planned = plan(w, store)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -131,8 +130,9 @@ def notice(campaign: object, *panels: Panel) -> str:
     return follower.notice.text
 
 
-def test_pages_say_that_a_store_is_away() -> None:
+def test_pages_say_that_a_store_is_away_and_at_the_end_of_a_run_nothing_new() -> None:
     assert notice(Failing(InputError("no <store>"))) == "<p>no &lt;store&gt;</p>"
+    assert notice(Failing(asyncio.CancelledError())) == "<p>reading the store</p>"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Executor shutdown has been called"), KeyError("<stage>")])
@@ -148,10 +148,6 @@ def test_a_page_that_fails_says_so_on_the_page(error: Exception) -> None:
         assert (
             text.startswith(f"<p>a part of this page fails: {type(error).__name__}") and "<stage" not in text
         )
-
-
-def test_a_page_that_is_open_at_the_end_of_a_run_says_nothing_new() -> None:
-    assert notice(Failing(asyncio.CancelledError())) == "<p>reading the store</p>"
 
 
 def test_a_run_goes_on_without_its_dashboard(
@@ -204,24 +200,3 @@ def test_all_who_look_at_a_store_share_its_facts(finished: Store) -> None:
     assert campaign_of(finished.path) is campaign_of(finished.path)
     with pytest.raises(InputError, match="no store"):
         campaign_of(finished.path / "gone")
-
-
-def test_a_run_without_a_watcher_serves_no_pages(store: Store) -> None:
-    w, heard = Workflow("w"), []
-    w.add(toys.field, place=Place(over={"config": ["a"]}))
-    run(plan(w, store), store, cluster=Local(workers=1), listener=heard.append, watcher=None)
-    assert [event["dashboard"] for event in heard if event["event"] == "cluster-ready"] == [""]
-
-
-def test_the_page_is_served_during_a_run(store: Store) -> None:
-    w = Workflow("w")
-    w.add(toys.field, place=Place(over={"config": ["a"]}))
-    pages: list[str] = []
-
-    def listen(heard: dict[str, Any]) -> None:
-        if heard["event"] == "cluster-ready":
-            with urllib.request.urlopen(heard["dashboard"], timeout=20) as answer:
-                pages.append(answer.read().decode())
-
-    run(plan(w, store), store, cluster=Local(workers=1), listener=listen)
-    assert "<title>quarkline: campaign</title>" in pages[0] and '<meta name="viewport"' in pages[0]

@@ -58,31 +58,21 @@ def test_the_declaration_is_read_from_the_signature() -> None:
 
 
 def test_a_workflow_beyond_what_a_plan_can_hold_is_refused_before_its_chunks_are_made() -> None:
-    w = Workflow("large")
-    field = w.add(toys.field, place=Place(over={"config": range(900)}))
+    w, field = toys.fields(range(900), "large")
     with pytest.raises(InputError, match=r"'loops': 100000000 coordinates along 'noise', at most 4000000"):
-        w.add(
-            toys.loops,
-            field,
-            place=Place(over={"noise": range(100_000_000)}, chunk={"noise": 10_000}),
-            mass=0.5,
-        )
+        place = Place(over={"noise": range(100_000_000)}, chunk={"noise": 10_000})
+        w.add(toys.loops, field, place=place, mass=0.5)
     w.add(toys.loops, field, place=Place(over={"noise": range(4000)}, chunk={"noise": 1}), mass=0.5)
     message = (
         r"node 'more' has 900000 chunks \(900 config x 4000 noise, in chunks of \{config: 1, noise: 4\}\), "
         r"which makes 4500900 in workflow 'large'; at most 4000000 are possible: use larger chunks"
     )
     with pytest.raises(InputError, match=message):
-        w.add(
-            toys.loops,
-            field,
-            place=Place(name="more", over={"noise": range(4000)}, chunk={"noise": 4}),
-            mass=0.25,
-        )
+        place = Place(name="more", over={"noise": range(4000)}, chunk={"noise": 4})
+        w.add(toys.loops, field, place=place, mass=0.25)
     assert list(w.nodes) == ["field", "loops"]
-    w.add(
-        toys.loops, field, place=Place(name="more", over={"noise": range(300)}, chunk={"noise": 4}), mass=0.25
-    )
+    place = Place(name="more", over={"noise": range(300)}, chunk={"noise": 4})
+    w.add(toys.loops, field, place=place, mass=0.25)
 
 
 def test_labels_are_of_dimensions_of_the_outputs_alone() -> None:
@@ -108,8 +98,6 @@ def test_what_stays_out_of_keys_must_be_a_parameter() -> None:
     with pytest.raises(InputError, match="'limit', which is no parameter with a default of its own"):
         declared(misspelt, over=("config",), keyed=Keyed(later=("limit",)))
 
-
-def test_bad_signatures_are_refused_at_import() -> None:
     def keywords(*, at: At, **rest: int) -> Out: ...
     def positional_at(at: At) -> Out: ...
     def untyped(links, *, at: At) -> Out: ...  # type: ignore[no-untyped-def]
@@ -127,11 +115,6 @@ def test_bad_signatures_are_refused_at_import() -> None:
     ]:
         with pytest.raises(InputError, match=message):
             declared(function, over=("noise",))
-
-
-def test_a_plain_function_is_no_stage() -> None:
-    with pytest.raises(InputError, match="'len' is not a stage"):
-        Workflow("w").add(len)
 
 
 def wired(**options: Any) -> tuple[Workflow, Node]:
@@ -178,30 +161,6 @@ def test_wrong_inputs_are_named() -> None:
         Workflow("v").add(toys.loops, field, mass=1.0)
 
 
-def test_reducing_without_saying_so_is_refused() -> None:
-    @stage(version="1", over=("config",))
-    def wrong(loops: toys.Loops, *, at: At) -> toys.Field: ...
-
-    w, field = wired()
-    loops = w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
-    with pytest.raises(
-        InputError, match=r"has dimension 'noise', which stage wrong lacks: .* Chunks\[Loops\]"
-    ):
-        w.add(wrong, loops)
-
-
-def test_inputs_that_differ_along_a_dimension_need_a_decision() -> None:
-    @stage(version="1", over=("config", "noise"))
-    def both(one: toys.Loops, two: toys.Loops, *, at: At) -> toys.Loops: ...
-
-    w, field = wired()
-    few = w.add(toys.loops, field, place=Place(name="few", over={"noise": [0, 1]}), mass=1.0)
-    many = w.add(toys.loops, field, place=Place(name="many", over={"noise": range(4)}), mass=1.0)
-    with pytest.raises(InputError, match="inputs few, many differ along 'noise'; say which"):
-        w.add(both, few, many)
-    assert w.add(both, few, many, place=Place(over={"noise": [0, 1]})).over["noise"] == (0, 1)
-
-
 def test_misaligned_chunks_are_refused() -> None:
     """A transient object that is no tuple of arrays can be neither cut nor joined."""
 
@@ -237,14 +196,12 @@ def test_files_per_coordinate(tmp_path: Path) -> None:
     assert "path" not in field.parameters
 
 
-def test_blocks_of_integers_stay_when_coordinates_are_added() -> None:
+def test_coordinates_in_blocks_and_in_order() -> None:
     assert blocks(range(5), 2) == [(0, 1), (2, 3), (4,)]
     assert blocks(range(2, 8), 2) == [(2, 3), (4, 5), (6, 7)]
     assert blocks((1, 2, 9), 4) == [(1, 2), (9,)]
     assert blocks("abc", 2) == [("a", "b"), ("c",)]
 
-
-def test_labels_sort_as_people_expect() -> None:
     assert sorted_unique("config", ["l.10", "l.9", "k.100"]) == ("k.100", "l.9", "l.10")
     assert describe_values((0, 1, 2, 3)) == "0..3"
     assert describe_values((0, 2)) == "0,2"
@@ -261,20 +218,13 @@ def test_dimensions_align_by_name() -> None:
         if chunk.inputs
     }
     assert inputs["loops", ("b",), (2, 3)] == [{"config": ("b",)}]
-    assert inputs["config_mean", ("b",)] == [
-        {"config": ("b",), "noise": (0, 1)},
-        {"config": ("b",), "noise": (2, 3)},
-    ]
-    assert [tuple(at.values()) for at in inputs["mean",]] == [
-        (("a",), (0, 1)),
-        (("a",), (2, 3)),
-        (("b",), (0, 1)),
-        (("b",), (2, 3)),
-    ]
+    noises = ((0, 1), (2, 3))
+    assert inputs["config_mean", ("b",)] == [{"config": ("b",), "noise": noise} for noise in noises]
+    pairs = [((config,), noise) for config in "ab" for noise in noises]
+    assert [tuple(at.values()) for at in inputs["mean",]] == pairs
 
 
 def test_many_inputs_of_one_kind() -> None:
-    @stage(version="1")
     def total(*loops: Chunks[toys.Loops]) -> toys.Mean: ...
 
     w, field = wired()
@@ -283,7 +233,5 @@ def test_many_inputs_of_one_kind() -> None:
     node = w.add(total, light, strange)
     assert [argument.name for argument, _ in node.arguments()] == ["loops", "loops"]
 
-
-def test_a_result_shows_its_shapes_and_not_its_numbers() -> None:
     found = toys.Loops(np.zeros((2, 5)), np.zeros(2, complex))
     assert repr(found) == "Loops(current=float64 [2, 5], total=complex128 [2])"

@@ -38,8 +38,7 @@ class TwoDevices:
 
 
 def planned(store: Store, configs: str = "abcd", solving: int = 6_000_000_000) -> Plan:
-    w = Workflow("devices")
-    field = w.add(toys.field, place=Place(over={"config": list(configs)}))
+    w, field = toys.fields(configs, "devices")
     made = w.add(toys.Costing(toys.setup, device_memory=10_000_000_000), field)
     solver = toys.Costing(toys.with_setup, device_memory=solving)
     w.add(solver, made, place=Place(over={"noise": range(3)}))
@@ -47,20 +46,16 @@ def planned(store: Store, configs: str = "abcd", solving: int = 6_000_000_000) -
 
 
 def test_each_device_holds_its_share_of_what_stays_and_one_task(store: Store) -> None:
+    """What stays is bounded by its share of the device; two operators are kept where they fit."""
     assert device_memory(planned(store), Devices(1, 200_000_000_000)) == 46_000_000_000
     assert device_memory(planned(store), Devices(2, 200_000_000_000)) == 26_000_000_000
     assert device_memory(planned(store, "a"), Devices(2, 200_000_000_000)) == 16_000_000_000
 
-
-def test_what_stays_is_bounded_by_its_share_of_the_device(store: Store) -> None:
     assert device_memory(planned(store), Devices(1, 50_000_000_000)) == 31_000_000_000
     assert device_memory(planned(store), Devices(1, 20_000_000_000)) == 16_000_000_000
 
-
-def test_a_workflow_without_figures_has_no_projection(store: Store) -> None:
-    w = Workflow("plain")
-    w.add(toys.field, place=Place(over={"config": ["a"]}))
-    assert device_projection(plan(w, store), TwoDevices(50_000_000_000)) == ""
+    assert shortage(planned(store, solving=15 * GB), TwoDevices(26 * GB)) is None
+    assert device_memory(planned(store, solving=15 * GB), Devices(2, 26 * GB)) == 26 * GB - CONTEXT
 
 
 def test_what_unknown_devices_need_at_least(store: Store) -> None:
@@ -110,8 +105,7 @@ def test_resident_results_of_one_task_are_there_together(store: Store) -> None:
 
 def grouped(block: int = 8, kept: int = 10, modes: bool = True) -> Workflow:
     """A workflow whose GPU holds what is kept, and fields of a block, in GB; it can be smaller in all."""
-    w = Workflow("fits")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields("a", "fits")
     made = w.add(
         toys.Costing(toys.setup, device_memory=kept * GB, terms={"links": kept * GB - 5, "index": 3}), field
     )
@@ -158,7 +152,9 @@ def test_what_would_fit(store: Store, memory: int, said: str, changes: list[dict
         assert shortage(followed, TwoDevices(memory * GB + CONTEXT)) is None
 
 
-def test_what_nothing_makes_fit(store: Store) -> None:
+def test_what_nothing_makes_fit_and_what_would_fit_a_host(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     short = shortage(plan(grouped(), store), TwoDevices(5 * GB + CONTEXT))
     assert short and short.remedies == ()
     assert (
@@ -168,8 +164,6 @@ def test_what_nothing_makes_fit(store: Store) -> None:
         "no smaller block, chunk or precision makes it fit (6 GB at the least): take GPUs with more memory"
     )
 
-
-def test_what_would_fit_a_host(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 4 * GB)
     short = shortage(plan(grouped(), store), Local())
     assert short and short.remedies == ({"solves.block": 4},)
@@ -178,8 +172,7 @@ def test_what_would_fit_a_host(store: Store, monkeypatch: pytest.MonkeyPatch) ->
 
 def with_vectors(precision: float = 2.0, block: int = 4) -> Workflow:
     """Vectors of a precision, in the store once they are computed, and solves with them; sizes in GB."""
-    w = Workflow("vectors")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields("a", "vectors")
     place = Place("vectors", over={"noise": range(2)})
     vectors = w.add(toys.Costing(toys.loops, device_memory=12 * GB), field, place=place, mass=precision)
     solving = toys.Costing(toys.correction, device_memory=(int(3 * precision) + block) * GB)
@@ -211,18 +204,9 @@ def test_terms_are_the_whole_of_what_a_gpu_holds(store: Store) -> None:
     ]
     assert sum(term.bytes for term in terms) == device_memory(made, None)
 
-
-def test_terms_beyond_a_cost_are_refused() -> None:
-    w = Workflow("terms")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields("a", "terms")
     with pytest.raises(InputError, match="of terms that are its device_memory or less"):
         w.add(toys.Costing(toys.setup, device_memory=5, terms={"links": 6}), field)
-
-
-def test_what_other_tasks_leave_makes_room(store: Store) -> None:
-    """Two operators are kept where they fit, which no task is refused for."""
-    assert shortage(planned(store, solving=15 * GB), TwoDevices(26 * GB)) is None
-    assert device_memory(planned(store, solving=15 * GB), Devices(2, 26 * GB)) == 26 * GB - CONTEXT
 
 
 @dataclass

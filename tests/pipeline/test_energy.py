@@ -113,11 +113,20 @@ def shown(*nodes: NodeAccount) -> str:
     return table_text(table)
 
 
-def test_report_shows_the_energy_of_nodes_on_gpus() -> None:
+def test_energy_in_reports_and_of_a_campaign() -> None:
     text = shown(account("links", None, 3.0), account("loops", 610.0, 640.4)).splitlines()
     assert text[0].split()[-1] == "joules"
     assert [line.split()[-1] for line in text[2:]] == ["-", "1250"]
     assert "joules" not in shown(account("links", None))
+
+    states = [RunState(), RunState()]
+    for state, joules in zip(states, (1200.0, 300.0), strict=True):
+        for stage, drawn in (("loops", joules), ("average", None)):
+            state.add(Event("done", node="n", stage=stage, key=stage, joules=drawn))
+    stages = energies(states)
+    assert stages == (StageEnergy("loops", 1500.0, 2, 0), StageEnergy("average", None, 0, 2))
+    assert energy_lines(stages) == ["energy: 1.5 kJ (loops 1.5 kJ); without 2 chunks that nothing measured"]
+    assert energy_lines(stages[1:])[0].startswith("energy: not measured (2 chunks")
 
 
 def powercap(root: Path, **zones: tuple[str, int, int]) -> None:
@@ -148,7 +157,7 @@ class Clocks:
         return ProcessorShare(zones(root), lambda: self.busy, lambda: self.own)
 
 
-def test_share_of_the_packages_is_that_of_cpu_time_and_counters_go_round(tmp_path: Path) -> None:
+def test_shares_of_the_packages_are_those_of_cpu_time_and_counters_go_round(tmp_path: Path) -> None:
     powercap(tmp_path, **PACKAGES)
     clocks = Clocks()
     share = clocks.share(tmp_path)
@@ -160,8 +169,6 @@ def test_share_of_the_packages_is_that_of_cpu_time_and_counters_go_round(tmp_pat
     assert share.read() == pytest.approx(8 * 3 / 4)
     assert share.read() == pytest.approx(8 * 3 / 4)
 
-
-def test_shares_of_workers_side_by_side_are_all_that_was_drawn(tmp_path: Path) -> None:
     powercap(tmp_path, **PACKAGES)
     clocks = [Clocks(), Clocks()]
     shares = [each.share(tmp_path) for each in clocks]
@@ -171,25 +178,12 @@ def test_shares_of_workers_side_by_side_are_all_that_was_drawn(tmp_path: Path) -
     assert sum(share.read() for share in shares) == pytest.approx(5.0)
 
 
-def test_packages_of_which_one_is_closed_have_no_meter(tmp_path: Path) -> None:
+def test_what_the_machine_does_not_show(tmp_path: Path) -> None:
     powercap(tmp_path, **PACKAGES)
     (tmp_path / "intel-rapl:1" / "energy_uj").unlink()
     assert zones(tmp_path) == []
     assert zones(tmp_path / "absent") == []
 
-
-def test_busy_time_is_without_idle_and_waiting(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  100 20 30 9999 8888 4 6 0 0 0\ncpu0 1 1\n")
     assert busy_seconds(tmp_path / "stat") == pytest.approx(160 / os.sysconf("SC_CLK_TCK"))
     assert busy_seconds(tmp_path / "absent") is None
-
-
-def test_energy_of_a_campaign_is_summed_by_stage_with_what_is_not_measured() -> None:
-    states = [RunState(), RunState()]
-    for state, joules in zip(states, (1200.0, 300.0), strict=True):
-        for stage, drawn in (("loops", joules), ("average", None)):
-            state.add(Event("done", node="n", stage=stage, key=stage, joules=drawn))
-    stages = energies(states)
-    assert stages == (StageEnergy("loops", 1500.0, 2, 0), StageEnergy("average", None, 0, 2))
-    assert energy_lines(stages) == ["energy: 1.5 kJ (loops 1.5 kJ); without 2 chunks that nothing measured"]
-    assert energy_lines(stages[1:])[0].startswith("energy: not measured (2 chunks")

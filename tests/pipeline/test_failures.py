@@ -33,15 +33,12 @@ def test_the_closing_table_says_each_error_once() -> None:
 
 
 def test_errors_that_differ_in_numbers_are_one_line() -> None:
-    failures = [
-        Failure(
-            "loops", {"config": (f"conf.{number:04}",)}, f"missed 1e-10: residual {number}.5e-9 after 1000"
-        )
-        for number in range(500)
-    ]
+    missed = "missed 1e-10: residual {}.5e-9 after 1000"
+    labels = [f"conf.{number:04}" for number in range(500)]
+    failures = [Failure("loops", {"config": (c,)}, missed.format(n)) for n, c in enumerate(labels)]
     failures += [Failure("links", {"config": (name,)}, f"{name} is damaged") for name in ("c.1", "c.2")]
     table = Outcome("run-1", "demo", {"loops": Counter(failed=502)}, tuple(failures)).table()
-    first = ",".join(f"conf.{number:04}" for number in range(6))
+    first = ",".join(labels[:6])
     assert table.splitlines()[4:-1] == [
         f"failed: loops config={first} and 494 others (500 chunks): missed 1e-10: residual 0.5e-9 after 1000 "
         "(other chunks: other numbers)",

@@ -43,28 +43,17 @@ def chunk(
 ) -> ChunkSample:
     """A chunk that was computed, with numbers that no test looks at unless it gives them."""
     expected = {"memory": 10**6, "device_memory": 0, "resident": 0, "stored": 1000}
-    fields: dict[str, Any] = {
+    fields: dict[str, Any] = dict.fromkeys(("opening", "joules", "device_bytes"))
+    fields |= {
         "finished": "",
         "handling": 0.0,
-        "opening": None,
         "kernels": {},
-        "joules": None,
         "host_bytes": 10**8,
-        "device_bytes": None,
         "stored": 1400,
         "files": 1,
-        "resident": 0,
-        "resident_limit": 10**9,
-        "expected": expected,
     }
-    return ChunkSample(
-        stage="solve",
-        machine=machine,
-        process=process,
-        seconds=seconds,
-        parts=parts,
-        **(fields | others),
-    )
+    fields |= {"resident": 0, "resident_limit": 10**9, "expected": expected, "stage": "solve"} | others
+    return ChunkSample(machine=machine, process=process, seconds=seconds, parts=parts, **fields)
 
 
 def sample(
@@ -80,21 +69,18 @@ def told(model: Model, nbytes: float, mass: float = 0.05) -> Estimate:
     return model.seconds("solve", HERE, (solves(nbytes, mass),), False)
 
 
-def test_one_size_tells_its_own_and_larger_ones_within_the_stated_range() -> None:
+def test_the_model_tells_sizes_and_iterations() -> None:
+    """One size tells its own, two tell calls from bytes, and one disturbed sample does not matter."""
     model = Model([sample(1e6, slow=1 + 0.02 * k) for k in range(-2, 3)])
     assert told(model, 1e6).value == pytest.approx(130 * (CALL + RATE * 1e6), rel=0.03)
     larger, truth = told(model, 8e6), 130 * (CALL + RATE * 8e6)
     assert abs(math.log(larger.value / truth)) < 2 * larger.sigma < 0.6
     assert told(model, 1e6).sigma < larger.sigma
 
-
-def test_two_sizes_tell_calls_from_bytes_and_one_disturbed_sample_does_not_matter() -> None:
     model = Model([*(sample(nbytes) for nbytes in (1e4, 1e4, 1e6, 1e6)), sample(1e6, slow=30)])
     for nbytes in (1e5, 1e7):
         assert told(model, nbytes).value == pytest.approx(130 * (CALL + RATE * nbytes), rel=0.1)
 
-
-def test_iterations_are_those_of_equal_settings_else_of_their_kind_else_as_expected() -> None:
     model = Model([sample(1e6), sample(1e6, real=200.0, mass=0.01)])
     assert model.count(solves(1e6, 0.05, 300.0)).value == pytest.approx(390.0)
     assert model.count(solves(1e6, 0.01)).value == pytest.approx(200.0)
@@ -315,13 +301,8 @@ def test_page_says_what_nobody_measured_and_where_nothing_is_known(store: Store)
     assert shown["files written"] == "4"
     assert "No record of earlier chunks" in sections(result, [result.total], [])[0].text
     learned = replace(result, records=64)
-    for unknown, text in (
-        ((), "Learned from 64 records."),
-        (
-            ("field", "mean"),
-            "Learned from 64 records; no timings on that machine of field, mean: their times are",
-        ),
-    ):
+    told = "Learned from 64 records; no timings on that machine of field, mean: their times are"
+    for unknown, text in (((), "Learned from 64 records."), (("field", "mean"), told)):
         assert text in learned_from(learned, unknown)
         assert learned_from(learned, unknown) in sections(learned, [], [], unknown)[0].text
 

@@ -44,8 +44,10 @@ def no_room_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_what_only_informs_needs_no_room(store: Store, tmp_path: Path) -> None:
-    """Digests of files and the driver's name: without them a plan is made, and garbage collected."""
+def test_what_only_informs_needs_no_room_and_a_run_without_is_one_clear_error(
+    store: Store, tmp_path: Path
+) -> None:
+    """Digests of files, the name of the driver and events are left out; plans are made, garbage collected."""
     path = tmp_path / "numbers.txt"
     path.write_text("1.5")
     os.utime(path, (1e9, 1e9))
@@ -56,16 +58,12 @@ def test_what_only_informs_needs_no_room(store: Store, tmp_path: Path) -> None:
         assert len(plan(w, store).missing) == 1
         assert collect_garbage(store, [w]).kept == 0
 
-
-def test_a_run_that_finds_no_room_is_one_clear_error(store: Store) -> None:
     w = Workflow("crowded")
     w.add(toys.field, place=Place(over={"config": list("ab")}), scale=1.0)
     store.create()
     with no_room_beyond(0), pytest.raises(InputError, match="make room and run the same command again"):
         run(plan(w, store), store, cluster=Local(workers=1))
 
-
-def test_events_that_find_no_room_are_left_out(store: Store) -> None:
     store.create()
     with EventLog(store, "crowded") as log:
         log(Event("first", 1.0))

@@ -61,7 +61,7 @@ def test_each_worker_of_a_job_sees_gpus_of_its_own(
     assert workers == [[devices, f"job-{number}"] for number, devices in enumerate(seen)]
 
 
-def test_a_host_with_four_gpus_starts_two_workers_of_two() -> None:
+def test_hosts_and_jobs_with_four_gpus_have_two_workers_of_two() -> None:
     site = ClusterSection(kind="ssh", hosts=("node",), gpus=4, gpus_per_worker=2, cores=8)
     line = command(site, "node", "tls://h:1", {})
     assert site.each == 2
@@ -72,17 +72,12 @@ def test_a_host_with_four_gpus_starts_two_workers_of_two() -> None:
     )
     assert f"export {GPUS_PER_WORKER}=4; " in alone and "CUDA_VISIBLE_DEVICES" not in alone
 
-
-def test_gpus_of_jobs_are_counted_by_workers() -> None:
     site = ClusterSection(
         kind="slurm", gpus=4, gpus_per_worker=2, gpu_memory="80GB", workers=Workers(min=0, max=6)
     )
     assert site.devices == Devices(12, 80 * GB, 2, 4)
     assert site.devices.workers == 6
 
-
-def test_workers_with_gpus_are_told_how_many() -> None:
-    """One, too: the driver's own environment may say another number."""
     assert GPUS_PER_WORKER not in worker_environment(2, "cpu")
     assert worker_environment(2, "cuda")[GPUS_PER_WORKER] == "1"
     assert worker_environment(2, "cuda", 4)[GPUS_PER_WORKER] == "4"
@@ -262,8 +257,7 @@ def test_a_chunk_whose_gpu_is_lost_is_computed_again_by_another_process(
 
 def test_each_stage_has_the_lattice_that_it_works_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever was computed before: the lattice of an input is that of its own stage alone."""
-    w = Workflow("lattices")
-    plain = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, plain = toys.fields("a", "lattices")
     made = w.add(toys.Costing(toys.setup, device_memory=1, shares=TimeSlices(LATTICE)), plain)
     smaller = toys.Costing(toys.with_setup, device_memory=1, shares=TimeSlices((4, 4, 4, 8)))
     w.add(smaller, made, place=Place(over={"noise": range(1)}))
@@ -298,8 +292,7 @@ def test_a_worker_with_too_few_gpus_says_so(
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(runtime=runtime))  # type: ignore[arg-type]
     monkeypatch.setenv(GPUS_PER_WORKER, told)
-    w = Workflow("few")
-    node = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, node = toys.fields("a", "few")
     (chunk,) = plan(w, store).missing
     work = replace(_Works("cuda").to_compute(chunk), node=_Works("cuda")._node(node, "cuda"))
     with pytest.raises(InputError, match=said):

@@ -51,11 +51,7 @@ def test_facts_are_those_of_the_store(store: Store) -> None:
         "mean": (1, 1),
     }
     assert facts.seconds == 8.0 and facts.joules is None
-    assert [(job.job, job.node_seconds) for job in facts.jobs] == [
-        ("71", 120.0),
-        ("72", 120.0),
-        ("73", None),
-    ]
+    assert {job.job: job.node_seconds for job in facts.jobs} == {"71": 120.0, "72": 120.0, "73": None}
     assert facts.codes == {"quarkline 0.1.0 (abc), Python 3.11": 4}
     assert facts.devices == {"testhost: cpu": 4}
     assert [run.run for run in facts.runs] == ["20261102-000000-bbbb", "20261101-000000-aaaa"]
@@ -69,26 +65,25 @@ def test_page_is_one_file_that_says_all_of_it(store: Store, tmp_path: Path) -> N
     with driver_lock(store, "20261103-000000-cccc"):
         page = write_handover(handover(store, ["target: met"]), tmp_path / "new" / "page.html").read_text()
     assert "3 chunks missing, driven by run 20261103-000000-cccc" in page
-    for text in (
-        "configs: ab",
-        "quarkline run",
-        "the file is damaged &lt;here&gt;",
-        "0.07 node-hours",
+    texts = ["configs: ab", "quarkline run", "the file is damaged &lt;here&gt;", "0.07 node-hours"]
+    texts += [
         "target: met",
         "/there is not on this machine",
         "at work, or killed",
         "demo, chain 0: the budget is spent",
-        "&#34;nodes&#34;: 4",
-        "testhost: cpu",
-        "set aside: loops/",
-    ):
+    ]
+    for text in (*texts, "&#34;nodes&#34;: 4", "testhost: cpu", "set aside: loops/"):
         assert text in page, text
     assert "<here>" not in page and "http" not in page.replace("http-equiv", "")
 
 
-def test_a_damaged_record_is_named_and_an_old_store_without_its_file_is_told(
+def test_what_is_damaged_is_named_and_an_old_store_without_its_file_is_told(
     store: Store, tmp_path: Path
 ) -> None:
+    (file := store.path / ".campaigns" / "demo" / "campaign.json").unlink()
+    os.mkfifo(file)
+    assert handover(store).campaigns == {"demo": ""}
+
     (key,) = store.keys("mean")
     store.location("mean", key).write_bytes(b"nothing")
     os.unlink(store.path / ".workflows" / "demo.yaml")
@@ -96,12 +91,6 @@ def test_a_damaged_record_is_named_and_an_old_store_without_its_file_is_told(
     assert any(f"mean/{key[:12]}" in text for text in facts.damaged)
     page = write_handover(facts, tmp_path / "page.html").read_text()
     assert "its file is not in the store" in page and "quarkline run /there/demo.yaml" in page
-
-
-def test_a_pipe_in_place_of_a_campaign_is_not_opened(store: Store) -> None:
-    (file := store.path / ".campaigns" / "demo" / "campaign.json").unlink()
-    os.mkfifo(file)
-    assert handover(store).campaigns == {"demo": ""}
 
 
 def test_a_run_without_an_event_began_when_its_name_says(store: Store, tmp_path: Path) -> None:

@@ -23,17 +23,9 @@ exec sh -c "$2"
 
 
 def test_line_that_starts_the_workers_of_a_host() -> None:
-    site = ClusterSection(
-        kind="ssh",
-        backend="cuda",
-        hosts=("node1",),
-        gpus=2,
-        cores=8,
-        prologue=("module load cuda",),
-        python="/opt/python",
-        environment={"A": "b c"},
-        interface="ib0",
-    )
+    asked = {"gpus": 2, "cores": 8, "python": "/opt/python", "interface": "ib0", "environment": {"A": "b c"}}
+    prologue, hosts = ("module load cuda",), ("node1",)
+    site = ClusterSection(kind="ssh", backend="cuda", hosts=hosts, prologue=prologue, **asked)
     assert command(site, "node1", "tls://10.0.0.1:5", FILES) == (
         f"cd {os.getcwd()}; export NUMBA_NUM_THREADS=4; export OMP_NUM_THREADS=4; "
         "export OPENBLAS_NUM_THREADS=1; export MKL_NUM_THREADS=1; export QUARKLINE_GPUS_PER_WORKER=1; "

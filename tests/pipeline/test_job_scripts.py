@@ -19,21 +19,10 @@ from pipeline.running.clusters.section import ClusterSection, Workers
 
 pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
 
-SITE = ClusterSection(
-    kind="slurm",
-    backend="cuda",
-    gpus=2,
-    cores=16,
-    memory="64GiB",
-    walltime="2h",
-    partition="gpu",
-    account="lqcd",
-    directives=("--exclusive",),
-    prologue=("module load cuda",),
-    container="apptainer exec --nv q.sif",
-    environment={"A": "b c"},
-    workers=Workers(min=4, max=4),
-)
+ASKED = {"gpus": 2, "cores": 16, "memory": "64GiB", "walltime": "2h", "partition": "gpu", "account": "lqcd"}
+ASKED |= {"directives": ("--exclusive",), "prologue": ("module load cuda",), "environment": {"A": "b c"}}
+ASKED |= {"container": "apptainer exec --nv q.sif", "workers": Workers(min=4, max=4)}
+SITE = ClusterSection(kind="slurm", backend="cuda", **ASKED)
 PROLOGUE = """\
 export NUMBA_NUM_THREADS=8
 export OMP_NUM_THREADS=8
@@ -145,17 +134,10 @@ def test_jobs_whose_workers_own_several_gpus(
 
 
 def test_what_a_person_writes_overrides_the_site_and_nothing_else_does(tmp_path: Path) -> None:
-    configured = {
-        "cores": 48,
-        "memory": "96GiB",
-        "processes": 4,
-        "walltime": "12:00:00",
-        "queue": "standard",
-        "job-script-prologue": ["module load site"],
-        "job-extra-directives": ["--qos=normal"],
-        "worker-extra-args": ["--local-directory", "/scratch"],
-        "log-directory": str(tmp_path / "mine"),
-    }
+    configured = {"cores": 48, "memory": "96GiB", "processes": 4, "walltime": "12:00:00", "queue": "standard"}
+    configured |= {"job-script-prologue": ["module load site"], "job-extra-directives": ["--qos=normal"]}
+    configured["worker-extra-args"] = ["--local-directory", "/scratch"]
+    configured["log-directory"] = str(tmp_path / "mine")
     with (
         dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm", {}), **configured}}),
         cluster_of(ClusterSection(kind="slurm", walltime="10m"), tmp_path) as cluster,

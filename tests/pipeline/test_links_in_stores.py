@@ -30,24 +30,9 @@ from pipeline.transfer.host import _PUBLISH, _STATE
 from pipeline.transfer.transfer import receive
 
 OWN = [
-    ".tmp",
-    ".claims",
-    ".runs",
-    ".workflows",
-    ".checkpoints",
-    ".drivers",
-    ".damaged",
-    ".incoming",
-    ".campaigns",
-    ".certificates",
-    ".forecasts",
-    ".housekeeping",
-    ".lease",
-    ".lock",
-    ".incoming.lock",
-    ".ledger.jsonl",
-    ".digests.jsonl",
-    "quarkline.json",
+    *(".tmp", ".claims", ".runs", ".workflows", ".checkpoints", ".drivers", ".damaged", ".incoming"),
+    *(".campaigns", ".certificates", ".forecasts", ".housekeeping", ".lease", ".lock", ".incoming.lock"),
+    *(".ledger.jsonl", ".digests.jsonl", "quarkline.json"),
 ]
 """Everything that a store keeps beside its chunks."""
 
@@ -70,9 +55,19 @@ def victim(tmp_path: Path) -> Iterator[Path]:
     assert sum(1 for _ in folder.rglob("*")) == 16 + 17, "nothing was added"
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of two stores. Only to be copied."""
+    folder = tmp_path_factory.mktemp("whole")
+    filled(folder / "store", demo("ab"), run="20261120-1")
+    filled(folder / "other", demo("c"), run="20261120-2")
+    return folder
+
+
 @pytest.fixture
-def made(tmp_path: Path) -> Store:
-    return filled(tmp_path / "store", demo("ab"), run="20261120-1")
+def made(whole: Path, tmp_path: Path) -> Store:
+    shutil.copytree(whole / "store", tmp_path / "store")
+    return Store(tmp_path / "store")
 
 
 def link(place: Path, target: Path) -> None:
@@ -92,34 +87,37 @@ USES: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("target", ["folder", "file", "nothing"])
-@pytest.mark.parametrize("name", OWN)
 def test_an_entry_that_is_a_link_is_refused_by_name(
-    made: Store, victim: Path, tmp_path: Path, name: str, target: str
+    made: Store, whole: Path, victim: Path, tmp_path: Path, target: str
 ) -> None:
     points_to = {"folder": victim, "file": victim / "index.html", "nothing": tmp_path / "absent"}[target]
-    filled(tmp_path / "other", demo("c"), run="20261120-2")
-    link(made.path / name, points_to)
-    for use in USES.values():
-        with pytest.raises(InputError, match=f"{name} is a link to {points_to}"):
-            use(made.path, tmp_path / "other")
-    assert not (tmp_path / "absent").exists()
-    if name != "quarkline.json":
-        os.unlink(made.path / name)
-        assert verify(made.path).damaged == ()
+    shutil.copytree(whole / "other", tmp_path / "other")
+    for name in OWN:
+        entry, aside = made.path / name, tmp_path / "aside"
+        if there := entry.exists():
+            os.rename(entry, aside)
+        link(entry, points_to)
+        for use in USES.values():
+            with pytest.raises(InputError, match=f"{name} is a link to {points_to}"):
+                use(made.path, tmp_path / "other")
+        assert not (tmp_path / "absent").exists()
+        os.unlink(entry)
+        if there:
+            os.rename(aside, entry)
+    assert verify(made.path).damaged == ()
 
 
 @pytest.mark.parametrize("name", [".tmp", ".claims", ".runs", ".drivers", ".incoming", ".checkpoints"])
 def test_a_link_that_comes_later_is_refused_too(made: Store, victim: Path, name: str) -> None:
     """The store was opened before."""
-    workflow = demo("a")
     link(made.path / name, victim)
     uses: list[Callable[[], object]] = [
-        lambda: made.sweep(),
+        made.sweep,
         lambda: EventLog(made, "20261121-1"),
         lambda: drop_old_runs(made),
         lambda: arrivals(made).__enter__(),
         lambda: shared_lock(made, "20261121-1").__enter__(),
-        lambda: collect_garbage(made, [workflow]),
+        lambda: collect_garbage(made, [demo("a")]),
     ]
     refused = []
     for use in uses:
@@ -181,21 +179,24 @@ def test_a_link_within_a_chunk_is_damage(
     assert (tree(tmp_path / "elsewhere") or (tmp_path / "elsewhere").read_bytes()) == elsewhere
 
 
-def test_chunks_with_links_are_collected_without_following(made: Store, victim: Path) -> None:
+def test_links_within_a_store_are_not_followed(made: Store, victim: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (made.path / "notes").symlink_to(tmp_path / "notes")
+    (made.path / "readme.txt").symlink_to(victim / "index.html")
+    garbage = collect_garbage(made, [demo("ab")])
+    assert garbage.foreign == ("notes", "readme.txt") and not garbage.chunks
+
+    (made.path / ".incoming").mkdir()
+    (made.path / ".incoming" / "field").symlink_to(victim)
+    with arrivals(made) as folder:
+        assert not list(folder.iterdir())
+
     chunk = made.location("field", min(made.keys("field")))
     for number, place in enumerate([chunk, chunk / next(p.name for p in chunk.iterdir() if p.is_dir())]):
         (place / f"more{number}").symlink_to(victim)
         (place / f"less{number}").symlink_to(victim / "nothing")
     garbage = collect_garbage(made, [demo("z")])
     assert garbage.removed and not made.keys("field")
-
-
-def test_links_that_are_none_of_the_stores_are_left_alone(made: Store, victim: Path, tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    (made.path / "notes").symlink_to(tmp_path / "notes")
-    (made.path / "readme.txt").symlink_to(victim / "index.html")
-    garbage = collect_garbage(made, [demo("ab")])
-    assert garbage.foreign == ("notes", "readme.txt") and not garbage.chunks
 
 
 def test_runs_and_checkpoints_that_are_links_belong_to_nobody(made: Store, victim: Path) -> None:
@@ -215,13 +216,6 @@ def test_runs_and_checkpoints_that_are_links_belong_to_nobody(made: Store, victi
     assert "is a link" in told[0]
     with pytest.raises(StoreError, match="0-old is a link"):
         EventLog(made, "0-old")
-
-
-def test_what_lies_in_the_folder_of_arrivals_is_not_followed(made: Store, victim: Path) -> None:
-    (made.path / ".incoming").mkdir()
-    (made.path / ".incoming" / "field").symlink_to(victim)
-    with arrivals(made) as folder:
-        assert not list(folder.iterdir())
 
 
 def test_a_store_that_is_reached_by_links_works(tmp_path: Path, cluster: Address, log_path: Path) -> None:
@@ -289,13 +283,8 @@ def test_deleting_takes_the_link_and_not_its_target(victim: Path, tmp_path: Path
 @pytest.mark.parametrize(
     "name",
     [
-        ".workflows/demo.json",
-        ".workflows/demo.yaml",
-        ".digests.jsonl",
-        ".runs/20260101/jobs",
-        ".drivers/x",
-        ".claims/x.0",
-        ".lease",
+        *(".workflows/demo.json", ".workflows/demo.yaml", ".digests.jsonl", ".runs/20260101/jobs"),
+        *(".drivers/x", ".claims/x.0", ".lease"),
     ],
 )
 @pytest.mark.parametrize("kind", ["pipe", "folder", "bytes", "long"])

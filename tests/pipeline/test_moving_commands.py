@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +76,7 @@ def test_a_damaged_chunk_is_exit_code_1(quarkline: Command, place: Path) -> None
 MISTAKES = [
     (["merge", "first", "nowhere", "--into", "all"], "there is no store at"),
     (["merge", "first", "first", "--into", "all"], "is named twice: name each store once"),
+    (["merge", "first", "link", "--into", "all"], "is named twice: name each store once"),
     (["merge", "first", "--into", "first"], "is both a source and the target"),
     (["merge", "first", "--into", "first/inside"], "lie in each other"),
     (["merge", "first", "--into", "future"], "has format 9"),
@@ -96,13 +96,8 @@ def test_mistakes_are_one_message(quarkline: Command, place: Path) -> None:
     (place / "foreign").mkdir()
     (place / "foreign" / "file").touch()
     (place / "file").touch()
+    (place / "link").symlink_to("first")
     before = digests(Store("first"))
     for arguments, message in MISTAKES:
         refused(quarkline(*arguments), message)
     assert digests(Store("first")) == before and not (place / "all").exists()
-
-
-def test_a_full_disk_is_one_message(quarkline: Command, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage: Callable[[object], object] = lambda path: type("Usage", (), {"free": 100})  # noqa: E731
-    monkeypatch.setattr(shutil, "disk_usage", usage)
-    refused(quarkline("pull", "first", "all"), "100 B are free: make room")

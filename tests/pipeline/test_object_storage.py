@@ -110,6 +110,9 @@ def test_a_folder_whose_record_is_not_there_yet_is_no_chunk(store: Store, url: s
 def test_what_cannot_be_reached_or_written_is_one_message(
     store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert url_in("s3://bucket/a/") == "s3://bucket/a" == url_in(Path("s3://bucket/a"))
+    assert url_in("/data/store") is url_in("store") is None
+
     with pytest.raises(InputError, match=f"there is no store at {url}"):
         open_result(url, "mean")
     with pytest.raises(InputError, match="there is no store at"):
@@ -125,11 +128,6 @@ def test_what_cannot_be_reached_or_written_is_one_message(
     monkeypatch.setitem(sys.modules, "upath", None)
     with pytest.raises(InputError, match=r"not installed .*: pip install -e '\.\[s3\]'"):
         open_result(url, "mean")
-
-
-def test_urls_and_folders() -> None:
-    assert url_in("s3://bucket/a/") == "s3://bucket/a" == url_in(Path("s3://bucket/a"))
-    assert url_in("/data/store") is url_in("store") is None
 
 
 @pytest.fixture

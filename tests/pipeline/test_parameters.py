@@ -21,63 +21,15 @@ class Number(NamedTuple):
     value: Annotated[np.ndarray, Dims("part")]
 
 
-@stage(version="1")
-def old_name(*, at: At, name: int = 5) -> Number:
-    return Number(np.array([name]))
-
-
-@stage(version="1")
-def old_over(*, at: At, over: int = 5) -> Number:
-    return Number(np.array([over]))
-
-
-@stage(version="1")
-def old_chunk(*, at: At, chunk: int = 5) -> Number:
-    return Number(np.array([chunk]))
-
-
-@stage(version="1")
-def old_files(*, at: At, files: int = 5) -> Number:
-    return Number(np.array([files]))
-
-
-@stage(version="1")
-def old_memory(*, at: At, memory: int = 5) -> Number:
-    return Number(np.array([memory]))
-
-
-@stage(version="1")
-def old_device_memory(*, at: At, device_memory: int = 5) -> Number:
-    return Number(np.array([device_memory]))
-
-
-@stage(version="1")
-def old_stored(*, at: At, stored: int = 5) -> Number:
-    return Number(np.array([stored]))
-
-
-@stage(version="1")
-def old_fits(*, at: At, fits: int = 5) -> Number:
-    return Number(np.array([fits]))
-
-
-@stage(version="1")
-def old_upstream(*, at: At, upstream: int = 5) -> Number:
-    return Number(np.array([upstream]))
-
-
-@stage(version="1")
-def old_function(*, at: At, function: int = 5) -> Number:
-    return Number(np.array([function]))
-
-
-@stage(version="1")
-def old_self(*, at: At, self: int = 5) -> Number:
-    return Number(np.array([self]))
-
-
-FORMER = ("name", "over", "chunk", "files", "memory", "device_memory", "stored", "fits")
-WORDS = (*FORMER, "upstream", "function", "self")
+WORDS = (
+    *("name", "over", "chunk", "files", "memory", "device_memory", "stored", "fits"),  # once of the engine
+    *("upstream", "function", "self"),
+)
+for word in WORDS:
+    exec(
+        f"@stage(version='1')\ndef old_{word}(*, at: At, {word}: int = 5) -> Number:\n"
+        f"    return Number(np.array([{word}]))"
+    )
 
 
 def named(word: str) -> Callable[..., Number]:
@@ -103,11 +55,17 @@ def test_parameters_of_any_name_reach_their_stages(compute: Compute, store: Stor
         assert store.arrays(chunk.node.stage.name, chunk.key)["value"][...].tolist() == [7]
 
 
-def test_a_stage_that_needs_the_engines_word_is_refused() -> None:
+def test_what_is_no_place_or_name_is_refused() -> None:
     def misplaced(*, at: At, place: str) -> Number: ...
 
     with pytest.raises(InputError, match="stage misplaced: a parameter cannot be called 'place'"):
         stage(version="1")(misplaced)
+
+    with pytest.raises(InputError, match=r"stage '\.\./x': the name in Keyed\(name=\.\.\.\) must be a plain"):
+        stage(version="1", keyed=Keyed(name="../x"))(loose)
+
+    with pytest.raises(InputError, match=r"place must be a Place\(\.\.\.\), got {.name.: .x.}"):
+        Workflow("w").add(named("name"), place={"name": "x"})
 
 
 @dataclass(frozen=True)
@@ -145,8 +103,7 @@ def grouped(field: toys.Field, *, at: At, solve: Solve, noise: Noise, mass: floa
 
 
 def with_groups(limit: int = 100) -> tuple[Workflow, Node]:
-    w = Workflow("w")
-    source = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, source = toys.fields()
     return w, w.add(grouped, source, solve=Solve("cg", 1e-8, limit), noise=Noise(7, "z2"), mass=0.25)
 
 
@@ -155,8 +112,7 @@ GOLDEN = "31aea2bf0cc20eeafb9165efc8202ba86c028227"
 
 
 def test_a_dataclass_has_the_key_of_loose_parameters() -> None:
-    w = Workflow("w")
-    source = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, source = toys.fields()
     function = stage(version="2", over=("config",), keyed=Keyed(without=("max_iterations",)))(loose)
     parameters = {"solver": "cg", "tolerance": 1e-8, "noise": "z2", "seed": 7, "mass": 0.25}
     node = w.add(function, source, **parameters)
@@ -230,8 +186,7 @@ def test_dataclass_parameters_are_checked_where_they_are_declared() -> None:
     ],
 )
 def test_mistakes_with_dataclass_parameters_are_named(parameters: dict[str, Any], message: str) -> None:
-    w = Workflow("w")
-    source = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, source = toys.fields()
     with pytest.raises(InputError, match=message):
         w.add(
             grouped,
@@ -314,13 +269,3 @@ def test_a_cost_that_is_none_is_refused(cost: Any) -> None:
 
     with pytest.raises(InputError, match="the cost function of stage costly must return a Cost of whole"):
         Workflow("w").add(costly)
-
-
-def test_a_stages_name_is_a_plain_word() -> None:
-    with pytest.raises(InputError, match=r"stage '\.\./x': the name in Keyed\(name=\.\.\.\) must be a plain"):
-        stage(version="1", keyed=Keyed(name="../x"))(loose)
-
-
-def test_a_place_is_a_place() -> None:
-    with pytest.raises(InputError, match=r"place must be a Place\(\.\.\.\), got {.name.: .x.}"):
-        Workflow("w").add(old_name, place={"name": "x"})

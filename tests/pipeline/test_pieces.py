@@ -13,6 +13,7 @@ import toy_stages as toys
 
 from pipeline import At, Dims, InputError, Outcome, Place, Store, Workflow, open_result, verify
 from pipeline.declare.stage import stage
+from pipeline.store import group
 from pipeline.store.errors import DamagedChunkError
 from pipeline.store.group import PIECE_BYTES, array_digest
 
@@ -40,11 +41,21 @@ def keep_only(store: Store, *names: str) -> None:
             piece.unlink()
 
 
-def test_pieces_have_the_shape_that_is_asked_for(made: Store) -> None:
+def test_pieces_have_the_shape_that_is_asked_for(made: Store, vectors: np.ndarray) -> None:
+    """Verifying reads slab by slab; to NumPy they are one array."""
     folder = made.location("space", KEY) / "vectors"
     names = {f"c.{t}.0.{v}" for t in range(3) for v in range(3)}
     assert {path.name for path in folder.glob("c.*")} == names
     assert made.arrays("space", KEY)["vectors"].chunks == (1, 5, 4)
+
+    stored = made.arrays("space", KEY)["vectors"]
+    assert array_digest(stored) == array_digest(vectors)
+    assert array_digest(np.asfortranarray(vectors)) == array_digest(vectors)
+    assert not verify(made).damaged
+
+    stored = made.array("space", KEY, "vectors")
+    np.testing.assert_array_equal(np.asarray(stored), vectors)
+    assert (stored.shape, stored.dtype, len(stored)) == (vectors.shape, vectors.dtype, 3)
 
 
 def test_a_slice_needs_no_piece_but_its_own(made: Store, vectors: np.ndarray) -> None:
@@ -69,19 +80,18 @@ def test_a_damaged_piece_spoils_only_those_who_read_it(made: Store, vectors: np.
     assert found.key == KEY
 
 
-def test_verify_reads_slab_by_slab(made: Store, vectors: np.ndarray) -> None:
-    stored = made.arrays("space", KEY)["vectors"]
-    assert array_digest(stored) == array_digest(vectors)
-    assert array_digest(np.asfortranarray(vectors)) == array_digest(vectors)
-    assert not verify(made).damaged
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes of a piece at most."""
+    monkeypatch.setattr(group, "PIECE_BYTES", PIECE_BYTES // 32)
+    return group.PIECE_BYTES
 
 
-def test_a_piece_that_is_asked_for_too_large_is_cut_on(store: Store) -> None:
+def test_a_piece_that_is_asked_for_too_large_is_cut_on(store: Store, small: int) -> None:
     store.create()
-    large = np.zeros((2, PIECE_BYTES // 16, 6))
+    large = np.zeros((2, small // 16, 6))
     store.commit("space", KEY, {"vectors": large}, DIMS, {}, PIECES)
-    shape = store.arrays("space", KEY)["vectors"].chunks
-    assert shape == (1, PIECE_BYTES // (4 * 8), 4)
+    assert store.arrays("space", KEY)["vectors"].chunks == (1, small // (4 * 8), 4)
     np.testing.assert_array_equal(store.load("space", KEY)["vectors"], large)
 
 
@@ -133,6 +143,11 @@ def test_a_stage_reads_slices_of_an_input_in_pieces(
     np.testing.assert_array_equal(data.values_of_one.sel(config="b"), 7 + 10 * np.arange(3) + ord("b"))
     assert set(data.read_as.values) == {1}
 
+    at = toys.At(config="b")
+    result = toys.one_vector(toys.space(at=at), at=at)
+    np.testing.assert_array_equal(result.values_of_one, 7 + 10 * np.arange(3) + ord("b"))
+    assert result.read_as == 0
+
 
 def test_a_result_is_opened_without_its_pieces_and_read_in_part(
     compute: Callable[[Workflow], Outcome], store: Store, files_read: list[str]
@@ -145,19 +160,6 @@ def test_a_result_is_opened_without_its_pieces_and_read_in_part(
     pieces = [name for name in files_read if name.startswith("c.")]
     assert sorted(pieces) == ["c.1.1", "c.2.1"]
     assert data["count"].load().shape == (2,)
-
-
-def test_arrays_in_memory_serve_a_stage_without_an_engine() -> None:
-    at = toys.At(config="b")
-    result = toys.one_vector(toys.space(at=at), at=at)
-    np.testing.assert_array_equal(result.values_of_one, 7 + 10 * np.arange(3) + ord("b"))
-    assert result.read_as == 0
-
-
-def test_stored_arrays_are_whole_arrays_to_numpy(made: Store, vectors: np.ndarray) -> None:
-    stored = made.array("space", KEY, "vectors")
-    np.testing.assert_array_equal(np.asarray(stored), vectors)
-    assert (stored.shape, stored.dtype, len(stored)) == (vectors.shape, vectors.dtype, 3)
 
 
 class Misspelt(NamedTuple):

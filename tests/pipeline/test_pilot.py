@@ -14,8 +14,7 @@ from pipeline.running.clusters.address import Address
 
 def workflow() -> Workflow:
     """Fields of three configurations, loops of four noise vectors on a transient setup, and their means."""
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b", "c"]}))
+    w, field = toys.fields("abc")
     setup = w.add(toys.setup, field)
     loops = w.add(toys.with_setup, setup, place=Place(over={"noise": range(4)}))
     w.add(toys.config_mean, loops)

@@ -7,9 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-import pytest
 import toy_stages as toys
 
 from pipeline import Outcome, Place, Store, Workflow, explain, open_result, plan, stage
@@ -24,19 +22,11 @@ def workflow(
     configs: Iterable[str] = "ab", noise: int = 4, mass: float = 0.5, chunk: int = 2, shift: float = 0.0
 ) -> Workflow:
     w = Workflow("demo")
-    field = w.add(
-        toys.Costing(toys.field, memory=40_000_000, stored=1_500_000),
-        place=Place(over={"config": list(configs)}),
-    )
-    sizes = {"noise": chunk}
-    loops = w.add(
-        toys.loops,
-        field,
-        place=Place(name="loops_light", over={"noise": range(noise)}, chunk=sizes),
-        mass=mass,
-    )
-    bulk = w.add(toys.bulk, field, place=Place(over={"noise": range(2)}), shift=shift)
-    w.add(toys.first, bulk)
+    costing = toys.Costing(toys.field, memory=40_000_000, stored=1_500_000)
+    field = w.add(costing, place=Place(over={"config": list(configs)}))
+    place = Place(name="loops_light", over={"noise": range(noise)}, chunk={"noise": chunk})
+    loops = w.add(toys.loops, field, place=place, mass=mass)
+    w.add(toys.first, w.add(toys.bulk, field, place=Place(over={"noise": range(2)}), shift=shift))
     w.add(toys.mean, loops)
     return w
 
@@ -78,28 +68,46 @@ workflow demo: 11 chunks, 6 in the store, 5 to compute
 projected: unknown size per task, unknown size to store, about"""
 
 
-def test_the_text_of_a_plan(store: Store, compute: Compute) -> None:
+def test_the_text_of_a_plan_and_its_reasons(store: Store, compute: Compute) -> None:
     assert explain(plan(workflow(), store)) == NEW
+    assert not store.path.exists()  # a plan changes nothing
     compute(workflow())
     assert explain(plan(workflow("abcd"), store)).startswith(EXTENDED)
     assert explain(plan(workflow(mass=0.25), store)).startswith(CHANGED)
     assert explain(plan(workflow(), store)).endswith("mean         mean        1       1           0")
+    for changes, expected in (
+        ({}, {}),
+        (
+            {"noise": 6},
+            {
+                "loops_light": {"extended: config=a noise=4,5", "extended: config=b noise=4,5"},
+                "mean": {"upstream extended: loops_light"},
+            },
+        ),  # no row of the table says why `bulk` changed
+        ({"shift": 1.0}, {"first": {"upstream changed: bulk (changed parameter: shift 0.0 -> 1.0)"}}),
+        ({"configs": "a"}, {"mean": {"upstream changed: loops_light (fewer chunks)"}}),
+        (
+            {"chunk": 4},
+            {
+                "loops_light": {"changed chunk size: noise 2 -> 4"},
+                "mean": {"upstream changed: loops_light"},
+            },
+        ),
+    ):
+        assert reasons(workflow(**changes), store) == expected
+    store.remove("first", next(iter(store.keys("first"))))
+    assert reasons(workflow(), store) == {"first": {"unfinished"}}
 
+    @stage(version="2", over=("config",))
+    def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> toys.Field:
+        raise AssertionError("is only planned")
 
-def test_reasons(store: Store, compute: Compute) -> None:
-    compute(workflow())
-    assert reasons(workflow(), store) == {}
-    assert reasons(workflow(noise=6), store) == {
-        "loops_light": {"extended: config=a noise=4,5", "extended: config=b noise=4,5"},
-        "mean": {"upstream extended: loops_light"},
-    }
-    assert reasons(workflow(shift=1.0), store) == {  # no row of the table says why `bulk` changed
-        "first": {"upstream changed: bulk (changed parameter: shift 0.0 -> 1.0)"}
-    }
-    assert reasons(workflow("a"), store) == {"mean": {"upstream changed: loops_light (fewer chunks)"}}
-    assert reasons(workflow(chunk=4), store) == {
-        "loops_light": {"changed chunk size: noise 2 -> 4"},
-        "mean": {"upstream changed: loops_light"},
+    w = Workflow("demo")
+    place = Place(name="loops_light", over={"noise": range(4)}, chunk={"noise": 2})
+    w.add(toys.loops, w.add(field, place=Place(over={"config": list("ab")})), place=place, mass=0.5)
+    assert reasons(w, store) == {
+        "field": {"changed version: 1 -> 2"},
+        "loops_light": {"upstream changed: field"},
     }
 
 
@@ -118,34 +126,6 @@ def test_what_was_changed_back_and_extended(store: Store, compute: Compute) -> N
     assert reasons(workflow(noise=4, mass=0.5), store) == {"loops_light": {"unfinished"}}
     assert reasons(workflow(noise=4, mass=0.125), store)["loops_light"] == {
         "changed parameter: mass 0.25 -> 0.125"
-    }
-
-
-def test_an_interrupted_run_is_unfinished(store: Store, compute: Compute) -> None:
-    compute(workflow())
-    key = next(iter(store.keys("first")))
-    store.remove("first", key)
-    assert reasons(workflow(), store) == {"first": {"unfinished"}}
-
-
-def test_a_new_version_says_so_and_what_follows_names_it(store: Store, compute: Compute) -> None:
-    compute(workflow())
-
-    @stage(version="2", over=("config",))
-    def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> toys.Field:
-        raise AssertionError("is only planned")
-
-    w = Workflow("demo")
-    newer = w.add(field, place=Place(over={"config": list("ab")}))
-    w.add(
-        toys.loops,
-        newer,
-        place=Place(name="loops_light", over={"noise": range(4)}, chunk={"noise": 2}),
-        mass=0.5,
-    )
-    assert reasons(w, store) == {
-        "field": {"changed version: 1 -> 2"},
-        "loops_light": {"upstream changed: field"},
     }
 
 
@@ -191,8 +171,7 @@ def test_inputs_that_changed_are_named_as_in_the_table(store: Store, compute: Co
     assert reasons(wired("field", True), store) == {"first": {"changed inputs: field -> other"}}
 
 
-@pytest.mark.parametrize("listed", [False, True])
-def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path, listed: bool) -> None:
+def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path) -> None:
     paths = {config: tmp_path / f"{config}.txt" for config in "ab"}
 
     def reading() -> Workflow:
@@ -203,10 +182,11 @@ def test_a_changed_file_is_named(store: Store, compute: Compute, tmp_path: Path,
     for path in paths.values():
         path.write_text("1")
     compute(reading())
-    if listed:
-        list_chunk_by_chunk(store, "reading")
-    paths["b"].write_text("2")
-    assert reasons(reading(), store) == {"field": {f"changed file: {paths['b']}"}}
+    for content in ("2", "3"):  # then by a manifest of an older version
+        paths["b"].write_text(content)
+        assert reasons(reading(), store) == {"field": {f"changed file: {paths['b']}"}}
+        if content == "2":
+            list_chunk_by_chunk(store, "reading")
 
 
 def list_chunk_by_chunk(store: Store, workflow: str) -> None:
@@ -237,40 +217,31 @@ def test_a_manifest_of_an_older_version_says_the_same(store: Store, compute: Com
     assert path.read_text() == written
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("keys", "0" * 63), ("over", ["noise"]), ("blocks", 7), ("chunks", [])]
-)
-def test_a_damaged_manifest_is_none(store: Store, compute: Compute, name: str, value: object) -> None:
-    compute(workflow())
+def test_a_damaged_manifest_is_none(store: Store, compute: Compute) -> None:
+    compute(renamed("field"))
     path = store.path / ".workflows" / "demo.json"
-    manifest = json.loads(path.read_text())
-    node = manifest["nodes"]["loops_light"]
-    node[name] = value
-    if name == "chunks":
-        del node["keys"]
-    assert Manifest.read(store, "demo")
-    path.write_text(json.dumps(manifest))
-    assert Manifest.read(store, "demo") is None
+    for name, value in (("keys", "0" * 63), ("over", ["noise"]), ("blocks", 7), ("chunks", [])):
+        manifest = json.loads(written := path.read_text())
+        node = manifest["nodes"]["loops_light"]
+        node[name] = value
+        if name == "chunks":
+            del node["keys"]
+        assert Manifest.read(store, "demo")
+        path.write_text(json.dumps(manifest))
+        assert Manifest.read(store, "demo") is None
+        path.write_text(written)
 
 
-@pytest.mark.parametrize(("file", "changes"), [("a.yaml", ()), ("b.yaml", ()), ("a.yaml", ("mass=9",))])
-def test_a_file_is_compared_with_its_own_last_run(
-    store: Store, compute: Compute, file: str, changes: tuple[str, ...]
-) -> None:
+def test_a_file_is_compared_with_its_own_last_run(store: Store, compute: Compute) -> None:
     """One that was never run with the last run of its workflow, as one that was renamed."""
 
-    def of_file(path: str, changes: tuple[str, ...], **values: Any) -> Workflow:
-        made = workflow(**values)
+    def of_file(path: str, changes: tuple[str, ...], mass: float) -> Workflow:
+        made = renamed("field", mass)
         made.source = Source("text", f"/there/{path}", "/there", changes)
         return made
 
-    compute(of_file("a.yaml", (), mass=0.5))
-    compute(of_file("b.yaml", (), mass=0.25))
-    before = 0.5 if (file, changes) == ("a.yaml", ()) else 0.25
-    why = reasons(of_file(file, changes, mass=0.125), store)
-    assert why["loops_light"] == {f"changed parameter: mass {before} -> 0.125"}
-
-
-def test_a_plan_changes_nothing(store: Store) -> None:
-    plan(workflow(), store)
-    assert not store.path.exists()
+    compute(of_file("a.yaml", (), 0.5))
+    compute(of_file("b.yaml", (), 0.25))
+    for file, changes, before in (("a.yaml", (), 0.5), ("b.yaml", (), 0.25), ("a.yaml", ("mass=9",), 0.25)):
+        why = reasons(of_file(file, changes, 0.125), store)
+        assert why["loops_light"] == {f"changed parameter: mass {before} -> 0.125"}

@@ -83,6 +83,17 @@ def test_projection_is_that_of_each_gpu(store: Store) -> None:
     assert head.startswith("projected: at least 7.5 GB on each GPU, 4 of which share a lattice, whose memory")
     assert device_memory(made, Devices(4, 20 * GB, 2)) == 15 * GB // PAGE * PAGE + PAGE
 
+    assert gpus_advice(planned(store), Node(80 * GB, count=1)) is None
+    assert gpus_advice(planned(store), Node(None)) is None
+    assert gpus_advice(planned(store, extents=None), Node(80 * GB)) is None
+
+    made = planned(store, extents=(8, 8, 8, 8))
+    message = (
+        "8 time slices cannot be spread over 4 GPUs: hops reach 3 slices, and each GPU must hold so many; "
+    )
+    with pytest.raises(InputError, match=f"{message}take 2 GPUs or fewer"):
+        run(made, store, cluster=Node(80 * GB, 4))
+
 
 @pytest.mark.parametrize(
     ("configs", "memory", "said"),
@@ -99,21 +110,6 @@ def test_the_fastest_number_of_gpus_per_worker(store: Store, configs: int, memor
     assert advice and advice.text.startswith(f"GPUs per worker: {said}")
     assert advice.text.endswith(f"two GPUs on one lattice are {TWICE:g} times as fast as one")
     assert f"{advice.least} is the least" in advice.text
-
-
-def test_nothing_is_advised_where_there_is_no_choice(store: Store) -> None:
-    assert gpus_advice(planned(store), Node(80 * GB, count=1)) is None
-    assert gpus_advice(planned(store), Node(None)) is None
-    assert gpus_advice(planned(store, extents=None), Node(80 * GB)) is None
-
-
-def test_a_lattice_that_is_too_short_is_refused_before_any_work(store: Store) -> None:
-    made = planned(store, extents=(8, 8, 8, 8))
-    message = (
-        "8 time slices cannot be spread over 4 GPUs: hops reach 3 slices, and each GPU must hold so many; "
-    )
-    with pytest.raises(InputError, match=f"{message}take 2 GPUs or fewer"):
-        run(made, store, cluster=Node(80 * GB, 4))
 
 
 def test_forecasts_know_the_gpus_of_a_worker() -> None:

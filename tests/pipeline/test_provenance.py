@@ -94,11 +94,6 @@ def test_somebody_elses_repository_lends_no_commit(
     assert commit_of(checkout / FILE)
 
 
-def test_no_git_no_commit(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(checkout))
-    assert commit_of(checkout / FILE) == ""
-
-
 def test_a_record_without_a_commit_names_its_sources() -> None:
     digest = "a4a71c16" + 56 * "0"
     assert code_text({"quarkline": "1.2", "commit": "", "sources": digest}) == "1.2 (sources a4a71c16)"
@@ -107,7 +102,9 @@ def test_a_record_without_a_commit_names_its_sources() -> None:
     assert code_text({}) == "?"
 
 
-def test_git_only_reads(checkout: Path, git: Git) -> None:
+def test_git_only_reads_and_without_it_there_is_no_commit(
+    checkout: Path, git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A process that is killed meanwhile leaves no lock in the checkout; no hook of it is run."""
     index, ran = checkout / ".git" / "index", checkout / "ran"
     git(checkout, "config", "core.fsmonitor", f"touch {ran}; false")
@@ -115,3 +112,6 @@ def test_git_only_reads(checkout: Path, git: Git) -> None:
     before = index.read_bytes(), index.stat().st_mtime_ns
     assert commit_of(checkout / FILE) == head(git, checkout)
     assert (index.read_bytes(), index.stat().st_mtime_ns) == before and not ran.exists()
+
+    monkeypatch.setenv("PATH", str(checkout))
+    assert commit_of(checkout / FILE) == ""

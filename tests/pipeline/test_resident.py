@@ -106,8 +106,7 @@ def test_results_of_one_key_that_are_other_objects_have_names_of_their_own(store
     """What a key leaves out, of a result or of what it is made of, is in the name under which it stays."""
 
     def works(layout: str) -> list[str]:
-        w = Workflow("layouts")
-        field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+        w, field = toys.fields("a", "layouts")
         setup = w.add(laid_out, field, layout=layout)
         w.add(toys.with_setup, setup, place=Place(over={"noise": [0]}))
         (chunk,) = [each for each in plan(w, store).chunks if each.node.name == "with_setup"]

@@ -32,17 +32,23 @@ def ensemble(
     return w
 
 
-def test_a_run_computes_every_chunk_once_and_a_second_one_nothing(
-    compute: Compute, executed: Executions, store: Store
-) -> None:
+def test_what_a_run_computes(compute: Compute, executed: Executions) -> None:
+    """Every chunk once; a second one nothing, others what is new, changed, or made of what has changed."""
     outcome = compute(ensemble())
-    assert outcome.exit_status == 0
+    assert (outcome.exit_status, outcome.count("done")) == (0, 9)
     assert executed.new() == {"config_mean": 2, "field": 2, "loops": 4, "mean": 1}
-    assert outcome.count("done") == 9
     again = compute(ensemble())
-    assert executed.new() == {}
-    assert again.exit_status == 0
-    assert "nothing to compute" in again.table()
+    assert again.exit_status == 0 and "nothing to compute" in again.table() and executed.new() == {}
+    downstream = {"config_mean": 2, "loops": 4, "mean": 1}
+    for workflow, computed in (
+        (ensemble("abcd", 8), {"config_mean": 4, "field": 2, "loops": 12, "mean": 1}),
+        (ensemble("a"), {"mean": 1}),
+        (ensemble(mass=0.25), downstream),
+        (ensemble(mass=0.5), {}),
+        (ensemble(scale=2.0), {**downstream, "field": 2}),
+    ):
+        assert compute(workflow).exit_status == 0
+        assert executed.new() == computed
 
 
 def test_results_are_those_of_the_bare_functions(compute: Compute, store: Store) -> None:
@@ -56,53 +62,27 @@ def test_results_are_those_of_the_bare_functions(compute: Compute, store: Store)
     np.testing.assert_allclose(open_result(store, "mean")["mean"], everything, rtol=1e-14)
 
 
-def test_extension_computes_only_what_is_new(compute: Compute, executed: Executions) -> None:
-    compute(ensemble("ab", 4))
-    executed.new()
-    compute(ensemble("abcd", 8))
-    assert executed.new() == {"config_mean": 4, "field": 2, "loops": 12, "mean": 1}
-
-
-def test_a_changed_parameter_recomputes_downstream_only(compute: Compute, executed: Executions) -> None:
-    compute(ensemble())
-    executed.new()
-    compute(ensemble(mass=0.25))
-    assert executed.new() == {"config_mean": 2, "loops": 4, "mean": 1}
-    compute(ensemble(mass=0.5))
-    assert executed.new() == {}
-    compute(ensemble(scale=2.0))
-    assert executed.new() == {"config_mean": 2, "field": 2, "loops": 4, "mean": 1}
-
-
-def test_fewer_configurations_repeat_the_ensemble_average_alone(
-    compute: Compute, executed: Executions
-) -> None:
-    compute(ensemble("ab"))
-    executed.new()
-    compute(ensemble("a"))
-    assert executed.new() == {"mean": 1}
-
-
 def test_transient_results_are_computed_once_for_consumers_that_share_them(
     compute: Compute, executed: Executions, store: Store
 ) -> None:
-    w = Workflow("fused")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    """Their progress is that of the first of these."""
+    w, field = toys.fields("ab", "fused")
     bulk = w.add(toys.bulk, field, place=Place(over={"noise": range(2)}), shift=0.25)
     w.add(toys.first, bulk)
     w.add(toys.second, bulk)
-    compute(w)
+    outcome = compute(w)
     assert executed.new() == {"bulk": 4, "field": 2, "first": 4, "second": 4}
     assert store.stages() == ["field", "first", "second"]
     record = store.record("first", next(iter(store.keys("first"))))
     assert record["transient"][0]["statistics"] == {"shifted": 0.25}
+    told = [event for event in read_events(store, outcome.run) if event.kind == "progress"]
+    assert [(event.node, event.done) for event in told] == [("first", 1)] * 4
     compute(w)
     assert executed.new() == {}
 
 
 def test_a_resident_result_is_made_once_per_worker(compute: Compute, executed: Executions) -> None:
-    w = Workflow("resident")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields("a", "resident")
     setup = w.add(toys.setup, field)
     w.add(toys.with_setup, setup, place=Place(over={"noise": range(12)}))
     compute(w)
@@ -111,35 +91,27 @@ def test_a_resident_result_is_made_once_per_worker(compute: Compute, executed: E
     assert 1 <= counts["setup"] <= 2
 
 
-def test_an_input_may_be_given_on_a_subset_of_coordinates(
+def test_an_input_may_be_given_on_a_subset_of_coordinates_and_in_chunks_with_other_borders(
     compute: Compute, executed: Executions, store: Store
 ) -> None:
-    w = Workflow("truncated")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    sloppy = w.add(
-        toys.loops, field, place=Place(name="sloppy", over={"noise": range(8)}, chunk={"noise": 4}), mass=0.5
-    )
+    w, field = toys.fields("a", "truncated")
+    place = Place(name="sloppy", over={"noise": range(8)}, chunk={"noise": 4})
+    sloppy = w.add(toys.loops, field, place=place, mass=0.5)
     w.add(toys.correction, sloppy, place=Place(over={"noise": [3, 4]}, chunk={"noise": 1}))
+    w.add(toys.correction, sloppy, place=Place("thirds", over={"noise": range(6)}, chunk={"noise": 3}))
     compute(w)
-    assert executed.new() == {"correction": 2, "field": 1, "loops": 2}
-    sloppy_data, corrected = open_result(store, "sloppy"), open_result(store, "correction")
-    assert list(corrected.noise) == [3, 4]
-    np.testing.assert_array_equal(corrected.current, 0.5 * sloppy_data.current.sel(noise=[3, 4]))
+    assert executed.new() == {"correction": 4, "field": 1, "loops": 2}
+    sloppy_data = open_result(store, "sloppy")
+    for name, noise in (("correction", [3, 4]), ("thirds", range(6))):
+        corrected = open_result(store, name, workflow="truncated")
+        assert list(corrected.noise) == list(noise)
+        np.testing.assert_array_equal(corrected.current, 0.5 * sloppy_data.current.sel(noise=list(noise)))
 
 
-def test_chunks_are_joined_where_borders_differ(compute: Compute, store: Store) -> None:
-    w = Workflow("borders")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    loops = w.add(toys.loops, field, place=Place(over={"noise": range(6)}, chunk={"noise": 2}), mass=0.5)
-    w.add(toys.correction, loops, place=Place(chunk={"noise": 3}))
-    compute(w)
-    whole, halves = open_result(store, "loops"), open_result(store, "correction")
-    np.testing.assert_array_equal(halves.current, 0.5 * whole.current)
-
-
-def test_a_failed_chunk_does_not_stop_independent_ones(compute: Compute, executed: Executions) -> None:
-    w = Workflow("failing")
-    field = w.add(toys.field, place=Place(over={"config": list("abc")}))
+def test_a_failed_chunk_stops_only_what_needs_it_and_is_tried_again_by_the_next_run(
+    compute: Compute, executed: Executions
+) -> None:
+    w, field = toys.fields("abc", "failing")
     fragile = w.add(toys.fragile, field, bad=("b",))
     w.add(toys.loops, fragile, place=Place(over={"noise": [0, 1]}), mass=1.0)
     outcome = compute(w)
@@ -148,6 +120,8 @@ def test_a_failed_chunk_does_not_stop_independent_ones(compute: Compute, execute
     assert outcome.states["loops"] == {"done": 4, "blocked": 2}
     assert "failed: fragile config=b: ValueError: configuration b is bad" in outcome.table()
     assert executed.new() == {"field": 3, "fragile": 3, "loops": 4}
+    assert compute(w).exit_status == 1
+    assert executed.new() == {"fragile": 1}
 
 
 def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
@@ -163,16 +137,6 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
         run(plan(w, store), store, cluster="local")
     assert not store.path.exists()
     assert shortage(plan(w, store), choose("tcp://elsewhere:8786")) is None
-
-
-def test_a_failure_is_not_retried_in_the_run_but_in_the_next(compute: Compute, executed: Executions) -> None:
-    w = Workflow("failing")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    w.add(toys.fragile, field, bad=("a",))
-    compute(w)
-    assert executed.new() == {"field": 1, "fragile": 1}
-    assert compute(w).exit_status == 1
-    assert executed.new() == {"fragile": 1}
 
 
 def test_a_raised_limit_computes_what_failed_and_nothing_else(
@@ -226,8 +190,7 @@ def test_an_error_that_does_not_pass_fails_its_chunk_and_what_needs_it(
 def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(
     store: Store, log_path: Path, executed: Executions
 ) -> None:
-    w = Workflow("deadly")
-    field = w.add(toys.field, place=Place(over={"config": list("abcdef")}))
+    w, field = toys.fields("abcdef", "deadly")
     deadly = w.add(toys.deadly, field, bad=("b",))
     w.add(toys.loops, deadly, place=Place(over={"noise": [0]}), mass=1.0)
     outcome = run(plan(w, store), store, cluster=Local(workers=2))
@@ -236,30 +199,31 @@ def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(
     assert "worker died every time" in outcome.failures[0].error
 
 
-def test_a_resource_that_nobody_offers_is_refused(compute: Compute, store: Store) -> None:
+def test_what_no_worker_can_do_is_refused(compute: Compute, store: Store, cluster: Address) -> None:
     w = Workflow("greedy")
     w.add(toys.greedy, place=Place(over={"config": ["a"]}))
     with pytest.raises(InputError, match=r"Resources\(device=2\), but no worker .* more than device=1"):
         compute(w)
 
-
-def test_a_plan_for_another_backend_is_refused(store: Store, cluster: Address) -> None:
     w = Workflow("chain")
     w.add(toys.chain, place=Place(over={"config": ["a"]}))
     with pytest.raises(InputError, match="plan is for backend 'cuda', the cluster's is 'cpu'"):
         run(plan(w, store, backend="cuda"), store, cluster=cluster)
 
 
+def reading(path: Path, function: object = toys.field) -> Workflow:
+    """A stage that reads a file, which holds 1.5 before it is written into."""
+    if not path.exists():
+        path.write_text("1.5")
+    w = Workflow("reading")
+    w.add(function, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
+    return w
+
+
 def test_a_changed_file_is_a_new_chunk_and_a_renamed_one_is_not(
     compute: Compute, executed: Executions, tmp_path: Path
 ) -> None:
-    def reading(path: Path) -> Workflow:
-        w = Workflow("reading")
-        w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
-        return w
-
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"
-    old.write_text("1.5")
     compute(reading(old))
     old.rename(new)
     compute(reading(new))
@@ -269,30 +233,17 @@ def test_a_changed_file_is_a_new_chunk_and_a_renamed_one_is_not(
     assert executed.new() == {"field": 1}
 
 
-def test_a_file_changed_after_planning_fails_its_chunk(
+def test_a_file_changed_after_planning_or_while_its_stage_runs_fails_its_chunk(
     store: Store, cluster: Address, executed: Executions, tmp_path: Path
 ) -> None:
-    path = tmp_path / "numbers.txt"
-    path.write_text("1.5")
-    w = Workflow("reading")
-    w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
-    planned = plan(w, store)
-    path.write_text("25.5")
-    outcome = run(planned, store, cluster=cluster)
-    assert "was changed after the run was planned" in outcome.failures[0].error
-    assert executed.new() == {}
-
-
-def test_a_file_changed_while_its_stage_runs_is_not_committed(
-    compute: Compute, store: Store, tmp_path: Path
-) -> None:
-    path = tmp_path / "numbers.txt"
-    path.write_text("1.5")
-    w = Workflow("reading")
-    w.add(toys.overtaken, place=Place(over={"config": ["a"]}, files={"path": {"a": path}}))
-    outcome = compute(w)
-    assert "was changed after the run was planned" in outcome.failures[0].error
-    assert not store.keys("overtaken")
+    for function, ran in ((toys.field, {}), (toys.overtaken, {"overtaken": 1})):
+        path = tmp_path / f"{function.stage.name}.txt"
+        planned = plan(reading(path, function), store)
+        if not ran:
+            path.write_text("25.5")
+        outcome = run(planned, store, cluster=cluster)
+        assert "was changed after the run was planned" in outcome.failures[0].error
+        assert executed.new() == ran and not store.keys(function.stage.name)
 
 
 def test_a_corrupted_chunk_is_found_removed_and_computed_again(
@@ -354,43 +305,23 @@ def test_a_purge_that_leaves_folders_or_empty_files_is_seen_by_the_plan(
     assert not verify(store).damaged
 
 
-def test_events_tell_the_story_of_a_run(compute: Compute, store: Store) -> None:
-    outcome = compute(ensemble("a", 2))
+def test_events_and_records_tell_the_story_of_a_run(store: Store, cluster: Address) -> None:
+    """Who listens hears every event."""
+    heard: list[dict] = []
+    outcome = run(plan(ensemble("a", 2), store), store, cluster=cluster, listener=heard.append)
     events = list(read_events(store, outcome.run))
     kinds = [event.kind for event in events]
-    assert kinds[0] == "run-started"
-    assert kinds[-1] == "run-ended"
+    assert kinds == [event["event"] for event in heard]
+    assert (kinds[0], kinds[-1]) == ("run-started", "run-ended")
     assert kinds.count("started") == kinds.count("done") == 4
     progress = next(event for event in events if event.kind == "progress")
-    assert progress.node == "loops"
-    assert progress.more == {"residual": 1e-9}
+    assert progress.node == "loops" and progress.more == {"residual": 1e-9}
     assert progress.coordinates == {"config": ("a",), "noise": (0, 1)}
-
-
-def test_progress_of_a_transient_stage_is_that_of_its_consumer(compute: Compute, store: Store) -> None:
-    w = Workflow("fused")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    w.add(toys.first, w.add(toys.bulk, field, place=Place(over={"noise": [0]})))
-    outcome = compute(w)
-    told = [event for event in read_events(store, outcome.run) if event.kind == "progress"]
-    assert [(event.node, event.done) for event in told] == [("first", 1)]
-
-
-def test_records_say_where_a_result_comes_from(compute: Compute, store: Store) -> None:
-    compute(ensemble("a", 2))
     (key,) = store.keys("loops")
     record = store.record("loops", key)
     assert record["parameters"] == {"mass": 0.5}
     assert record["coordinates"] == {"config": ["a"], "noise": [0, 1]}
     assert record["inputs"] == [[next(iter(store.keys("field")))]]
     assert record["statistics"] == {"iterations": [0, 1], "nothing": "nan"}
-    assert record["version"] == "1"
-    assert record["backend"] == "cpu"
-    assert record["seconds"] > 0
+    assert (record["version"], record["backend"]) == ("1", "cpu") and record["seconds"] > 0
     assert {"host", "device", "run", "finished", "code"} <= set(record)
-
-
-def test_a_listener_hears_every_event(store: Store, cluster: Address) -> None:
-    heard: list[dict] = []
-    outcome = run(plan(ensemble("a", 2), store), store, cluster=cluster, listener=heard.append)
-    assert [event["event"] for event in heard] == [e.kind for e in read_events(store, outcome.run)]

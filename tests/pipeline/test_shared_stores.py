@@ -51,6 +51,7 @@ def assert_nothing_twice(campaign: Campaign) -> None:
     assert not {place for place, number in places.items() if number > 1}
 
 
+@pytest.mark.slow
 def test_two_drivers_share_a_store(campaign: Campaign, cluster: Address, tmp_path_factory) -> None:
     drivers = [campaign.start(*SHARING, "configs=abc") for _ in range(2)]
     ended = outputs(drivers)

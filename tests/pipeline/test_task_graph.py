@@ -38,8 +38,7 @@ def assert_ordered(tasks: list[TaskPlan]) -> None:
 
 
 def test_consumers_of_a_transient_chunk_are_one_task(store: Store) -> None:
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields()
     bulk = w.add(toys.bulk, field, place=Place(over={"noise": [0, 1]}))
     w.add(toys.first, bulk)
     w.add(toys.second, bulk)
@@ -61,8 +60,7 @@ def test_consumers_at_different_depths_stay_apart_so_that_there_is_no_cycle(stor
     @stage(version="1", over=("config",))
     def average(loops: Chunks[toys.Loops], *, at: At) -> toys.Mean: ...
 
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields()
     bulk = w.add(toys.bulk, field, place=Place(over={"noise": [0, 1]}))
     mean = w.add(average, w.add(toys.first, bulk))
     w.add(late, bulk, mean)
@@ -75,8 +73,7 @@ def test_a_reduction_over_transient_chunks_does_not_swallow_other_consumers(stor
     @stage(version="1")
     def overall(bulk: Chunks[toys.Bulk], *, at: At) -> toys.Mean: ...
 
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w, field = toys.fields("ab")
     bulk = w.add(toys.bulk, field, place=Place(over={"noise": [0, 1]}))
     w.add(toys.first, bulk)
     w.add(overall, bulk)
@@ -101,27 +98,16 @@ def test_tiny_chunks_are_batched_once_they_were_measured(
 
 
 def test_configurations_are_finished_one_after_the_other(store: Store) -> None:
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b", "c"]}))
+    w, field = toys.fields("abc")
     w.add(toys.mean, w.add(toys.loops, field, place=Place(over={"noise": [0, 1]}), mass=1.0))
     order = sorted(tasks_of(w, store), key=lambda task: -task.priority)
-    assert [describe(task)[0] for task in order] == [
-        "mean",
-        "loops a 0",
-        "loops a 1",
-        "field a",
-        "loops b 0",
-        "loops b 1",
-        "field b",
-        "loops c 0",
-        "loops c 1",
-        "field c",
-    ]
+    each = ("loops {} 0", "loops {} 1", "field {}")
+    expected = ["mean", *(text.format(config) for config in "abc" for text in each)]
+    assert [describe(task)[0] for task in order] == expected
 
 
 def test_sharers_of_a_resident_result_share_a_home(store: Store) -> None:
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w, field = toys.fields("ab")
     w.add(toys.with_setup, w.add(toys.setup, field), place=Place(over={"noise": [0, 1, 2]}))
     homes: dict[str, set[tuple[str, ...]]] = {}
     for task in tasks_of(w, store):
@@ -133,8 +119,7 @@ def test_sharers_of_a_resident_result_share_a_home(store: Store) -> None:
 
 def test_the_longest_chunks_of_a_configuration_begin_first(store: Store) -> None:
     """By measured seconds: two workers then end together, to within a short chunk."""
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w, field = toys.fields("ab")
     for mass, name in enumerate(("short", "long"), start=1):
         w.add(toys.loops, field, place=Place(name=name, over={"noise": range(3)}), mass=1.0 * mass)
     seconds = {"field": 0.5, "short": 1.0, "long": 4.0}
@@ -153,8 +138,7 @@ def test_the_longest_chunks_of_a_configuration_begin_first(store: Store) -> None
 
 def test_the_longest_chunks_are_those_that_move_most_bytes_where_nothing_was_measured(store: Store) -> None:
     lengths = {"short": 10.0, "long": 1000.0}
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields()
     for name, mass in lengths.items():
         w.add(toys.loops, field, place=Place(name=name, over={"noise": range(2)}), mass=mass)
     planned = plan(w, store)
@@ -166,8 +150,7 @@ def test_the_longest_chunks_are_those_that_move_most_bytes_where_nothing_was_mea
 
 
 def test_what_dask_is_told(store: Store) -> None:
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields()
     w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     tasks = tasks_of(w, store)
     graph = dask_graph(tasks, RunContext(store, "run", "cpu", 1, SOURCES))
@@ -178,6 +161,10 @@ def test_what_dask_is_told(store: Store) -> None:
     assert set(told["retries"].values()) == {RETRIES}
     assert told["priority"][by_node["loops"].name] > told["priority"][by_node["field"].name]
     assert graph.get_all_dependencies()[by_node["loops"].name] == {by_node["field"].name}
+    for task in graph.to_dict().values():  # descriptions travel, data never
+        header, frames = serialize(task)
+        assert sum(map(len, frames)) < 3000
+        assert deserialize(header, frames).key == task.key
 
 
 def test_a_transient_stage_runs_on_the_backend_of_its_consumer(store: Store) -> None:
@@ -186,8 +173,7 @@ def test_a_transient_stage_runs_on_the_backend_of_its_consumer(store: Store) -> 
     @stage(version="1", over=("config",), resources=Resources(device=1))
     def solve(setup: toys.Setup, *, at: At) -> toys.Field: ...
 
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+    w, field = toys.fields()
     setup = w.add(toys.setup, field)
     w.add(solve, setup)
     w.add(toys.with_setup, setup, place=Place(over={"noise": [0]}))
@@ -198,18 +184,6 @@ def test_a_transient_stage_runs_on_the_backend_of_its_consumer(store: Store) -> 
             inputs = [source.node.backend for sources in work.inputs for source in sources]
             found[work.node.name] = (work.node.backend, inputs)
     assert found == {"field": ("cpu", []), "solve": ("cuda", ["cuda"]), "with_setup": ("cpu", ["cpu"])}
-
-
-def test_a_task_is_small_on_the_wire(store: Store) -> None:
-    """Descriptions travel, data never."""
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a"]}))
-    w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
-    graph = dask_graph(tasks_of(w, store), RunContext(store, "run", "cpu", 1, SOURCES))
-    for task in graph.to_dict().values():
-        header, frames = serialize(task)
-        assert sum(map(len, frames)) < 3000
-        assert deserialize(header, frames).key == task.key
 
 
 @pytest.mark.parametrize(
@@ -225,7 +199,6 @@ def test_a_container_bounds_the_number_of_workers(monkeypatch: pytest.MonkeyPatc
 
 
 def test_width(store: Store) -> None:
-    w = Workflow("w")
-    field = w.add(toys.field, place=Place(over={"config": ["a", "b"]}))
+    w, field = toys.fields("ab")
     w.add(toys.mean, w.add(toys.loops, field, place=Place(over={"noise": [0, 1, 2]}), mass=1.0))
     assert widest_level(tasks_of(w, store)) == 6

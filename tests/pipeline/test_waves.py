@@ -44,8 +44,7 @@ def test_a_graph_in_pieces_computes_every_chunk_once(
 def test_what_reads_a_failed_chunk_is_blocked_in_later_pieces_too(
     compute: Compute, executed: Executions, pieces: list[int], store: Store
 ) -> None:
-    w = Workflow("failing")
-    field = w.add(toys.field, place=Place(over={"config": list("abcdef")}))
+    w, field = toys.fields("abcdef", "failing")
     fragile = w.add(toys.fragile, field, bad=("c",))
     w.add(toys.loops, fragile, place=Place(over={"noise": [0]}), mass=0.5)
     outcome = compute(w)
@@ -70,8 +69,7 @@ def test_a_scheduler_that_still_holds_what_a_task_returned_runs_it_again(
     """Futures of the first attempt are not released, as when that message comes late."""
 
     def loops(mass: float) -> Workflow:
-        w = Workflow("again")
-        field = w.add(toys.field, place=Place(over={"config": ["a"]}))
+        w, field = toys.fields("a", "again")
         w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=mass)
         return w
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -124,9 +124,13 @@ def test_an_edit_during_a_run_ends_it_where_it_may_alter_a_result(tmp_path: Path
     assert out.count("failed: ") == 1 and "do not edit it during a run" in out
 
 
-def test_the_digest_of_the_engine_is_of_the_layers_that_a_worker_stands_on() -> None:
+def test_the_digest_is_of_the_layers_that_a_worker_stands_on_and_of_stages() -> None:
     names = {name.partition("/")[0] for name, _ in sources._files("pipeline")}
     assert names == {"declare", "planning", "store", "worker"}
+
+    from stages.loops.correlator import ensemble_average
+
+    assert sources_of([ensemble_average]).names == ("pipeline", "stages")
 
 
 MODULES = """
@@ -211,57 +215,61 @@ def test_workers_and_certificates_know_the_same_code_and_nothing_that_only_shows
     assert len(seen) == 4
 
 
-def test_the_digest_is_of_every_source_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "group_code"
-    (package / "deep").mkdir(parents=True)
-    for name in ("__init__.py", "deep/__init__.py", "deep/kernel.cu"):
-        (package / name).write_text("")
+@pytest.fixture
+def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """packaged(name, files): a package that can be imported, of empty files; its folder."""
     monkeypatch.syspath_prepend(str(tmp_path))
+
+    def made(name: str, *files: str) -> Path:
+        for file in ("__init__.py", *files):
+            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / file).write_text("")
+        return tmp_path / name
+
+    return made
+
+
+def afresh(monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
+    """The digest that a new process would take."""
+    monkeypatch.setattr(sources, "_digests", {})
+    return digest_of(names)
+
+
+def test_the_digest_is_of_every_source_of_a_package_and_of_no_lock_of_an_editor(
+    packaged: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = packaged("group_code", "deep/__init__.py", "deep/kernel.cu")
+    (package / ".#kernel.py").symlink_to("somebody@somewhere")
     digests = set()
     for change in ("", "// other", "__global__"):
         (package / "deep/kernel.cu").write_text(change)
-        monkeypatch.setattr(sources, "_digests", {})
-        digests.add(digest_of(("group_code",)))
+        digests.add(afresh(monkeypatch, "group_code"))
     assert len(digests) == 3
 
 
 def test_a_process_that_loaded_old_code_never_has_the_digest_of_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    packaged: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "loaded_early.py").write_text("number = 1")
-    (tmp_path / "another_module.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    early = packaged("loaded_early") / "__init__.py"
+    packaged("another_module")
     old = digest_of(("loaded_early",))
-    (tmp_path / "loaded_early.py").write_text("number = 2")
+    early.write_text("number = 2")
     assert digest_of(("loaded_early",)) == old
-    held = digest_of(("another_module", "loaded_early"))
-    monkeypatch.setattr(sources, "_digests", {})
-    assert digest_of(("another_module", "loaded_early")) != held
-
-
-def test_code_that_was_edited_before_all_of_it_was_loaded_is_nobodys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "loaded_lazily"
-    package.mkdir()
-    for name in ("__init__.py", "kernel.py"):
-        (package / name).write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    names = ("another_module", "loaded_early")
+    assert digest_of(names) != afresh(monkeypatch, *names)
+    kernel = packaged("loaded_lazily", "kernel.py") / "kernel.py"  # edited before all of it was loaded
     old = digest_of(("loaded_lazily",))
-    (package / "kernel.py").write_text("number = 2")
+    kernel.write_text("number = 2")
     importlib.import_module("loaded_lazily.kernel")
     held = digest_of(("loaded_lazily",))
-    monkeypatch.setattr(sources, "_digests", {})
-    assert held not in (old, digest_of(("loaded_lazily",)))
+    assert held not in (old, afresh(monkeypatch, "loaded_lazily"))
 
 
-def test_a_module_in_the_place_of_another_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_in_the_place_of_another_is_noticed(
+    packaged: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As many modules are loaded as before, and as many of the package."""
-    package = tmp_path / "loaded_in_turn"
-    package.mkdir()
-    for name in ("__init__.py", "first.py"):
-        (package / name).write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    package = packaged("loaded_in_turn", "first.py")
     importlib.import_module("loaded_in_turn.first")
     old, loaded = digest_of(("loaded_in_turn",)), len(sys.modules)
     (package / "second.py").write_text("number = 2")
@@ -269,18 +277,3 @@ def test_a_module_in_the_place_of_another_is_noticed(tmp_path: Path, monkeypatch
     importlib.import_module("loaded_in_turn.second")
     assert len(sys.modules) == loaded
     assert digest_of(("loaded_in_turn",)) != old
-
-
-def test_an_editors_lock_file_is_no_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "edited_now"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / ".#kernel.py").symlink_to("somebody@somewhere")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert digest_of(("edited_now",))
-
-
-def test_sources_are_those_of_stages_and_engine() -> None:
-    from stages.loops.correlator import ensemble_average
-
-    assert sources_of([ensemble_average]).names == ("pipeline", "stages")

@@ -32,8 +32,7 @@ from pipeline.worker import plugins
 
 
 def fields(names: str, function: object, **parameters: object) -> Workflow:
-    w = Workflow("losses")
-    field = w.add(toys.field, place=Place(over={"config": list(names)}))
+    w, field = toys.fields(names, "losses")
     w.add(function, field, **parameters)  # type: ignore[arg-type]
     return w
 
@@ -157,26 +156,18 @@ def test_a_stopped_worker_is_replaced_and_its_chunk_computed(store: Store, log_p
     assert time.monotonic() - began < 60
 
 
-def test_a_cluster_without_workers_ends_the_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.running.driver.LIMITS", Limits(absence=1.0))
+@pytest.mark.parametrize(
+    ("absence", "options", "said"), [(1.0, {}, "lack of workers"), (None, {"time_limit": 2.0}, "time limit")]
+)
+def test_a_cluster_without_workers_ends_the_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch, absence: float | None, options: dict[str, float], said: str
+) -> None:
+    if absence:
+        monkeypatch.setattr("pipeline.running.driver.LIMITS", Limits(absence=absence))
     with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty:
-        made = plan(fields("a", toys.deadly), store)
-        outcome = run(made, store, cluster=choose(empty.scheduler_address))
-    assert outcome.exit_status == 3
-    assert "lack of workers" in outcome.stopped
-
-
-def test_the_wait_for_a_first_worker_obeys_the_time_limit(store: Store) -> None:
-    with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty:
-        began = time.monotonic()
-        outcome = run(
-            plan(fields("a", toys.deadly), store),
-            store,
-            cluster=choose(empty.scheduler_address),
-            time_limit=2.0,
-        )
-    assert outcome.exit_status == 3
-    assert "time limit" in outcome.stopped
+        began, made = time.monotonic(), plan(fields("a", toys.deadly), store)
+        outcome = run(made, store, cluster=choose(empty.scheduler_address), **options)
+    assert outcome.exit_status == 3 and said in outcome.stopped
     assert time.monotonic() - began < 10
 
 
@@ -227,34 +218,42 @@ def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(
     assert [event.kind for event in read_events(store, outcome.run)] == ["run-started", "run-ended"]
 
 
-def test_the_time_limit_leaves_room_for_the_close_of_the_cluster() -> None:
-    stop = StopRequest(10.0, grace=2.0)
-    stop.note_start(2.0)
-    stop._started -= 6.5
-    assert stop.check()
+@pytest.mark.parametrize(
+    ("limit", "start", "chunk", "passed", "stops"),
+    [
+        ((10.0, 2.0), 2.0, 0.0, 6.5, True),  # room for the close of the cluster
+        ((100.0, 2.0), 0.0, 30.0, 50.0, False),
+        ((100.0, 2.0), 0.0, 30.0, 60.0, True),  # no chunk would end before it
+        ((8.0,), 3.3, 0.0, 3.3, False),  # a short one leaves time to compute
+    ],
+)
+def test_what_a_time_limit_leaves(
+    limit: tuple[float, ...], start: float, chunk: float, passed: float, stops: bool
+) -> None:
+    stop = StopRequest(*limit)
+    if start:
+        stop.note_start(start)
+    stop.note_duration(chunk)
+    stop._started -= passed
+    assert stop.check() == stops
 
 
-def test_no_chunk_begins_that_would_not_end_before_the_time_limit() -> None:
-    stop = StopRequest(100.0, grace=2.0)
-    stop.note_duration(30.0)
-    stop._started -= 50.0
-    assert not stop.check()
-    stop._started -= 10.0
-    assert stop.check()
-
-
-def test_a_short_time_limit_leaves_time_to_compute() -> None:
-    stop = StopRequest(8.0)
-    stop.note_start(3.3)
-    stop._started -= 3.3
-    assert not stop.check()
-
-
-def test_a_worker_may_take_what_the_plan_projects() -> None:
+def test_limits_of_memory_are_what_the_plan_projects_and_as_before_once_a_task_ran_alone(
+    store: Store,
+) -> None:
     few, many = local.worker_memory(2, 0), local.worker_memory(8, 0)
     assert many == few // 4
     assert local.worker_memory(8, few) > few
     assert 2 * few < local.worker_memory(8, 2 * few) <= local.MEMORY_LIMIT
+
+    nannies = {n: SimpleNamespace(memory_manager=SimpleNamespace(memory_limit=100)) for n in range(8)}
+    client = SimpleNamespace(cluster=SimpleNamespace(workers=nannies))
+    store.create()
+    with EventLog(store, "alone") as log:
+        workforce = Workforce(client, log, StopRequest(), Limits())  # type: ignore[arg-type]
+        with workforce.memory_for_one():
+            assert {nanny.memory_manager.memory_limit for nanny in nannies.values()} == {400}
+    assert {nanny.memory_manager.memory_limit for nanny in nannies.values()} == {100}
 
 
 @pytest.mark.faults
@@ -277,22 +276,18 @@ def test_a_chunk_that_takes_more_than_its_workers_share_is_computed_alone(
     assert "runs alone, with up to 0.93 GiB" in messages(store, outcome)
 
 
-def test_limits_of_memory_are_as_before_once_a_task_ran_alone(store: Store) -> None:
-    nannies = {n: SimpleNamespace(memory_manager=SimpleNamespace(memory_limit=100)) for n in range(8)}
-    client = SimpleNamespace(cluster=SimpleNamespace(workers=nannies))
-    store.create()
-    with EventLog(store, "alone") as log:
-        workforce = Workforce(client, log, StopRequest(), Limits())  # type: ignore[arg-type]
-        with workforce.memory_for_one():
-            assert {nanny.memory_manager.memory_limit for nanny in nannies.values()} == {400}
-    assert {nanny.memory_manager.memory_limit for nanny in nannies.values()} == {100}
+def test_settings_that_bring_workers_back_hold_while_the_cluster_lives(store: Store) -> None:
+    """A run without a watcher serves no pages."""
+    name, heard = "distributed.deploy.lost-worker-timeout", []
+    before, w = dask.config.get(name), Workflow("w")
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
 
+    def listen(event: dict) -> None:
+        if event["event"] == "cluster-ready":
+            heard.append((event["dashboard"], dask.config.get(name)))
 
-def test_settings_that_bring_workers_back_hold_while_the_cluster_lives() -> None:
-    before = dask.config.get("distributed.deploy.lost-worker-timeout")
-    with Local(workers=1).open(Demand(1, 0)):
-        assert dask.config.get("distributed.deploy.lost-worker-timeout") == "45s"
-    assert dask.config.get("distributed.deploy.lost-worker-timeout") == before
+    run(plan(w, store), store, cluster=Local(workers=1), listener=listen, watcher=None)
+    assert heard == [("", "45s")] and dask.config.get(name) == before
 
 
 def test_slurm_leaves_the_interrupt_alone() -> None:

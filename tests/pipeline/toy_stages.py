@@ -8,14 +8,14 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Chunks, Cost, Dims, Keyed, Resources, stage
+from pipeline import At, Chunks, Cost, Dims, Keyed, Node, Place, Resources, Workflow, stage
 from pipeline.declare.stage import stage_of
 
 LOG = "QUARKLINE_TOY_LOG"
@@ -77,6 +77,12 @@ def field(*, at: At, scale: float = 1.0, path: Path | None = None) -> Field:
     executed("field", at)
     offset = float(path.read_text()) if path else 0.0
     return Field(scale * np.arange(6.0) + number(at.one("config")) + offset)
+
+
+def fields(configs: Iterable[object] = "a", name: str = "w") -> tuple[Workflow, Node]:
+    """A workflow with fields of these configurations, and their node."""
+    w = Workflow(name)
+    return w, w.add(field, place=Place(over={"config": list(configs)}))
 
 
 @stage(version="1", over=("config",), labels={"part": ("re", "im")})

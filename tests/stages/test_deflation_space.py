@@ -84,16 +84,15 @@ def test_what_is_stored(spaces: dict[str, DeflationSpace], precision: str, dtype
     assert space.vectors.nbytes + space.scale.nbytes == pytest.approx(share * spaces["double"].vectors.nbytes)
 
 
-def test_half_keeps_every_number_to_its_scale(spaces: dict[str, DeflationSpace]) -> None:
+def test_vectors_of_sixteen_bits(
+    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash, dense: np.ndarray
+) -> None:
+    """They keep every number to its scale, and are smoothed."""
     exact, rounded = (from_store(spaces[p].vectors, spaces[p].scale, np) for p in ("double", "half"))
     assert (exact.dtype, rounded.dtype) == (np.complex128, np.complex64)
     largest = np.maximum(np.abs(exact.real), np.abs(exact.imag)).max(axis=1, keepdims=True)
     assert (np.abs((exact - rounded).real) < 1.7e-5 * largest).all()
 
-
-def test_vectors_from_sixteen_bits_are_smoothed(
-    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash, dense: np.ndarray
-) -> None:
     held = deflation(dslash, spaces["half"], at=At(**AT)).even
     ritz = held.vectors.reshape(len(dense), VECTORS) @ held.rotation
     residual = np.linalg.norm(dense @ ritz - ritz * held.eigenvalues, axis=0)
@@ -113,11 +112,20 @@ def test_what_the_chunk_says_of_its_making(dslash: StaggeredDslash) -> None:
     assert {"restarts", "residual"} <= set(at.reports[-1])
 
 
-def test_a_part_of_the_space_serves(spaces: dict[str, DeflationSpace], dslash: StaggeredDslash) -> None:
+def test_a_part_of_the_space_serves_and_no_more_than_there_is(
+    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash
+) -> None:
     whole, part = (deflation(dslash, spaces["single"], at=At(**AT), vectors=k).even for k in (None, 7))
     assert len(part) == 7
     np.testing.assert_array_equal(part.vectors, whole.vectors[..., :7])
     np.testing.assert_array_equal(part.gram, whole.gram[:7, :7])
+
+    with pytest.raises(InputError, match="9 deflation vectors, but the deflation space has 8: take 1 to 8"):
+        deflation(dslash, spaces["double"], at=At(**AT), vectors=9)
+    with pytest.raises(InputError, match="385 deflation vectors, but the even sites of the lattice have 384"):
+        space_of(dslash, 385)
+    with pytest.raises(InputError, match="precision must be one of double, single, half, got 'quarter'"):
+        space_of(dslash, precision="quarter")
 
 
 @pytest.mark.parametrize("change", ["gauge field", "boundary", "naik_epsilon"])
@@ -146,15 +154,6 @@ def test_a_space_of_another_lattice_is_refused(spaces: dict[str, DeflationSpace]
     )
     with pytest.raises(InputError, match=r"has 4 time slices of 32 even sites, the lattice 4x4x4x6 6 of 32"):
         deflation(operators.hisq_operator(field, at=at, **HISQ), spaces["double"], at=at)
-
-
-def test_more_vectors_than_there_are(spaces: dict[str, DeflationSpace], dslash: StaggeredDslash) -> None:
-    with pytest.raises(InputError, match="9 deflation vectors, but the deflation space has 8: take 1 to 8"):
-        deflation(dslash, spaces["double"], at=At(**AT), vectors=9)
-    with pytest.raises(InputError, match="385 deflation vectors, but the even sites of the lattice have 384"):
-        space_of(dslash, 385)
-    with pytest.raises(InputError, match="precision must be one of double, single, half, got 'quarter'"):
-        space_of(dslash, precision="quarter")
 
 
 class Killed(BaseException):

@@ -13,7 +13,7 @@ from stages.mesons import meson_figures
 RNG = np.random.default_rng(606)
 
 
-def test_correlator_figure_draws_every_flavour_with_its_error_bars():
+def test_correlators_and_loops_are_drawn_with_their_error_bars() -> None:
     values, errors = RNG.normal(size=(3, 6)), RNG.uniform(0.1, 1, size=(3, 6))
     above, below = figures.correlator_figure(values, errors).axes
     drawn = [*above.containers, *below.containers]
@@ -23,8 +23,6 @@ def test_correlator_figure_draws_every_flavour_with_its_error_bars():
         heights = [segment[1, 1] - segment[0, 1] for segment in bars[2][0].get_segments()]
         assert np.allclose(heights, 2 * errors[flavour])
 
-
-def test_loops_figure_draws_the_directions_of_one_flavour():
     values = RNG.normal(size=(3, 4, 6))
     (axes,) = figures.loops_figure(values, np.ones_like(values), flavour=1).axes
     assert len(axes.containers) == 4
@@ -32,12 +30,10 @@ def test_loops_figure_draws_the_directions_of_one_flavour():
     assert "strange" in axes.get_ylabel()
 
 
-def test_plaquette_figure_names_configurations():
+def test_plaquettes_and_spectra_have_a_line_per_configuration() -> None:
     (axes,) = figures.plaquette_figure(RNG.uniform(size=(3, 3)), ["a.1", "a.2", "a.3"]).axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a.1", "a.2", "a.3"]
 
-
-def test_spectrum_figure_has_a_line_per_configuration_and_mass():
     values = np.sort(RNG.uniform(0.01, 1, size=(3, 8)))
     (axes,) = figures.spectrum_figure(values, {"light": 0.05, "strange": 0.2}).axes
     drawn = [line.get_ydata() for line in axes.lines]
@@ -46,12 +42,19 @@ def test_spectrum_figure_has_a_line_per_configuration_and_mass():
     assert axes.get_yscale() == "log"
 
 
-def test_convergence_figure_is_logarithmic_with_a_curve_per_solve():
+def test_curves_of_convergence_and_cost_are_logarithmic() -> None:
     (axes,) = figures.convergence_figure(
         {"light": {"history": [1.0, 0.1]}, "strange": {"history": [1.0, 0.01, 1e-4], "history_step": 3}}
     ).axes
     assert axes.get_yscale() == "log"
     assert [list(line.get_xdata()) for line in axes.lines] == [[0, 1], [0, 3, 6]]
+
+    curves = {"plain": ([1.0, 10.0], [3.0, 1.0]), "low modes": ([4.0, 9.0], [0.3, 0.1])}
+    figure = figures.estimator_cost_figure(curves, {"plain": (5.0, 2.0), "low modes": (5.0, 0.2)})
+    (axes,) = figure.axes
+    assert [len(line.get_xdata()) for line in axes.lines] == [2, 1, 2, 1]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(curves)
 
 
 def test_error_budget_recovers_the_variances():
@@ -88,15 +91,6 @@ def test_table_reads_back_to_the_last_bit():
     assert len(header) == len(text.splitlines()[2])
 
 
-def test_estimator_cost_figure_has_a_curve_and_a_point_for_each():
-    curves = {"plain": ([1.0, 10.0], [3.0, 1.0]), "low modes": ([4.0, 9.0], [0.3, 0.1])}
-    figure = figures.estimator_cost_figure(curves, {"plain": (5.0, 2.0), "low modes": (5.0, 0.2)})
-    (axes,) = figure.axes
-    assert [len(line.get_xdata()) for line in axes.lines] == [2, 1, 2, 1]
-    assert axes.get_xscale() == axes.get_yscale() == "log"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(curves)
-
-
 def test_levels_figure_begins_after_t0_and_leaves_out_what_is_not_known():
     energy = RNG.uniform(0.3, 1, size=(2, 12))
     energy[1, 4] = np.nan
@@ -124,14 +118,6 @@ def test_points_without_an_error_are_hollow():
     assert all(map(hollow, [*above.containers, *below.containers]))
 
 
-def test_negative_correlators_are_triangles():
-    values = np.array([[1.0, 0.1, -0.01, 0.1]])
-    figure = meson_figures.meson_figure(values, 0.1 * abs(values), ["pion"])
-    marks = {bars[0].get_marker(): bars[0].get_ydata() for bars in figure.axes[0].containers}
-    assert np.array_equal(marks["v"], [0.01]) and np.array_equal(marks["o"], [1.0, 0.1, 0.1])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["pion"]
-
-
 def test_no_marker_of_a_legend_stands_among_points():
     one = np.ones((1, 3))
     for figure in (
@@ -140,6 +126,7 @@ def test_no_marker_of_a_legend_stands_among_points():
         figures.loops_figure(np.ones((3, 4, 6)), np.ones((3, 4, 6)), 0),
         meson_figures.meson_figure(one, one, ["pion"]),
         meson_figures.levels_figure(np.ones((1, 6)), np.ones((1, 6)), ["level 0"], 0),
+        meson_figures.effective_mass_figure(one, one, ["pion"]),
     ):
         figure.draw_without_rendering()
         (legend,) = figure.legends
@@ -147,8 +134,14 @@ def test_no_marker_of_a_legend_stands_among_points():
         assert legend.get_window_extent().y0 >= below and not any(axes.get_legend() for axes in figure.axes)
 
 
-def test_effective_mass_figure_goes_to_the_middle():
+def test_masses_go_to_the_middle_and_negative_correlators_are_triangles() -> None:
     mass = RNG.uniform(0.3, 1, size=(2, 12))
     (axes,) = meson_figures.effective_mass_figure(mass, 0.1 * mass, ["pion", "rho"]).axes
     assert [len(bars[0].get_ydata()) for bars in axes.containers] == [7, 7]
     assert np.array_equal(axes.containers[1][0].get_ydata(), mass[1, :7])
+
+    values = np.array([[1.0, 0.1, -0.01, 0.1]])
+    figure = meson_figures.meson_figure(values, 0.1 * abs(values), ["pion"])
+    marks = {bars[0].get_marker(): bars[0].get_ydata() for bars in figure.axes[0].containers}
+    assert np.array_equal(marks["v"], [0.01]) and np.array_equal(marks["o"], [1.0, 0.1, 0.1])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["pion"]

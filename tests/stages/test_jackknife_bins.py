@@ -80,19 +80,12 @@ def test_bins_are_those_of_means(average: Callable[..., Any]) -> None:
         type(given[0])(*(np.mean(two, axis=0) for two in zip(*given[n : n + 2], strict=True)))
         for n in (0, 2, 4)
     ]
-    found, expected, alone = (
-        average(
-            [(At(config=f"c.{n}", source=("t0",)), each) for n, each in enumerate(results)],
-            at=at,
-            **options,
-            **more,
-        )
-        for results, at, more in (
-            (given, At(), {"jackknife_bin": 2}),
-            (pairs, At(), {}),
-            (given[:6], At(), {}),
-        )
-    )
+
+    def averaged(results: list, **more: int) -> NamedTuple:
+        chunks = [(At(config=f"c.{n}", source=("t0",)), each) for n, each in enumerate(results)]
+        return average(chunks, at=At(), **options, **more)
+
+    found, expected, alone = averaged(given, jackknife_bin=2), averaged(pairs), averaged(given[:6])
     for name, value, reference in zip(found._fields, found, expected, strict=True):
         np.testing.assert_allclose(value, reference, rtol=1e-10, atol=1e-14, err_msg=name)
     errors = [name for name in found._fields if name.endswith("error")]

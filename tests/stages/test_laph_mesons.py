@@ -55,23 +55,19 @@ def full_mesons(elementals: Elementals, *times: int) -> LaphMesons:
     return distilled_mesons(perambulator(times), elementals, at=at, **OPTIONS)
 
 
-def test_sources_are_independent_of_their_company(elementals) -> None:
+def test_full_distillation(elementals) -> None:
+    """A matrix has the correlators of its operators; the pion at rest is a norm of the perambulator."""
     both, alone = full_mesons(elementals, 5, 2), full_mesons(elementals, 2)
     assert both.correlator.shape == (2, 16, 2, TIMES) and both.matrix.shape == (2, 2, 4, 4, TIMES)
     assert both.source_time.tolist() == [5, 2] and both.noise.tolist() == [[-1, -1]] * 2
     np.testing.assert_allclose(both.correlator[1], alone.correlator[0], rtol=1e-12)
     np.testing.assert_allclose(both.matrix[1], alone.matrix[0], rtol=1e-12)
 
-
-def test_matrix_has_the_correlators_of_its_operators(elementals) -> None:
     made = full_mesons(elementals, 3)
     for number in (0, 1, 3):
         of_gamma = made.correlator[0, NAMES.index(OPERATORS[number])]
         np.testing.assert_allclose(made.matrix[0, :, number, number], of_gamma, rtol=1e-12)
 
-
-def test_pion_at_rest_is_the_norm_of_the_perambulator(elementals) -> None:
-    """With the eigenvectors that sources and elementals both have, time from the source on."""
     tau = perambulator((4,)).perambulator[0, :, :, :K]
     norms = np.roll((np.abs(tau) ** 2).sum(axis=(1, 2, 3, 4)), -4)
     found = full_mesons(elementals, 4).correlator[0, NAMES.index("Gamma5"), 0]
@@ -118,13 +114,11 @@ def test_full_dilution_gives_full_distillation_for_each_pair(elementals) -> None
         assert np.abs(found.correlator[each] - expected.correlator[start]).max() < 1e-12 * largest
 
 
-def test_subsets_of_times_have_a_source_on_each_slice(elementals) -> None:
+def test_starts_of_noise(elementals) -> None:
     given = noise({**FULL, "time": "interlace-3"}, vectors=2)
     found = stochastic_mesons(given.projections, given.columns, elementals, at=At(config="c.1"), **OPTIONS)
     assert found.source_time.tolist() == [1, 4, 2, 5] and found.noise.tolist() == [[0, 1]] * 4
 
-
-def test_one_noise_vector_is_too_few(elementals) -> None:
     given = noise(FULL, vectors=1)
     with pytest.raises(InputError, match=r"source at t = 1 has one noise vector, .* take 2 vectors or more"):
         stochastic_mesons(given.projections, given.columns, elementals, at=At(config="c.1"), **OPTIONS)

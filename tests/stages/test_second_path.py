@@ -91,14 +91,12 @@ def loops(gauge: configuration.GaugeLinks, dslash: Any = None, **options: Any) -
     return at
 
 
-def test_loops_that_are_right_agree_with_the_second_path(gauge):
+def test_loops_that_are_right_agree_with_the_second_path(gauge) -> None:
     at = loops(gauge, dilution={"displacement": 2})
     assert at.statistics["repeated"] == (
         "A x and D x of 32 solutions, a contraction, the noise, by the reference kernels of the host"
     )
 
-
-def test_split_even_loops_agree_with_the_second_path(gauge):
     at = at_with(dslash=lambda: dslash_of(gauge))
     masses = Masses(0.1, 0.3)
     split_even_loops(dslash_of(gauge), at=at, masses=masses, **grouped(**LOOPS, **NOISE))
@@ -209,13 +207,8 @@ def test_links_of_a_current_that_change_in_memory_are_found_in_every_chunk(gauge
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(current_loops.__globals__, "stochastic_loops", spoiling)
         with pytest.raises(DisagreementError, match="links of the current changed in memory"):
-            current_loops(
-                dslash_of(gauge),
-                at=At(config="a", noise=(0,)),
-                mass=0.1,
-                current_links=links,
-                **grouped(**LOOPS, **NOISE),
-            )
+            at, options = At(config="a", noise=(0,)), grouped(**LOOPS, **NOISE)
+            current_loops(dslash_of(gauge), at=at, mass=0.1, current_links=links, **options)
 
 
 def sources_at(**options: Any) -> At:
@@ -243,19 +236,23 @@ def test_propagators_that_are_right_agree_with_the_second_path(gauge):
     assert at.statistics["repeated"] == "M x of 24 solutions, by the reference kernels of the host"
 
 
-def test_a_clover_matrix_that_is_wrong_is_found(gauge):
-    def spoil(M: Any, b: Any) -> None:
-        M.clover_inverse(0).blocks[5, 1, 2, 3] += 1e-3
-
-    with pytest.raises(WrongResultError, match="solutions do not hold by other kernels"):
-        solved_mesons(gauge, spoil)
+def wrong_clover(M: Any, b: Any) -> None:
+    M.clover_inverse(0).blocks[5, 1, 2, 3] += 1e-3
 
 
-def test_a_source_that_is_wrong_is_found(gauge):
-    def spoil(M: Any, b: Any) -> None:
-        b.fields[1, 7, 3, 0, 4] = 2**-20
+def wrong_source(M: Any, b: Any) -> None:
+    b.fields[1, 7, 3, 0, 4] = 2**-20
 
-    with pytest.raises(WrongResultError, match="sources are others when they are made again"):
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (wrong_clover, "solutions do not hold by other kernels"),
+        (wrong_source, "sources are others when they are made again"),
+    ],
+)
+def test_a_clover_matrix_or_a_source_that_is_wrong_is_found(gauge, spoil, said):
+    with pytest.raises(WrongResultError, match=said):
         solved_mesons(gauge, spoil)
 
 

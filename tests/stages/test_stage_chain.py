@@ -103,14 +103,12 @@ def test_solver_and_precision_do_not_alter_the_loops(staggered, solver, precisio
     assert np.allclose(result.condensate, reference.condensate, rtol=1e-8)
 
 
-def test_noise_vectors_in_any_chunks_give_the_same_loops(staggered):
+def test_chunks_of_noise_and_links_of_the_current(staggered) -> None:
     _, together = measure(staggered, (3, 4, 5))
     for row, number in enumerate((3, 4, 5)):
         _, alone = measure(staggered, (number,))
         assert np.allclose(alone.current[0], together.current[row], rtol=0, atol=1e-7)
 
-
-def test_links_of_the_current_are_a_parameter(staggered):
     _, thin = measure(staggered, (0,))
     _, fat = measure(staggered, (0,), current_links="fat")
     assert np.array_equal(thin.condensate, fat.condensate)
@@ -179,8 +177,9 @@ def test_correlator_of_a_configuration(measured):
     assert not np.array_equal(plain.correlator, result.correlator)
 
 
-def test_one_noise_vector_is_refused(staggered):
-    lone = [flavours(staggered, (0,), 1e-3)]
+def test_one_noise_vector_is_refused(measured):
+    ((at, pair), *_), _ = measured
+    lone = [(At(config="a", noise=at["noise"][:1], probe=(0,)), type(pair)(*(array[:1] for array in pair)))]
     with pytest.raises(InputError, match="got 1"):
         correlator.disconnected_correlator(lone, at=At(config="a"))
 

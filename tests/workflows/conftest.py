@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ def quarkline(
 @pytest.fixture(autouse=True)
 def plain_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty figures in the reports of quick tests, and of the finished runs that they start from, but one of
-    `g2_disconnected` and one of `laph_mesons`, which have figures of all kinds.
+    `g2_disconnected`. tests/stages/test_figures.py draws all kinds.
     """
     if not any(map(request.node.get_closest_marker, ("slow", "browser", "gpu"))):
         plain(monkeypatch)
@@ -43,10 +44,10 @@ def cluster(scheduler: str) -> str:
 
 @pytest.fixture(scope="session")
 def quick_trials(cluster: str) -> None:
-    """The workers measure a solver by one solve, and not by ten where it takes no time."""
+    """The workers measure a solver by one solve, and not by ten where it takes no time, and drop none."""
 
     def once() -> None:
-        trial.REPEATS = 1
+        trial.REPEATS, trial.PATIENCE, trial.FIRST_PATIENCE = 1, math.inf, math.inf
 
     with Client(cluster, set_as_default=False) as client:
         client.run(once)

@@ -99,50 +99,44 @@ def test_plan_for_gpus_on_a_machine_without(
     assert json.loads(quarkline("plan", g2, "--json").out)["device_memory_bytes"] is None
 
 
-def test_store_of_another_version_is_left_alone(quarkline: CommandLine, project: Path) -> None:
+def test_store_of_another_version_or_that_cannot_be_read_is_left_alone(
+    quarkline: CommandLine, project: Path
+) -> None:
     mark = project.parent / "store" / "quarkline.json"
     mark.write_text(json.dumps({"format": 99}))
     files = sorted((project.parent / "store").rglob("*"))
     for command in ("run", "plan", "status", "verify", "gc"):
         refused(quarkline(command, project), "has format 99, this version of quarkline reads 1 and 2")
-    assert sorted((project.parent / "store").rglob("*")) == files
-
-
-def test_store_that_cannot_be_read(quarkline: CommandLine, project: Path) -> None:
-    mark = project.parent / "store" / "quarkline.json"
     mark.unlink()
     mark.mkdir()
     refused(quarkline("run", project), "cannot be read")
+    assert sorted((project.parent / "store").rglob("*")) == files
 
 
-def test_report_that_cannot_be_written(quarkline: CommandLine, project: Path) -> None:
+def test_report_that_cannot_be_written_loses_nothing(
+    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     edit(project, ("report: report", "report: g2.yaml/report"))
-    for command in ("run", "report", "export"):
+    said = f"error: cannot write into {project}/report: Not a directory"
+    for command in ("report", "export"):
         answer = quarkline(command, project)
-        assert answer.code == 2 and "Traceback" not in answer.err
-        assert f"error: cannot write into {project}/report: Not a directory" in answer.err
-
-
-def test_report_that_cannot_be_written_loses_nothing(quarkline: CommandLine, project: Path) -> None:
-    edit(project, ("report: report", "report: g2.yaml/report"))
+        assert answer.code == 2 and "Traceback" not in answer.err and said in answer.err
     answer = quarkline("run", project)
+    assert answer.code == 2 and said in answer.err
     assert f"; all results are in {project.parent}/store: once that is mended, quarkline report" in answer.err
     answer = quarkline("run", project, "--json")
     content = json.loads(answer.out)
     assert answer.code == 2 and content["report"] is None and "Not a directory" in content["error"]
     assert quarkline("report", edit(project, ("report: g2.yaml/report", "report: report"))).code == 0
+    for refusal in (PermissionError(13, "Permission denied"), OSError(28, "No space left")):
 
+        def refuse(*_: object, refusal: OSError = refusal, **options: object) -> None:
+            raise refusal
 
-@pytest.mark.parametrize("refusal", [PermissionError(13, "Permission denied"), OSError(28, "No space left")])
-def test_report_folder_that_refuses(
-    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError
-) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise refusal
-
-    monkeypatch.setattr("pipeline.reading.report._replace", refuse)
-    answer = quarkline("run", project)
-    assert answer.code == 2 and f"cannot write into {project.parent}/report: {refusal.strerror}" in answer.err
+        monkeypatch.setattr("pipeline.reading.report._replace", refuse)
+        answer = quarkline("report", project)
+        said = f"cannot write into {project.parent}/report: {refusal.strerror}"
+        assert answer.code == 2 and said in answer.err
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "verify"])

@@ -45,22 +45,17 @@ def test_traffic_models_of_the_dslash(rhs: int, itemsize: int, perfect: float, n
     assert staggered.dslash_cost(rhs, itemsize) == SiteCost(1146, perfect, naive)
 
 
-def test_half_precision_has_a_fat_and_a_long_link_in_64_bytes_and_vectors_in_16() -> None:
+def test_models_of_the_dslash_and_costs() -> None:
+    """In half precision a fat and a long link have 64 bytes and vectors 16; long links are unitary."""
     assert staggered.half_cost(4) == SiteCost(1146, 128 + 2 * 16, 128 + 17 * 16)
 
-
-def test_long_links_of_the_dslash_are_unitary() -> None:
     _, links = staggered.random_links(machine.Host(), Lattice((4, 4, 4, 6)))
     product = links @ links.conj().swapaxes(-1, -2)
     assert np.allclose(product, np.eye(3), atol=100 * np.finfo(float).eps)
 
-
-def test_costs_add_up() -> None:
     field = streaming(24, 2, np.dtype(np.complex64))
     assert field + field == 2 * field == SiteCost(48, 96, 96)
 
-
-def test_numpy_formulations_are_the_dslash() -> None:
     rng = np.random.default_rng(5)
     u, v = rng.normal(size=(7, 3, 3)) + 1j, rng.normal(size=(7, 3, 4)) - 2j
     for product in staggered.PRODUCTS:
@@ -124,13 +119,13 @@ def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(
     assert 0 < solves.seconds < whole.seconds
 
 
-def test_nothing_to_measure_is_an_error(quarkline: CommandLine, backend: str) -> None:
+def test_nothing_to_measure_is_an_error_and_what_is_asked_for_twice_is_measured_once(
+    quarkline: CommandLine, backend: str
+) -> None:
     answer = quarkline("bench", "--backend", backend, *SMALL, "--only", "blas", "--precision", "half")
     assert answer.code == 2 and f"{backend} has no half precision of blas" in answer.err
     assert "give --precision single, double or both" in answer.err
 
-
-def test_what_is_asked_for_twice_is_measured_once(quarkline: CommandLine, backend: str) -> None:
     twice = ("--rhs", "2,2", "--only", "blas,blas", "--precision", "single,single")
     answer = quarkline("bench", "--backend", backend, "--lattice", "4", "4", "4", "4", *twice, "--json")
     kernels = [line["kernel"] for line in json.loads(answer.out)["lines"]]

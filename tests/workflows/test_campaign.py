@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -159,16 +159,8 @@ def test_campaigns_of_earlier_versions_are_read(campaign: Campaign) -> None:
     place = store.path / ".campaigns" / "quarkline-loops-1a2b3c"
     place.mkdir(parents=True)
     (place / "campaign.json").write_text(OF_AN_EARLIER_VERSION)
-    site = ClusterSection(
-        kind="slurm",
-        gpus=4,
-        cores=32,
-        memory="200GB",
-        walltime="1h",
-        directives=("--exclusive",),
-        environment={"A": "b"},
-        workers=Workers(min=0, max=4),
-    )
+    asked = {"gpus": 4, "cores": 32, "memory": "200GB", "walltime": "1h", "directives": ("--exclusive",)}
+    site = ClusterSection(kind="slurm", environment={"A": "b"}, workers=Workers(min=0, max=4), **asked)
     (read,) = campaigns(store)
     assert read.site == site and (read.chains, read.budget) == (2, Budget(node_hours=10.0))
     (place / "campaign.json").write_text(OF_AN_EARLIER_VERSION.replace("slurm", "sge"))
@@ -325,17 +317,10 @@ def test_budget_dashboard_and_hand_over_agree_on_a_store_that_another_was_merged
     page = {(job.job, job.origin): job.charged for job in handover(campaign.store).jobs}
     assert spent.ledger.node_seconds(1e9) == 3 * HOUR and spent.ledger.joules == shown.joules == 5.0
     assert shown.node_seconds(1e9) == 3 * HOUR and shown.last_budget.node_hours == 10.0 and not shown.stops
-    assert [(job.job, job.state) for job in entries.of_campaign().jobs] == [
-        ("16", "began"),
-        ("17", "ended"),
-        ("18", "began"),
-    ]
-    assert page == {
-        ("16", ""): 1200.0,
-        ("17", ""): 2 * HOUR,
-        ("17", "/there"): 50 * HOUR,
-        ("18", ""): HOUR,
-    }
+    states = {"16": "began", "17": "ended", "18": "began"}
+    assert [(job.job, job.state) for job in entries.of_campaign().jobs] == list(states.items())
+    charged = {("16", ""): 1200.0, ("17", ""): 2 * HOUR, ("17", "/there"): 50 * HOUR, ("18", ""): HOUR}
+    assert page == charged
 
 
 def test_a_successor_follows_however_a_job_ends(
@@ -369,19 +354,28 @@ def test_who_is_last_takes_all_back_that_waits(campaign: Campaign, paper: Paper)
     assert paper.jobs == {"1": State.ALIVE, "2": State.ENDED, "3": State.ENDED}
 
 
-def test_a_job_says_what_came_of_it(
-    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    campaign.write()
+def job_of(
+    patch: pytest.MonkeyPatch, campaign: Campaign, number: str, ends: tuple[int, str], *known: Any
+) -> list[float]:
+    """Jobs of this number end so from now on; the seconds that they are given. known: code and versions."""
     given: list[float] = []
 
     class Done(job.Work):
         def carry_out(self, seconds: float) -> tuple[int, str]:
             given.append(seconds)
-            return 0, "all done"
+            return ends
 
-    monkeypatch.setattr(job, "work_of", lambda campaign: Done(campaign, None, 7))  # type: ignore[arg-type]
-    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    found = Done(campaign, None, 7, *known)  # type: ignore[arg-type]
+    patch.setattr(job, "work_of", lambda campaign: found)
+    patch.setenv("SLURM_JOB_ID", number)
+    return given
+
+
+def test_a_job_says_what_came_of_it(
+    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    campaign.write()
+    given = job_of(monkeypatch, campaign, "17", (0, "all done"))
     monkeypatch.setenv("QUARKLINE_JOB_BEGAN", "1000.0")
     assert job.main(campaign.place, 0, now=lambda: 1100.0) == 0
     assert given == [3600.0 - 100.0 - 120.0]
@@ -399,16 +393,11 @@ def test_a_job_works_where_its_ledger_finds_no_room(
     """It has a successor, and takes it back."""
     campaign.write()
 
-    class Done(job.Work):
-        def carry_out(self, seconds: float) -> tuple[int, str]:
-            return 0, "all done"
-
     def full(*_: object) -> None:
         raise StoreFullError("there is no room for the ledger")
 
-    monkeypatch.setattr(job, "work_of", lambda campaign: Done(campaign, None, 7))  # type: ignore[arg-type]
+    job_of(monkeypatch, campaign, "17", (0, "all done"))
     monkeypatch.setattr(Ledger, "bring", full)
-    monkeypatch.setenv("SLURM_JOB_ID", "17")
     assert job.main(campaign.place, 0) == 0
     assert paper.jobs == {"1": State.ENDED}
     said = capsys.readouterr().err
@@ -457,21 +446,30 @@ def test_the_next_job_asks_for_what_this_one_lacked(campaign: Campaign, paper: P
     assert [accounts(campaign).follower(each) for each in ("17", "2")] == ["2", None]
 
 
+SITE = ("g2_disconnected.yaml", "--cluster", "slurm", "--set", "cluster.walltime=01:00:00")
+
+
+@pytest.fixture
+def g2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """The command, in a folder with a file that `init` wrote."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
+    return lambda *words: runner.invoke(app, [*words])
+
+
 @pytest.mark.parametrize(
     ("option", "share"), [((), None), (("--check", "0.2"), 0.2), (("--check", "0"), 0.0)]
 )
 def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     paper: Paper,
+    g2: Callable[..., Any],
     option: tuple[str, ...],
     share: float | None,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    runner, rounds = CliRunner(), []
-    assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
-    site = ("--cluster", "slurm", "--set", "cluster.walltime=01:00:00")
-    done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *site, *option, "--set", "masses.light=0.1"])
+    rounds: list[Any] = []
+    done = g2("submit", *SITE, *option, "--set", "masses.light=0.1")
     assert done.exit_code == 0 and "submit g2_disconnected.yaml --set masses.light=0.1 --stop" in done.output
 
     def carried(compute: Any) -> SimpleNamespace:
@@ -479,21 +477,17 @@ def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
         return SimpleNamespace(exit_code=0, rounds=SimpleNamespace(outcomes=[Outcome("run", "g2", {})]))
 
     monkeypatch.setattr("workflows.campaign.work.carry_out", carried)
-    (submitted,) = campaigns(Store(tmp_path / "g2-store"))
+    (submitted,) = campaigns(Store("g2-store"))
     assert work_of(submitted).carry_out(60.0) == (0, "all done")
     assert [compute.check for compute in rounds] == [share]
     assert [compute.project.parameters.masses.light for compute in rounds] == [0.1]
 
 
 def test_what_a_job_knows_of_its_code_and_status_of_its_campaign(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paper: Paper
+    paper: Paper, g2: Callable[..., Any]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    runner = CliRunner()
-    assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
-    site = ("--cluster", "slurm", "--set", "cluster.walltime=01:00:00", "--node-hours", "2")
-    assert runner.invoke(app, ["submit", "g2_disconnected.yaml", *site]).exit_code == 0
-    store = Store(tmp_path / "g2-store")
+    assert g2("submit", *SITE, "--node-hours", "2").exit_code == 0
+    store = Store("g2-store")
     (submitted,) = campaigns(store)
     project = load_project(submitted.workflow)
     planned = plan(project.workflow, store)
@@ -507,9 +501,9 @@ def test_what_a_job_knows_of_its_code_and_status_of_its_campaign(
     file.write_text(json.dumps(content))
     assert re.fullmatch(r"current_loops 0 -> \d+", work_of(submitted).versions)
     paper.jobs["1"] = State.ENDED
-    said = runner.invoke(app, ["status", "g2-store"]).output
+    said = g2("status", "g2-store").output
     assert f"campaign {submitted.name}, 0.00 of 2.00 node-hours: job 1 ended before it began to work" in said
-    document = json.loads(runner.invoke(app, ["status", "g2-store", "--json"]).output)
+    document = json.loads(g2("status", "g2-store", "--json").output)
     assert document["campaigns"][0] in said
 
 
@@ -589,9 +583,7 @@ def test_jobs_that_die_at_their_start_end_a_chain_with_a_word(
     monkeypatch.setattr("workflows.campaign.work.load_project", broken)
     assert run_job(campaign, "1", monkeypatch) == 2
     assert paper.after == {"1": None, "2": "1"} and "Traceback" in capsys.readouterr().err
-    monkeypatch.undo()
-    monkeypatch.setattr(definition, "batch_system", lambda kind: paper)
-    monkeypatch.setattr("pipeline.running.clusters.section.batch_system", lambda kind: paper)
+    monkeypatch.setattr("workflows.campaign.work.load_project", load_project)
     assert run_job(campaign, "2", monkeypatch) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert run_job(campaign, "3", monkeypatch) == 0
@@ -605,49 +597,28 @@ def test_a_job_after_an_upgrade_goes_on_if_stage_versions_agree(
 ) -> None:
     campaign = submitted(campaign)
 
-    class Done(job.Work):
-        def carry_out(self, seconds: float) -> tuple[int, str]:
-            return 3, "stopped by the time limit"
+    def ends(number: str, code: str, versions: str = "") -> int:
+        known = ({"pipeline": "p", "stages": code}, versions)
+        job_of(monkeypatch, campaign, number, (3, "stopped by the time limit"), *known)
+        return job.main(campaign.place, 0)
 
-    def work(code: str, versions: str = "") -> None:
-        found = Done(campaign, None, 7, {"pipeline": "p", "stages": code}, versions)
-        monkeypatch.setattr(job, "work_of", lambda campaign: found)
-
-    work("a4a71c16")
-    assert run_job(campaign, "1", monkeypatch) == 3
-    work("a4a71c16", "loops 1 -> 2")  # what the store has is of an older version than this whole campaign
-    assert run_job(campaign, "2", monkeypatch) == 3 and "other code" not in lines(campaign)
+    assert ends("1", "a4a71c16") == 3
+    # what the store has is of an older version than this whole campaign
+    assert ends("2", "a4a71c16", "loops 1 -> 2") == 3 and "other code" not in lines(campaign)
     Ledger(Store(campaign.store)).add(LedgerEvent.ENDED, campaign=campaign.name, job="2", commits=1)
-    work("449a2b0b")
-    assert run_job(campaign, "3", monkeypatch) == 3
+    assert ends("3", "449a2b0b") == 3
     said = "job 3 went on with other code than the jobs before it (stages a4a71c16 there, 449a2b0b here)"
     assert f"{said}, by the same versions of all stages" in lines(campaign)
     entries = [each for each in Ledger(Store(campaign.store)).entries() if each.event == "began"]
     assert [bool(each.upgrade) for each in entries] == [False, False, True]
     Ledger(Store(campaign.store)).add(LedgerEvent.ENDED, campaign=campaign.name, job="3", commits=1)
-    work("0ld", "loops 1 -> 2")
-    assert run_job(campaign, "4", monkeypatch) == 0
+    assert ends("4", "0ld", "loops 1 -> 2") == 0
     assert "other versions than the jobs before it (loops 1 -> 2): submit again" in lines(campaign)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--cluster", "local"], "kind local is no batch system"),
-        (["--cluster", "slurm"], "a job must know its walltime"),
-        (["--node-hours", "-3"], "'-3' is no number above 0"),
-        (["--check", "2"], "'2' is no share: give a number from 0 to 1"),
-        (["--jobs", "none"], "'none' is no whole number"),
-        (["--stop"], "nothing was submitted for store"),
-    ],
-)
-def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    runner = CliRunner()
-    assert runner.invoke(app, ["init", "g2_disconnected"]).exit_code == 0
-    (tmp_path / "g2-store").mkdir()
-    Store(tmp_path / "g2-store").create()
+def test_mistakes(g2: Callable[..., Any], arguments: list[str], said: str) -> None:
+    Store("g2-store").create()
     with dask.config.set({"jobqueue.slurm.walltime": None}):
-        done = runner.invoke(app, ["submit", "g2_disconnected.yaml", *arguments])
+        done = g2("submit", "g2_disconnected.yaml", *arguments)
     assert done.exit_code
     assert said in " ".join(f"{done.exception} {done.output}".replace("│", "").split())

@@ -68,18 +68,6 @@ def test_bad_files_are_one_error_each_and_the_rest_is_checked(
     assert "truncated" in errors[0] and "checksum" in errors[1] and "no such file" in errors[3]
     assert "good.nersc: NERSC" in answer.out
 
-
-def test_a_line_break_in_a_name_is_spelled(quarkline: CommandLine, good: list[Path]) -> None:
-    named, absent = good[1].rename(good[1].with_name("a\nb")), good[0].with_name("c\nd")
-    answer = quarkline("check", named, absent)
-    assert "a\\nb: NERSC, 4x4x4x6" in answer.out and answer.err.endswith(
-        "c\\nd: no such file; check the name\n"
-    )
-
-
-def test_json_has_an_object_per_file_in_order(
-    quarkline: CommandLine, good: list[Path], bad: list[Path]
-) -> None:
     answer = quarkline("check", "--json", bad[0], good[0], bad[1])
     assert answer.code == 2
     short, fine, flipped = json.loads(answer.out)["files"]
@@ -87,6 +75,12 @@ def test_json_has_an_object_per_file_in_order(
     assert (short["ok"], fine["ok"], flipped["ok"]) == (False, True, False)
     assert fine["error"] is None and fine["lattice"] == [4, 4, 4, 6] and fine["format"] == "ILDG"
     assert "truncated" in short["error"] and any(not check["ok"] for check in flipped["checks"])
+
+    named, absent = good[1].rename(good[1].with_name("a\nb")), good[0].with_name("c\nd")
+    answer = quarkline("check", named, absent)
+    assert "a\\nb: NERSC, 4x4x4x6" in answer.out and answer.err.endswith(
+        "c\\nd: no such file; check the name\n"
+    )
 
 
 def test_reference_configurations(quarkline: CommandLine, reference_data: Path) -> None:

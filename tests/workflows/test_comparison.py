@@ -38,14 +38,11 @@ def average(
 @pytest.mark.parametrize("paired", [True, False])
 def test_chi_squared_is_one_per_degree_of_freedom(times: int, correlated: bool, paired: bool) -> None:
     """Of equal expectation values, on the same configurations or others; a shift of 5 sigma is found."""
-    found = [
-        compared(
-            average(k, times=times, gauge=2 * k),
-            average(k + 100, times=times, gauge=2 * k + (0 if paired else 1)),
-            None,
-        )[0]
-        for k in range(60)
-    ]
+    found = []
+    for k in range(60):
+        one = average(k, times=times, gauge=2 * k)
+        other = average(k + 100, times=times, gauge=2 * k + (0 if paired else 1))
+        found += compared(one, other, None)[:1]
     assert {(each.correlated, each.paired, each.samples) for each in found} == {(correlated, paired, 40)}
     assert {each.degrees_of_freedom for each in found} == {2 * times}
     assert 0.8 < np.mean([each.chi_squared for each in found]) < (2.2 if correlated else 1.2)
@@ -169,14 +166,12 @@ def test_others_are_refused(change: object, said: str) -> None:
     assert str(error.value).startswith("average: ") and said in str(error.value)
 
 
-def test_results_without_errors_are_compared_exactly() -> None:
+def test_results_without_errors_and_texts_are_compared_exactly() -> None:
     one = average(1, configurations=1)
     with pytest.raises(InputError, match="no errors to compare by: give --rounding X"):
         compared(one, one, None)
     assert all(each.agrees for each in compared(one, one, 0.0))
 
-
-def test_texts_are_compared_with_those_of_the_other_result() -> None:
     data = average(1, configurations=1).assign(names=("flavour", np.array(["ud", "s"])))
     for names, agrees in ((["ud", "s"], True), (["uu", "c"], False)):
         other = data.assign(names=("flavour", np.array(names)))

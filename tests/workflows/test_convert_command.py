@@ -90,8 +90,6 @@ def test_double_precision_there_and_back_is_the_same_bits(
     last = read_gauge(tmp_path / "c.NERSC")
     assert last.format == "NERSC" and last.links.tobytes() == links.tobytes()
 
-
-def test_precision_and_format_by_option(quarkline: CommandLine, double: Path, tmp_path: Path) -> None:
     answer = quarkline("convert", "in.ildg", "lat.0100", "--format", "ildg", "--precision", "single")
     field = read_gauge(tmp_path / "lat.0100")
     assert (field.format, field.precision) == ("ILDG", 32)

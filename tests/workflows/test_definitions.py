@@ -250,29 +250,17 @@ def test_mesons_of_distillation(wilson: NDArray, tmp_path: Path) -> None:
     values = np.einsum("txki,ptx,txkj->tpij", v.conj(), waves, v)[:, :, None]
     opposite = tuple(tuple(n for n in p) for p in MOMENTA)
     at, none = At(config="a", source=("t1",)), np.zeros((1, 4, k))
-    made = distilled_mesons(
-        Perambulator(tau[:, :, :, TIME][None], np.array([TIME]), none, none),
-        Elementals(values, np.array(opposite)),
-        at=at,
-        axes=ElementalAxes(EXTENTS),
-        momenta=MOMENTA,
-    )
+    tau_t = Perambulator(tau[:, :, :, TIME][None], np.array([TIME]), none, none)
+    given = {"axes": ElementalAxes(EXTENTS), "momenta": MOMENTA}
+    made = distilled_mesons(tau_t, Elementals(values, np.array(opposite)), at=at, **given)
     phi = np.einsum("txki,ptx,txkj->ptij", v.conj(), waves.conj(), v)  # V^dag exp(-ipx) V
     for name in SOME:
         G = DIRAC[name]
         bar = GAMMA[3] @ G.conj().T @ GAMMA[3]
         for number in range(len(MOMENTA)):
             there = phi[number, TIME].conj().T
-            expected = -np.einsum(
-                "ab,tij,tbjcm,cd,mn,dntai->t",
-                G,
-                phi[number],
-                tau[:, :, :, TIME],
-                bar,
-                there,
-                tau[TIME],
-                optimize=True,
-            )
+            ends = phi[number], tau[:, :, :, TIME], bar, there, tau[TIME]
+            expected = -np.einsum("ab,tij,tbjcm,cd,mn,dntai->t", G, *ends, optimize=True)
             found = made.correlator[0, NAMES.index(name), number]
             np.testing.assert_allclose(found, np.roll(expected, -TIME), atol=1e-12 * np.abs(expected).max())
 

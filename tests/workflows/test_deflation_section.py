@@ -34,15 +34,15 @@ def deflated(with_spaces: Path, tmp_path: Path) -> Path:
     return tmp_path / "g2.yaml"
 
 
-def test_the_space_is_planned_with_its_size(quarkline: CommandLine, project: Path) -> None:
+def test_the_space_is_planned_and_leaves_the_keys_of_undeflated_loops_alone(
+    quarkline: CommandLine, project: Path
+) -> None:
     edit(project, SECTION)
     text = quarkline("plan", project).out
     assert re.search(r"deflation_space +deflation_space +2 +0 +2 +new", text)
     assert re.search(r"spectrum +spectrum +2 +0 +2 +new", text)
 
-
-def test_low_modes_leave_the_keys_of_undeflated_loops_alone(quarkline: CommandLine, project: Path) -> None:
-    edit(project, SECTION, ("current:", "estimator: {low_modes: true}\ncurrent:"))
+    edit(project, ("current:", "estimator: {low_modes: true}\ncurrent:"))
     edit(project, ("current:", "alternatives: {plain: {deflation: false}}\ncurrent:"))
     new = missing(quarkline, project)
     assert new["loops_light"] == 2 * 2
@@ -55,8 +55,6 @@ def test_the_space_is_computed_once_for_all_masses(quarkline: CommandLine, defla
     assert "loops_light" in missing(quarkline, deflated)
     assert not {"deflation_space", "spectrum"} & set(missing(quarkline, deflated))
 
-
-def test_more_configurations_compute_only_theirs(quarkline: CommandLine, deflated: Path) -> None:
     edit(deflated, ("configurations: 2", "configurations: 5"))
     found = missing(quarkline, deflated)
     assert (found["deflation_space"], found["spectrum"]) == (3, 3)
@@ -120,9 +118,6 @@ def test_the_report_shows_the_spectrum(deflated: Path) -> None:
         relative = record["statistics"]["residual_before_rounding"] / record["statistics"]["window"][1]
         assert relative <= record["parameters"]["tolerance"] and f"{relative:.1e}" in text
 
-
-def test_pieces_are_a_slice_of_sixteen_vectors(deflated: Path) -> None:
-    """Of six vectors all: four files, one per slice."""
     for chunk in (deflated.parent / "store" / "deflation_space").glob("*/*"):
         assert {piece.name for piece in (chunk / "vectors").glob("c.*")} == {
             f"c.{t}.0.0.0.0" for t in range(4)

@@ -12,6 +12,8 @@ from pipeline.worker.events import Event
 from workflows.display import RunDisplay
 
 PLACE = {"stage": "current_loops", "coordinates": {}, "time": 0.0}
+PROGRESS = {"iterations": 57, "residual": 4.2e-6}
+ERROR = "conf.1: [Errno 5] Input/output error"
 EVENTS: list[dict[str, Any]] = [
     {**PLACE, "event": "run-started", "missing": {"gauge": 1, "loops_light": 2}},
     {"event": "cluster-ready", "dashboard": "http://secret", "message": "/store/.dashboard", **PLACE},
@@ -20,24 +22,9 @@ EVENTS: list[dict[str, Any]] = [
     {"event": "started", "node": "loops_light", "key": "a", **PLACE},
     {"event": "compiling", "node": "loops_light", "key": "a", "compiled": 0, **PLACE},
     {"event": "compiling", "node": "loops_light", "key": "a", "compiled": 12, **PLACE},
-    {
-        "event": "progress",
-        "node": "loops_light",
-        "key": "a",
-        "done": 1,
-        "total": 4,
-        "iterations": 57,
-        "residual": 4.2e-6,
-        **PLACE,
-    },
+    {"event": "progress", "node": "loops_light", "key": "a", "done": 1, "total": 4, **PROGRESS, **PLACE},
     {"event": "done", "node": "loops_light", "key": "a", **PLACE},
-    {
-        "event": "failed",
-        "node": "loops_light",
-        "key": "b",
-        "error": "conf.1: [Errno 5] Input/output error",
-        **PLACE,
-    },
+    {"event": "failed", "node": "loops_light", "key": "b", "error": ERROR, **PLACE},
     {"event": "not-kept", "node": "links", "key": "l", "message": "[links] are large", **PLACE},
     {"event": "stopping", "reason": "SIGINT", **PLACE},
     {"event": "run-ended", "status": 1, **PLACE},
@@ -55,22 +42,11 @@ def shown(capsys: pytest.CaptureFixture[str], *, quiet: bool = False) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err)
 
 
-def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys).splitlines() == [
-        "dashboard: its address holds a secret, and is in /store/.dashboard, which only you can read",
-        "gauge: 1 chunk",
-        "failed: loops_light: conf.1: [Errno 5] Input/output error",
-        "loops_light: 2 chunks",
-        "warning: [links] are large",
-        "stopping (SIGINT): running chunks may finish",
-    ]
-
-
 def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     text = shown(capsys)
-    assert "dashboard: http://secret" in text
+    assert "dashboard: http://secret" in text and re.search(r"all +[━╸╺]+ 2/3 ", text)
     assert re.search(r"gauge +━+ 1/1", text)
     assert re.search(r"all +[━╸╺]+ 1/3 .*waiting for kernels", text)
     assert re.search(r"loops_light +[━╸╺]+ 0/2 .*waiting for kernels", text)
@@ -135,12 +111,6 @@ def test_time_left_where_a_chunk_was_computed_again() -> None:
     assert time_left(state.seconds_left(state.ended)) == ""
 
 
-def test_the_bar_of_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "120")
-    assert re.search(r"all +[━╸╺]+ 2/3 ", shown(capsys))
-
-
 def test_failures_of_one_kind_are_told_three_times(capsys: pytest.CaptureFixture[str]) -> None:
     with RunDisplay() as display:
         display({**PLACE, "event": "run-started", "missing": {"a": 9}})
@@ -153,8 +123,17 @@ def test_failures_of_one_kind_are_told_three_times(capsys: pytest.CaptureFixture
     ]
 
 
-def test_quiet_display_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, quiet=True) == ""
+
+    assert shown(capsys).splitlines() == [
+        "dashboard: its address holds a secret, and is in /store/.dashboard, which only you can read",
+        "gauge: 1 chunk",
+        "failed: loops_light: conf.1: [Errno 5] Input/output error",
+        "loops_light: 2 chunks",
+        "warning: [links] are large",
+        "stopping (SIGINT): running chunks may finish",
+    ]
 
 
 def test_chunks_of_a_node_that_was_complete(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,14 +29,8 @@ def estimated(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
     """A finished run with low modes, split-even difference and two alternatives. Only to be read."""
     folder = tmp_path_factory.mktemp("estimated")
     (folder / "g2.yaml").write_text(TINY)
-    edit(
-        folder / "g2.yaml",
-        SECTIONS,
-        FINE,
-        EXACT,
-        ("tolerance: 1.0e-3", "tolerance: 1.0e-9"),
-        ("configurations: 2", "configurations: 1"),
-    )
+    fewer = ("tolerance: 1.0e-3", "tolerance: 1.0e-9"), ("configurations: 2", "configurations: 1")
+    edit(folder / "g2.yaml", SECTIONS, FINE, EXACT, *fewer)
     return run_to_its_end(folder, cluster)
 
 

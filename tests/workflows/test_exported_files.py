@@ -22,7 +22,7 @@ def mailed(quarkline: CommandLine, project: Path, tmp_path_factory: pytest.TempP
     return Path(shutil.copytree(project.parent / "out", tmp_path_factory.mktemp("mailed") / "out"))
 
 
-def test_a_mailed_average_says_what_it_is(mailed: Path, quarkline: CommandLine, project: Path) -> None:
+def test_files_as_mailed_say_what_they_are(mailed: Path, quarkline: CommandLine, project: Path) -> None:
     """Ensemble, masses, action, operator, sign, factors, units, the kind of errors, in HDF5 and in Zarr."""
     with h5py.File(mailed / "average.h5") as file:
         of_hdf5 = dict(file.attrs)
@@ -55,8 +55,6 @@ def test_a_mailed_average_says_what_it_is(mailed: Path, quarkline: CommandLine, 
             part in page and part in text and part in (project.parent / "report" / "tables.txt").read_text()
         )
 
-
-def test_dimensions_have_names_and_coordinates(mailed: Path, project: Path) -> None:
     data = open_result(project.parent / "store", "average")
     assert list(data.time.values) == [0, 1, 2, 3] and list(data.sample.values) == [0, 1]
     with h5py.File(mailed / "average.h5") as file:
@@ -64,8 +62,6 @@ def test_dimensions_have_names_and_coordinates(mailed: Path, project: Path) -> N
         assert [axis[0].name for axis in array.dims] == ["/sample", "/flavour", "/time"]
         assert list(file["time"]) == [0, 1, 2, 3]
 
-
-def test_xarray_reads_the_dimensions_of_hdf5(mailed: Path, project: Path) -> None:
     pytest.importorskip("h5netcdf", reason="xarray reads HDF5 with h5netcdf or netCDF4")
     data = open_result(project.parent / "store", "average").load()
     with xarray.open_dataset(mailed / "average.h5", engine="h5netcdf") as found:

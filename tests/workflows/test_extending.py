@@ -6,6 +6,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.readers import MultiplexedPath
 from importlib.util import find_spec
@@ -15,6 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from tiny_project import CommandLine
+
+from pipeline.running.clusters import Demand
+from pipeline.running.clusters.local import Local
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
@@ -45,21 +49,36 @@ SNIPPETS = [
 ]
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with the page's own package, importable here and by workers, in which the test runs."""
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the page's own package, importable here and by workers."""
+    folder = tmp_path_factory.mktemp("extending")
     for code in FILES:
         if code.file:
-            (tmp_path / code.file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / code.file).write_text(code.text)
-    (tmp_path / "polyakov" / "__init__.py").write_text("")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr("pipeline.running.clusters.local.default_workers", lambda *_: 1)
-    yield tmp_path
+            (folder / code.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / code.file).write_text(code.text)
+    (folder / "polyakov" / "__init__.py").write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", str(folder), prepend=":")
+        yield folder
     for name in [name for name in sys.modules if name.split(".")[0] == "polyakov"]:
         del sys.modules[name]
+
+
+@pytest.fixture
+def package(written: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, in which the test runs."""
+    monkeypatch.chdir(written)
+    return written
+
+
+@pytest.fixture(scope="module")
+def one_cluster(written: Path) -> Iterator[None]:
+    """Runs share a worker."""
+    with Local(workers=1).open(Demand(1, 0)) as client, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Local, "open", lambda *_: nullcontext(client))
+        yield
 
 
 def execute(code: str) -> dict[str, Any]:
@@ -77,6 +96,7 @@ def test_a_stage_as_a_function(package: Path) -> None:
     np.testing.assert_allclose(names["loop"], [trace.real, trace.imag], rtol=1e-13)
 
 
+@pytest.mark.usefixtures("one_cluster")
 def test_stages_wired_by_hand(package: Path) -> None:
     names = execute(SNIPPETS[1])
     assert names["outcome"].exit_status == 0
@@ -103,6 +123,7 @@ def installed(package: Path) -> Path:
     return package
 
 
+@pytest.mark.usefixtures("one_cluster")
 def test_a_workflow_of_another_package(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quarkline = CommandLine(capsys)
     planned = quarkline("plan", "polyakov.yaml", "--json")

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from pipeline import Plan, Store, plan
 from workflows.catalogue import load_project
@@ -22,99 +23,9 @@ from workflows.parameter_file import read_parameter_file
 SHIPPED = Path(__file__).parents[2] / "workflows"
 GOLDEN = Path(__file__).parent / "golden" / "forecasts.json"
 FILES = ("g2_disconnected", "g2_low_modes", "mesons", "hisq_mesons", "laph_mesons")
-LARGE = {"heatbath": {"extents": [24, 24, 24, 48]}}
-LEVELS = [{"aggregate": [4, 4, 4, 4], "vectors": 16}, {"aggregate": [2, 2, 2, 2], "vectors": 20}]
-BASIS = [[["Gamma5"], ["0.5 Identity[+x] - 0.5 Identity[-x]"]]]
-INSERTIONS = {"separations": [3, 5], "momenta": [[0, 0, 0], [0, 0, 1]], "displacements": ["", "+x"]}
-TARGET = {"correlator": 1e-5, "window": [2, 6], "eigenvectors": [8, 16]}
-VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
-    "g2_disconnected": {
-        "naive": {"links": {"action": "naive", "naik_epsilon": None}},
-        "batched": {"solves": {"solver": "batched_cg", "precision": "double"}},
-        "narrow": {"solves": {"block": 8}, "ensemble": LARGE},
-        "auto": {"solves": {"solver": "auto"}},
-        "deflated auto": {"solves": {"solver": "auto"}, "deflation": {"vectors": 12, "precision": "half"}},
-        "half": {"deflation": {"vectors": 96, "block": 12, "precision": "half"}, "ensemble": LARGE},
-        "double": {"deflation": {"vectors": 20, "precision": "double"}, "solves": {"precision": "double"}},
-        "resampled": {"analysis": {"jackknife_bin": 2, "bootstrap": {"samples": 40, "seed": 3}}},
-        "exact": {
-            "ensemble": {"heatbath": {"extents": [6, 6, 6, 6]}},
-            "exact": True,
-            "noise": {"dilution": None},
-        },
-    },
-    "g2_low_modes": {
-        "single": {"deflation": {"precision": "single"}, "ensemble": LARGE},
-        "target": {
-            "target": TARGET,
-            "noise": {"vectors": None},
-            "alternatives": None,
-            "solves": {"fine": {"tolerance": 1e-10}},
-        },
-        "auto": {"solves": {"solver": "auto"}},
-    },
-    "mesons": {
-        "multigrid": {"solves": {"solver": "multigrid"}, "ensemble": LARGE, "multigrid": {"levels": LEVELS}},
-        "gcr": {"solves": {"solver": "gcr", "block": 5, "precision": "double"}},
-        "auto": {"solves": {"solver": "auto"}},
-        "kept": {"keep_propagators": True, "sources": {"times": [0, 4], "chunk": 2}},
-        "walls": {
-            "sources": {"kind": "z2_wall", "noise": {"seed": 7, "vectors": 3}, "chunk": 3},
-            "mesons": {"momenta": [[0, 0, 0]]},
-        },
-        "smeared": {
-            "sources": {"kind": "smeared", "smearing": {"width": 2.0, "steps": 8}},
-            "quark": {"stout": {"rho": 0.1, "steps": 2}, "csw": None, "csw_r": 1.1, "csw_t": 1.2},
-        },
-        "smeared links": {
-            "sources": {
-                "kind": "smeared",
-                "smearing": {
-                    "width": 2.0,
-                    "steps": 8,
-                    "links": {"kind": "ape", "steps": 3, "alpha": 0.5},
-                },
-            },
-        },
-        "wall": {
-            "sources": {"kind": "wall"},
-            "mesons": {"momenta": [[0, 0, 0]]},
-            "solves": {"solver": "cgnr"},
-        },
-    },
-    "hisq_mesons": {
-        "points": {
-            "sources": {"kind": "point", "noise": None, "chunk": 2},
-            "mesons": {"operators": ["pion5", "rhoi"], "momenta": [[0, 0, 0], [0, 0, 1]]},
-            "solves": {"solver": "batched_cg", "precision": "double"},
-        },
-        "corner": {
-            "sources": {"kind": "corner_wall", "noise": None},
-            "mesons": {"links": {"kind": "ape", "steps": 2, "alpha": 0.5}},
-            "ensemble": LARGE,
-        },
-    },
-    "laph_mesons": {
-        "multigrid": {"solves": {"solver": "multigrid"}, "ensemble": LARGE},
-        "auto": {"solves": {"solver": "auto"}},
-        "noise": {
-            "noise": {"kind": "z4", "seed": 5, "vectors": 3, "dilution": {"eigenvector": "interlace-4"}}
-        },
-        "noisy auto": {"noise": {"kind": "z2", "seed": 5, "vectors": 2}, "solves": {"solver": "auto"}},
-        "insertions": {"insertions": INSERTIONS, "sources": {"chunk": 2}},
-        "single": {
-            "distillation": {"vectors": 40, "precision": "single", "slices": 4, "tolerance": 1e-5},
-            "smearing": {"kind": "hyp", "steps": 2, "rho": None, "alpha": [0.6, 0.3]},
-            "operators": {"bases": BASIS},
-            "ensemble": LARGE,
-        },
-        "insertions by multigrid": {
-            "insertions": INSERTIONS,
-            "solves": {"solver": "multigrid", "block": 12},
-            "ensemble": LARGE,
-        },
-    },
-}
+VARIANTS: dict[str, dict[str, dict[str, Any]]] = YAML(typ="safe").load(
+    Path(__file__).with_name("forecast_variants.yaml")
+)
 
 
 def merged(values: Any, changes: dict[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_target import TARGETED
-from tiny_project import TINY, CommandLine, edit
+from tiny_project import TINY, CommandLine, edit, few_candidates
 
 from pipeline import Store, open_result, run
 from pipeline import plan as make_plan
 from pipeline.running.clusters.choose import choose
 from pipeline.store.record import sealed
-from stages.lqcd.solvers.trial import Candidate, trial_widths
+from stages.lqcd.solvers.trial import Candidate, candidates
 from workflows.catalogue import load_project
 from workflows.g2_disconnected.build import deflated_solves
 from workflows.g2_disconnected.schema import G2Parameters
@@ -34,10 +34,9 @@ TARGET = "target: {loops: 0.2}\n"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_width() -> Iterator[None]:
-    """One width of blocks is tried: a trial of another takes seconds, and compiles kernels."""
+def one_solver() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("workflows.shared.solves_section.trial_widths", lambda block, _: [block])
+        few_candidates(patch)
         yield
 
 
@@ -45,7 +44,7 @@ def one_width() -> Iterator[None]:
 def measured(
     finished: Path, tmp_path_factory: pytest.TempPathFactory, cluster: str, quick_trials: None
 ) -> Path:
-    """The finished tiny run, by block CGrQ, with trials of all solvers. Only to be copied."""
+    """The finished tiny run, by block CGrQ, with trials of it and with low modes. Only to be copied."""
     folder = tmp_path_factory.mktemp("measured")
     shutil.copytree(finished, folder, dirs_exist_ok=True)
     file = edit(folder / "g2.yaml", AUTO, SECTION)
@@ -168,10 +167,8 @@ def test_no_solver_converges(quarkline: CommandLine, auto: Path, cluster: str) -
     edit(auto, ("seed: 55", "seed: 57"), ("double-single", "double-single\n  max_iterations: 3"))
     answer = quarkline("run", auto, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err
-    assert (
-        answer.out.count("no solver reached the tolerance (block_cgrq double 16: light sloppy even, 16 of 16")
-        == 1
-    )
+    said = "no solver reached the tolerance (block_cgrq double-single 16: light sloppy even, 16 of 16"
+    assert answer.out.count(said) == 1
     assert "raise max_iterations, loosen the tolerance, or use a larger mass" in answer.out
 
 
@@ -235,11 +232,12 @@ def test_what_there_is_to_choose_from(
     left: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("workflows.shared.solves_section.trial_widths", trial_widths)
+    monkeypatch.setattr("workflows.shared.solves_section.candidates", candidates)
     parameters = parameters_of(tmp_path, text, *changes)
     assert list(deflated_solves(parameters)) == left
     names = parameters.solves.candidates(16, left)
     assert {Candidate.parse(each).precision for each in names} == {"double", "double-single"}
+    assert {Candidate.parse(each).solver for each in names} == {"batched_cg", "block_cgrq"}
     blocks = [each for each in map(Candidate.parse, names) if each.solver == "block_cgrq"]
     last = blocks[-1]
     alone = named(parameters, last)

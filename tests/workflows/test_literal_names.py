@@ -42,10 +42,18 @@ def harmless(text: str) -> bool:
     return all(character.isprintable() or character == "\n" for character in text)
 
 
-def test_names_as_text() -> None:
+def test_names_as_text_and_on_the_display(capsys: pytest.CaptureFixture[str]) -> None:
     assert [literal(name) for name in HOSTILE] == SHOWN
     head, *rows = text_table(["name\x1b"], [[name] for name in HOSTILE])
     assert head.strip() == r"name\x1b" and [row.strip() for row in rows] == SHOWN
+
+    with RunDisplay() as display:
+        display({"event": "run-started", "time": 0.0, "missing": {"loops[bold]": 1}})
+        ended = {"event": "failed", "node": "loops[bold]", "key": "k", "error": f"{HOSTILE[1]}: truncated"}
+        display({**ended, "time": 0.0, "stage": "loops", "coordinates": {}})
+        display.bars.refresh()
+    err = capsys.readouterr().err
+    assert harmless(err) and f"failed: loops[bold]: {SHOWN[1]}: truncated" in err
 
 
 def test_names_in_figures() -> None:
@@ -113,13 +121,3 @@ def test_names_in_errors(quarkline: CommandLine, tmp_path: Path) -> None:
     answer = quarkline("check", HOSTILE[1])
     assert answer.code == 2 and harmless(answer.err) and SHOWN[1] in answer.err
     refused(quarkline("plan", "a\x1b[31m.yaml"), r"a\x1b[31m.yaml: no such workflow file")
-
-
-def test_names_on_the_display(capsys: pytest.CaptureFixture[str]) -> None:
-    with RunDisplay() as display:
-        display({"event": "run-started", "time": 0.0, "missing": {"loops[bold]": 1}})
-        ended = {"event": "failed", "node": "loops[bold]", "key": "k", "error": f"{HOSTILE[1]}: truncated"}
-        display({**ended, "time": 0.0, "stage": "loops", "coordinates": {}})
-        display.bars.refresh()
-    err = capsys.readouterr().err
-    assert harmless(err) and f"failed: loops[bold]: {SHOWN[1]}: truncated" in err

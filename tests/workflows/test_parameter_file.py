@@ -19,11 +19,19 @@ def read(tmp_path: Path, text: str):
     return read_parameter_file(file)
 
 
-def test_merge_keys_share_a_section(tmp_path: Path) -> None:
+def test_what_yaml_shares_and_says_beside(tmp_path: Path) -> None:
     file = read(tmp_path, "a: &a\n  x: 1\n  y: {z: 2}\nb:\n  <<: *a\n  x: 3\n")
     assert file.values == {"a": {"x": 1, "y": {"z": 2}}, "b": {"x": 3, "y": {"z": 2}}}
     assert file.line(("b", "x")) == 6
     assert file.line(("b", "y")) in (4, 5)
+
+    file = read(tmp_path, "b: 1\na: # of what\n  0.5\n\nc: 2\n")
+    assert file.values == {"b": 1, "a": 0.5, "c": 2}
+    assert file.line(("c",)) == 5
+
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="it is a device or a named pipe, name a file"):
+        read_parameter_file(tmp_path / "pipe")
 
 
 def test_a_pipe_of_the_shell_gives_its_text_to_each_reader() -> None:
@@ -34,18 +42,6 @@ def test_a_pipe_of_the_shell_gives_its_text_to_each_reader() -> None:
     for _ in range(2):
         assert read_parameter_file(Path(f"/dev/fd/{out}")).values == {"a": 1, "b": 2}
     os.close(out)
-
-
-def test_a_named_pipe_is_refused_wherever_it_is(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="it is a device or a named pipe, name a file"):
-        read_parameter_file(tmp_path / "pipe")
-
-
-def test_comments_may_stand_anywhere(tmp_path: Path) -> None:
-    file = read(tmp_path, "b: 1\na: # of what\n  0.5\n\nc: 2\n")
-    assert file.values == {"b": 1, "a": 0.5, "c": 2}
-    assert file.line(("c",)) == 5
 
 
 @pytest.mark.parametrize(

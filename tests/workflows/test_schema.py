@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tiny_project import TINY
 
 from stages.base.errors import InputError
 from stages.loops.solver_trials import TrialSolves
@@ -16,36 +17,6 @@ from workflows.hisq_mesons.schema import StaggeredSolves
 from workflows.parameter_file import read_parameter_file
 from workflows.shared.quark_sections import QuarkSolves
 
-GOOD = """\
-workflow: g2_disconnected
-ensemble:
-  heatbath:
-    extents: [4, 4, 4, 8]
-    beta: 6.0
-    configurations: 3
-    sweeps: 5
-    overrelaxation: 1
-    seed: 977
-links: {action: hisq, boundary: antiperiodic}
-masses:
-  light: 0.1
-  strange: 0.3
-noise:
-  kind: z4
-  seed: 55
-  vectors: 4
-  chunk: 2
-  dilution: {displacement: 2}
-solves:
-  solver: block_cgrq
-  precision: double
-  sloppy: {tolerance: 1.0e-3}
-  fine: {tolerance: 1.0e-10, vectors: 2}
-current: {links: thin}
-store: here
-report: there
-"""
-
 
 def read(tmp_path: Path, text: str) -> G2Parameters:
     path = tmp_path / "g2.yaml"
@@ -55,7 +26,7 @@ def read(tmp_path: Path, text: str) -> G2Parameters:
 
 def test_all_problems_are_listed_together_in_order_of_line(tmp_path: Path) -> None:
     text = (
-        GOOD.replace("beta: 6.0", "beta: -6")
+        TINY.replace("beta: 6.0", "beta: -6")
         .replace("light: 0.1", "lite: 0.1")
         .replace("chunk: 2", "chunk: two")
     )
@@ -63,33 +34,23 @@ def test_all_problems_are_listed_together_in_order_of_line(tmp_path: Path) -> No
         read(tmp_path, text)
     assert str(caught.value).splitlines() == [
         f"{tmp_path / 'g2.yaml'}: 3 problems",
-        "  - `ensemble.heatbath.beta` (line 5) is -6, expected a number above 0.0",
-        "  - unknown key `lite` in `masses` (line 12): did you mean `light`?",
-        "  - `noise.chunk` (line 18) is 'two', expected a whole number",
+        "  - `ensemble.heatbath.beta` (line 3) is -6, expected a number above 0.0",
+        "  - unknown key `lite` in `masses` (line 5): did you mean `light`?",
+        "  - `noise.chunk` (line 10) is 'two', expected a whole number",
     ]
 
 
-def test_exact_trace_is_for_tiny_lattices(tmp_path: Path) -> None:
-    exact = GOOD + "exact: true\n"
+def test_what_fits_a_lattice(tmp_path: Path) -> None:
+    """An exact trace is for tiny ones; one that fits no memory is still checked."""
+    exact = TINY + "exact: true\n"
     assert read(tmp_path, exact).exact
-    with pytest.raises(InputError, match=r"`exact` \(line 28\): .* 8x8x8x8 needs 12288 solves"):
-        read(tmp_path, exact.replace("[4, 4, 4, 8]", "[8, 8, 8, 8]"))
+    with pytest.raises(InputError, match=r"`exact` \(line 20\): .* 8x8x8x8 needs 12288 solves"):
+        read(tmp_path, exact.replace("[4, 4, 4, 4]", "[8, 8, 8, 8]"))
 
-
-def test_lattice_that_fits_no_memory_is_still_checked(tmp_path: Path) -> None:
-    huge = GOOD.replace("[4, 4, 4, 8]", "[4096, 4096, 4096, 4096]")
+    huge = TINY.replace("[4, 4, 4, 4]", "[4096, 4096, 4096, 4096]")
     assert read(tmp_path, huge).noise.dilution.scheme().displacement == 2
     with pytest.raises(InputError, match="does not divide every extent of the lattice 4096x4096x4096x4096"):
         read(tmp_path, huge.replace("displacement: 2", "displacement: 3"))
-
-
-def test_good_file_keeps_every_value(tmp_path: Path) -> None:
-    parameters = read(tmp_path, GOOD)
-    assert parameters.ensemble.heatbath is not None
-    assert parameters.ensemble.heatbath.lattice.extents == (4, 4, 4, 8)
-    assert (parameters.masses.light, parameters.masses.strange) == (0.1, 0.3)
-    assert parameters.noise.dilution.scheme().displacement == 2
-    assert parameters.analysis.jackknife_bin == 1 and not parameters.exact
 
 
 @pytest.mark.parametrize("section", [SolvesSection, StaggeredSolves, QuarkSolves])

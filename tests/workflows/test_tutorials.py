@@ -34,7 +34,7 @@ SHORT: dict[str, dict[str, Any]] = {
         "quark": {"kappa": 0.11, "boundary": "antiperiodic"},
         "distillation": {"vectors": 6},
         "operators": {"bases": ["pion", "rho"], "t0": 1},
-        "solves": {"solver": "cgnr", "tolerance": 1e-6},
+        "solves": {"solver": "cgnr", "tolerance": 1e-6, "block": 16},
     },
 }
 """Sections of the file that a tutorial works with, in place of those that `init` writes."""

@@ -28,14 +28,8 @@ from workflows.catalogue import load_project
 
 TABLES = Path(__file__).parent / "wrong_inputs"
 TARGETED = TINY.replace("  vectors: 4\n", "").replace(", vectors: 2}", "}") + "target: {loops: 0.2}\n"
-TINY_FILES = {
-    "g2_disconnected": TINY,
-    "g2_connected": CONNECTED,
-    "target": TARGETED,
-    "mesons": MESONS,
-    "hisq_mesons": HISQ_MESONS,
-    "laph_mesons": LAPH,
-}
+TINY_FILES = {"g2_disconnected": TINY, "g2_connected": CONNECTED, "target": TARGETED}
+TINY_FILES |= {"mesons": MESONS, "hisq_mesons": HISQ_MESONS, "laph_mesons": LAPH}
 HEATBATH = TINY.splitlines(keepends=True)[2]
 
 

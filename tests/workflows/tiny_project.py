@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from stages.lqcd.solvers.trial import Candidate
 from workflows.command import main
 
 TINY = """\
@@ -31,6 +34,10 @@ current: {links: thin}
 store: store
 report: report
 """
+
+
+ENGINES = ["Where the time went", "Checks against silent errors", "Provenance"]
+"""Headings of the engine's sections in a report."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +100,32 @@ def refused(answer: Answer, *parts: str) -> None:
     assert "Traceback" not in answer.err and answer.err.count("error: ") == 1
     for part in parts:
         assert part in answer.err
+
+
+def runs_of(name: str, text: str, *, drawn: bool = False) -> tuple[Callable[..., Path], Callable[..., Path]]:
+    """Fixtures of a module that calls them `ran` and as it likes: the folder in which a file has run to its
+    end, only to be read, and the file in a copy of the folder for each test.
+    """
+    file = f"{name}.yaml"
+
+    @pytest.fixture(scope="module")
+    def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
+        folder = tmp_path_factory.mktemp(name)
+        (folder / file).write_text(text)
+        return run_to_its_end(folder, cluster, file, drawn=drawn)
+
+    @pytest.fixture
+    def copied(ran: Path, tmp_path: Path) -> Path:
+        shutil.copytree(ran, tmp_path, dirs_exist_ok=True)
+        return tmp_path / file
+
+    return ran, copied
+
+
+def few_candidates(patch: pytest.MonkeyPatch) -> None:
+    """`solver: auto` tries one solver in one precision and width: each other one compiles ten kernels."""
+
+    def few(_: object, precision: str, widths: list[int], deflated: Sequence[bool] = (False,)) -> list:
+        return [Candidate("block_cgrq", precision, widths[0], low) for low in deflated]
+
+    patch.setattr("workflows.shared.solves_section.candidates", few)
