@@ -188,6 +188,9 @@ def test_directives_for_gpus_stand_instead_of_our_own() -> None:
     assert [batch_system(kind).kind for kind in KINDS] == list(KINDS)
     assert KINDS == ("slurm", "pbs", "lsf")
 
+    assert [batch_system(kind).kind for kind in KINDS] == list(KINDS)
+    assert KINDS == ("slurm", "pbs", "lsf")
+
     slurm, pbs, lsf = (batch_system(kind) for kind in ("slurm", "pbs", "lsf"))
     assert not any(
         "gres" in line for line in slurm.options(JobRequest("n", "o", gpus=2, directives=("--gpus=2",)))

@@ -200,6 +200,16 @@ def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
 ) -> None:
     path = tmp_path / "field"
     path.write_text("links")
+    file_versions([path], tmp_path / "cache")[path]
+    assert not (tmp_path / "cache").exists()
+
+    w = Workflow("w")
+    w.add(toys.field, place=Place(over={"config": ["a"]}, files={"path": {"a": tmp_path / "absent.ildg"}}))
+    with pytest.raises(InputError, match=r"absent\.ildg: No such file"):
+        plan(w, Store(tmp_path / "store"))
+
+    path = tmp_path / "field"
+    path.write_text("links")
     os.utime(path, (1e9, 1e9))
 
     def replaced_meanwhile(path: Path) -> str:

@@ -49,10 +49,8 @@ def test_the_declaration_is_read_from_the_signature() -> None:
     assert found.name == "loops"
     assert [(i.name, i.result, i.reduces) for i in found.inputs] == [("field", toys.Field, False)]
     assert [p.name for p in found.parameters] == ["mass"]
-    assert [(o.name, o.dims) for o in found.outputs] == [
-        ("current", ("noise", "time")),
-        ("total", ("noise",)),
-    ]
+    expected = [("current", ("noise", "time")), ("total", ("noise",))]
+    assert [(o.name, o.dims) for o in found.outputs] == expected
     assert found.lone_dims() == ("config",)
     assert stage_of(toys.mean).inputs[0].reduces
 
@@ -151,6 +149,9 @@ def test_wiring_mistakes_are_named(options: dict[str, Any], message: str) -> Non
 
 
 def test_wrong_inputs_are_named() -> None:
+    with pytest.raises(InputError, match="'len' is not a stage"):
+        Workflow("w").add(len)
+
     w, field = wired()
     loops = w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
     with pytest.raises(InputError, match=r"stage loops takes \(field\), got 0 nodes"):
@@ -159,6 +160,26 @@ def test_wrong_inputs_are_named() -> None:
         w.add(toys.loops, loops, place=Place(name="x"), mass=1.0)
     with pytest.raises(InputError, match="input 'field' belongs to another workflow"):
         Workflow("v").add(toys.loops, field, mass=1.0)
+
+    @stage(version="1", over=("config",))
+    def wrong(loops: toys.Loops, *, at: At) -> toys.Field: ...
+
+    w, field = wired()
+    loops = w.add(toys.loops, field, place=Place(over={"noise": [0]}), mass=1.0)
+    with pytest.raises(
+        InputError, match=r"has dimension 'noise', which stage wrong lacks: .* Chunks\[Loops\]"
+    ):
+        w.add(wrong, loops)
+
+    @stage(version="1", over=("config", "noise"))
+    def both(one: toys.Loops, two: toys.Loops, *, at: At) -> toys.Loops: ...
+
+    w, field = wired()
+    few = w.add(toys.loops, field, place=Place(name="few", over={"noise": [0, 1]}), mass=1.0)
+    many = w.add(toys.loops, field, place=Place(name="many", over={"noise": range(4)}), mass=1.0)
+    with pytest.raises(InputError, match="inputs few, many differ along 'noise'; say which"):
+        w.add(both, few, many)
+    assert w.add(both, few, many, place=Place(over={"noise": [0, 1]})).over["noise"] == (0, 1)
 
 
 def test_misaligned_chunks_are_refused() -> None:
@@ -225,6 +246,7 @@ def test_dimensions_align_by_name() -> None:
 
 
 def test_many_inputs_of_one_kind() -> None:
+    @stage(version="1")
     def total(*loops: Chunks[toys.Loops]) -> toys.Mean: ...
 
     w, field = wired()

@@ -59,6 +59,10 @@ def test_each_device_holds_its_share_of_what_stays_and_one_task(store: Store) ->
 
 
 def test_what_unknown_devices_need_at_least(store: Store) -> None:
+    w = Workflow("plain")
+    w.add(toys.field, place=Place(over={"config": ["a"]}))
+    assert device_projection(plan(w, store), TwoDevices(50_000_000_000)) == ""
+
     unknown = TwoDevices(None, backend="cuda")
     line = (
         "projected: at least 16 GB on each GPU, whose memory is not known here: "

@@ -60,10 +60,8 @@ def test_jobs_are_submitted_for_waiting_tasks_within_bounds(at_work: SimpleNames
     at_work.tasks = 1000
     crew.adjust(1.0)
     assert jobs.wanted == 4
-    assert at_work.said == [
-        "2 jobs submitted: 5 tasks to do for 1 job",
-        "1 job submitted: 1000 tasks to do for 3 jobs",
-    ]
+    expected = ["2 jobs submitted: 5 tasks to do for 1 job", "1 job submitted: 1000 tasks to do for 3 jobs"]
+    assert at_work.said == expected
 
 
 def test_nothing_leaves_before_there_was_work(at_work: SimpleNamespace) -> None:

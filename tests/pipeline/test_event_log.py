@@ -110,11 +110,8 @@ def test_a_run_goes_past_every_bound_of_its_log(
     assert kept["ends"] == {"done": 10}
     assert kept["first"]["missing"] == {"field": 3, "loops": 6, "mean": 1}
     assert kept["last"]["states"]["loops"] == {"done": 6}
-    assert [event.kind for event in read_events(store, outcome.run)] == [
-        "run-started",
-        "cluster-ready",
-        "run-ended",
-    ]
+    expected = ["run-started", "cluster-ready", "run-ended"]
+    assert [event.kind for event in read_events(store, outcome.run)] == expected
     assert run_status(store, outcome.run).counts == {"done": 10}
 
 

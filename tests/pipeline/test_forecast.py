@@ -96,10 +96,8 @@ def test_machine_without_records_is_as_others_are_and_less_certain() -> None:
     there = model.seconds("solve", THERE, (solves(1e6),), False)
     assert there.value == pytest.approx(2 * told(model, 1e6).value)  # half the threads
     assert there.sigma > 2 * told(model, 1e6).sigma
-    assert (
-        Machine.named("cpu", "Some processor, 2 threads") == HERE
-        and str(THERE) == "Other processor, 1 threads"
-    )
+    assert Machine.named("cpu", "Some processor, 2 threads") == HERE
+    assert str(THERE) == "Other processor, 1 threads"
     assert not model.knows("solve", THERE) and THERE not in model.watts
     assert model.kernels_of("solve", THERE, ()) == Kernels()
 

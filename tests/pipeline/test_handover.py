@@ -45,11 +45,8 @@ def test_facts_are_those_of_the_store(store: Store) -> None:
     assert {(each.node, each.chunks) for each in workflow.missing} == {("field", 1), ("loops", 2)}
     reasons = {each.node: each.reason for each in workflow.missing}
     assert reasons == {"field": "InputError: the file is damaged <here>", "loops": NOT_YET}
-    assert {node.node: (node.stored, node.chunks) for node in workflow.nodes} == {
-        "field": (1, 2),
-        "loops": (2, 4),
-        "mean": (1, 1),
-    }
+    expected = {"field": (1, 2), "loops": (2, 4), "mean": (1, 1)}
+    assert {node.node: (node.stored, node.chunks) for node in workflow.nodes} == expected
     assert facts.seconds == 8.0 and facts.joules is None
     assert {job.job: job.node_seconds for job in facts.jobs} == {"71": 120.0, "72": 120.0, "73": None}
     assert facts.codes == {"quarkline 0.1.0 (abc), Python 3.11": 4}

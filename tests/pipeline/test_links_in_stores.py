@@ -240,10 +240,8 @@ def test_reports_and_files_of_results_replace_links(victim: Path, tmp_path: Path
     page = write_report(folder, "title", "subtitle", [])
     write_hdf5(xarray.Dataset({"mean": ("time", [1.0, 2.0])}), folder / "mean.h5")
     assert page.read_text().startswith("<!DOCTYPE html>") and not page.is_symlink()
-    assert {p.name for p in folder.iterdir() if p.is_symlink()} == {
-        "index.html.partial",
-        f".mean.h5.{os.getpid()}",
-    }
+    expected = {"index.html.partial", f".mean.h5.{os.getpid()}"}
+    assert {p.name for p in folder.iterdir() if p.is_symlink()} == expected
 
 
 def test_shell_scripts_of_a_transfer_follow_no_links(made: Store, victim: Path, tmp_path: Path) -> None:

@@ -113,6 +113,9 @@ def test_what_cannot_be_reached_or_written_is_one_message(
     assert url_in("s3://bucket/a/") == "s3://bucket/a" == url_in(Path("s3://bucket/a"))
     assert url_in("/data/store") is url_in("store") is None
 
+    assert url_in("s3://bucket/a/") == "s3://bucket/a" == url_in(Path("s3://bucket/a"))
+    assert url_in("/data/store") is url_in("store") is None
+
     with pytest.raises(InputError, match=f"there is no store at {url}"):
         open_result(url, "mean")
     with pytest.raises(InputError, match="there is no store at"):

@@ -34,21 +34,15 @@ def computed(executed: Executions) -> Counter[str]:
 def test_a_pilot_is_the_first_chunk_of_each_node_with_what_it_reads(store: Store) -> None:
     whole = plan(workflow(), store)
     assert chosen(pilot(whole, (), 1)) == [("field", "a"), ("with_setup", "a0")]
-    assert chosen(pilot(whole, (), 2)) == [
-        ("field", "a"),
-        ("field", "b"),
-        ("with_setup", "a0"),
-        ("with_setup", "a1"),
-    ]
+    expected = [("field", "a"), ("field", "b"), ("with_setup", "a0"), ("with_setup", "a1")]
+    assert chosen(pilot(whole, (), 2)) == expected
     assert pilot(whole, (), 1).everything == whole.everything
 
 
 def test_of_known_stages_only_inputs_are_computed(store: Store) -> None:
     whole = plan(workflow(), store)
-    assert chosen(pilot(whole, {"field"}, 3)) == [
-        ("field", "a"),
-        *(("with_setup", f"a{n}") for n in range(3)),
-    ]
+    expected = [("field", "a"), *(("with_setup", f"a{n}") for n in range(3))]
+    assert chosen(pilot(whole, {"field"}, 3)) == expected
     assert not pilot(whole, {"field", "with_setup"}, 3).missing
 
 

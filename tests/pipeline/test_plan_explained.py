@@ -105,10 +105,8 @@ def test_the_text_of_a_plan_and_its_reasons(store: Store, compute: Compute) -> N
     w = Workflow("demo")
     place = Place(name="loops_light", over={"noise": range(4)}, chunk={"noise": 2})
     w.add(toys.loops, w.add(field, place=Place(over={"config": list("ab")})), place=place, mass=0.5)
-    assert reasons(w, store) == {
-        "field": {"changed version: 1 -> 2"},
-        "loops_light": {"upstream changed: field"},
-    }
+    wanted = {"field": {"changed version: 1 -> 2"}, "loops_light": {"upstream changed: field"}}
+    assert reasons(w, store) == wanted
 
 
 def test_what_was_changed_back_and_extended(store: Store, compute: Compute) -> None:

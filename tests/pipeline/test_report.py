@@ -87,6 +87,8 @@ def test_page_is_self_contained_and_its_text_twin_holds_the_tables(tmp_path: Pat
 def test_pages_follow_the_scheme_of_the_browser(tmp_path: Path) -> None:
     assert Figure(plot(), "").svg == Figure(plot(), "").svg
 
+    assert Figure(plot(), "").svg == Figure(plot(), "").svg
+
     page = write_report(tmp_path, "title", "", [Section("x", parts=[Figure(plot(), "")])]).read_text()
     assert '<meta name="color-scheme" content="light dark">' in page
     (dark,) = re.findall(r"@media \(prefers-color-scheme: dark\) \{(.*?)\n\}", page, re.DOTALL)

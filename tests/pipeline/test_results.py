@@ -195,11 +195,8 @@ def test_status(compute: Compute, store: Store) -> None:
         status(store)
     compute(workflow())
     found = status(store)
-    assert [(n.node, n.stored, n.chunks) for n in found.nodes] == [
-        ("field", 2, 2),
-        ("loops", 4, 4),
-        ("mean", 1, 1),
-    ]
+    expected = [("field", 2, 2), ("loops", 4, 4), ("mean", 1, 1)]
+    assert [(n.node, n.stored, n.chunks) for n in found.nodes] == expected
     assert found.driver is None
     assert found.last_run
     assert found.last_run.counts == {"done": 7}
@@ -241,6 +238,11 @@ def test_the_resident_cache_fits_the_memory_of_its_own_process(monkeypatch: pyte
 
 def test_the_resident_cache_is_bounded_in_bytes() -> None:
     """Each array counts once."""
+    array = np.zeros(10)
+    assert nbytes((array, {"again": array}, [np.zeros(5)], "text", 3)) == 120
+    assert nbytes(toys.Setup(array)) == 80
+    assert nbytes({"kernels": np, "kind": np.ndarray, "array": array}) == 80
+
     array = np.zeros(10)
     assert nbytes((array, {"again": array}, [np.zeros(5)], "text", 3)) == 120
     assert nbytes(toys.Setup(array)) == 80

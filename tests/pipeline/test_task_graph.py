@@ -43,11 +43,8 @@ def test_consumers_of_a_transient_chunk_are_one_task(store: Store) -> None:
     w.add(toys.first, bulk)
     w.add(toys.second, bulk)
     tasks = tasks_of(w, store)
-    assert sorted(map(describe, tasks)) == [
-        ["field a"],
-        ["first a 0", "second a 0"],
-        ["first a 1", "second a 1"],
-    ]
+    expected = [["field a"], ["first a 0", "second a 0"], ["first a 1", "second a 1"]]
+    assert sorted(map(describe, tasks)) == expected
     assert_ordered(tasks)
 
 

@@ -108,10 +108,8 @@ def test_points_without_an_error_are_hollow():
     mass, error = np.ones((1, 12)), np.full((1, 12), 0.1)
     error[0, [2, 4]] = np.nan
     (axes,) = meson_figures.effective_mass_figure(mass, error, ["pion"]).axes
-    assert [(list(bars[0].get_xdata().round()), hollow(bars)) for bars in axes.containers] == [
-        ([0, 1, 3, 5, 6], False),
-        ([2, 4], True),
-    ]
+    expected = [([0, 1, 3, 5, 6], False), ([2, 4], True)]
+    assert [(list(bars[0].get_xdata().round()), hollow(bars)) for bars in axes.containers] == expected
     (axes,) = meson_figures.effective_mass_figure(mass, 0 * mass * np.nan, ["pion"]).axes
     assert [hollow(bars) for bars in axes.containers] == [True]
     above, below = figures.correlator_figure(np.ones((3, 6)), np.full((3, 6), np.nan)).axes

@@ -248,10 +248,8 @@ def test_files_count_by_content_and_not_by_path(quarkline: CommandLine, files: P
     answer = quarkline("run", files, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err
     assert len(re.findall(r"^failed: 7 chunks: .*conf\.2\.ildg.*checksum", answer.out, re.MULTILINE)) == 1
-    assert (
-        answer.out.count("failed: ") == 1
-        and "\n  loops_light config=conf.2.ildg noise=0..3 probe=0 (2 chunks)" in answer.out
-    )
+    assert answer.out.count("failed: ") == 1
+    assert "\n  loops_light config=conf.2.ildg noise=0..3 probe=0 (2 chunks)" in answer.out
     assert re.search(r"loops_light +2 +2\b", answer.out) and re.search(r"correlator +1 +0 +1\b", answer.out)
     damaged.write_bytes(good)
     answer = quarkline("run", files, "--cluster", cluster)

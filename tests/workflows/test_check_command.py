@@ -49,10 +49,8 @@ def test_good_files(quarkline: CommandLine, good: list[Path], links: np.ndarray)
     total, spatial, temporal = plaquette(links, LATTICE)
     line = f"plaquette    {total:.10f} (spatial {spatial:.10f}, temporal {temporal:.10f})"
     assert answer.out.count(line) == 2
-    assert (
-        "good.ildg: ILDG, 4x4x4x6, 64 bit" in answer.out
-        and "good.nersc: NERSC, 4x4x4x6, 64 bit" in answer.out
-    )
+    assert "good.ildg: ILDG, 4x4x4x6, 64 bit" in answer.out
+    assert "good.nersc: NERSC, 4x4x4x6, 64 bit" in answer.out
     assert "verified     NERSC checksum, plaquette (15 digits), link trace (15 digits)" in answer.out
 
 

@@ -74,10 +74,8 @@ def test_averages_are_those_of_the_correlators(ran: Path) -> None:
     error = np.abs(of_config[0] - of_config[1]) / 2
     np.testing.assert_allclose(average.correlator_error, error, rtol=1e-7, atol=1e-15)
     words = ("", ", longitudinal", ", transverse")
-    assert list(average.channel.values) == [
-        "pion5",
-        *(f"{rho}{w}" for rho in ("rhoi", "rhois") for w in words),
-    ]
+    expected = ["pion5", *(f"{rho}{w}" for rho in ("rhoi", "rhois") for w in words)]
+    assert list(average.channel.values) == expected
     each = of_config.mean(axis=0)[4:]
     for channel, momentum, rows in (
         ("", 0, each),
@@ -90,18 +88,14 @@ def test_averages_are_those_of_the_correlators(ran: Path) -> None:
             found.effective_mass[momentum], effective_mass(without_oscillation(rho[momentum]))
         )
         assert np.isnan(found.channel_correlator[1 - momentum]).all()
-    assert (
-        "hisq staggered quarks" in average.attrs["action"]
-        and "4" in average.attrs["not_included"]["normalisation"]
-    )
+    assert "hisq staggered quarks" in average.attrs["action"]
+    assert "4" in average.attrs["not_included"]["normalisation"]
 
 
 def test_the_report_and_exports(quarkline: CommandLine, hisq: Path) -> None:
     page = (hisq.parent / "report" / "index.html").read_text()
-    assert re.findall(r"<h2>(.*?)</h2>", page) == [
-        *("Meson correlators", "Effective masses", "Solves", "Gauge configurations"),
-        *ENGINES,
-    ]
+    expected = [*("Meson correlators", "Effective masses", "Solves", "Gauge configurations"), *ENGINES]
+    assert re.findall(r"<h2>(.*?)</h2>", page) == expected
     assert "spin-taste operators" in page and "block_cgrq" in page
     columns = np.loadtxt(hisq.parent / "report" / "mesons.txt")
     average = open_result(hisq.parent / "store", "average")

@@ -201,6 +201,9 @@ def test_documents_are_what_their_version_says() -> None:
     text = (ROOT / "docs/machine.md").read_text()
     assert set(re.findall(r"`(quarkline\.\w+/\d+)`", text)) == {output.name for output in OUTPUTS.values()}
 
+    text = (ROOT / "docs/machine.md").read_text()
+    assert set(re.findall(r"`(quarkline\.\w+/\d+)`", text)) == {output.name for output in OUTPUTS.values()}
+
     pinned, found = json.loads(PINNED.read_text()), described()
     for name, listed in found.items():
         altered = {path for path, kind in pinned.get(name, {}).items() if listed.get(path) != kind}

@@ -63,10 +63,8 @@ def test_a_change_leaves_what_is_beside_it(
     assert file.values == {"a": 1, "b": {"x": 2, "y": [4, {"z": 5, "w": 6}]}}
     assert made.place(place) == made.place((*place, 0)) == f"--set {change}"
     assert made.place(("a",)) == "line 1"
-    assert changed(made, ["b={x: 1}"]).options == {
-        **({} if place[0] == "b" else made.options),
-        ("b",): "--set b={x: 1}",
-    }
+    expected = {**({} if place[0] == "b" else made.options), ("b",): "--set b={x: 1}"}
+    assert changed(made, ["b={x: 1}"]).options == expected
 
 
 BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
