@@ -616,6 +616,17 @@ def test_a_job_after_an_upgrade_goes_on_if_stage_versions_agree(
     assert "other versions than the jobs before it (loops 1 -> 2): submit again" in lines(campaign)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--cluster", "local"], "kind local is no batch system"),
+        (["--cluster", "slurm"], "a job must know its walltime"),
+        (["--node-hours", "-3"], "'-3' is no number above 0"),
+        (["--check", "2"], "'2' is no share: give a number from 0 to 1"),
+        (["--jobs", "none"], "'none' is no whole number"),
+        (["--stop"], "nothing was submitted for store"),
+    ],
+)
 def test_mistakes(g2: Callable[..., Any], arguments: list[str], said: str) -> None:
     Store("g2-store").create()
     with dask.config.set({"jobqueue.slurm.walltime": None}):

@@ -464,8 +464,8 @@ def test_export_holds_what_the_store_holds(quarkline: CommandLine, project: Path
 def test_report_says_which_configurations_fill_no_bin(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of five in bins of two."""
     assert "averaged over 2 configurations with" in (project.parent / "report" / "index.html").read_text()
-    file = edit(project, ("report: report", "report: report\nanalysis: {jackknife_bin: 2}"))
-    made = load_project(file)
+    bins = ("report: report", "report: report\nanalysis: {jackknife_bin: 2}")
+    made = load_project(edit(project, ("configurations: 2", "configurations: 5"), bins))
     assert made.workflow.nodes["average"].parameters["jackknife_bin"] == 2
     average, observed = SimpleNamespace(statistics=lambda _: [4]), SimpleNamespace(sizes={"config": 5})
     monkeypatch.setattr(report, "node_of", lambda *_: average)
