@@ -123,7 +123,7 @@ def hvp_contribution(
     middle: float = 0.5,
     last: int | None = None,
     bootstrap: bool = False,
-    fit: Sequence[int | None] | None = None,
+    fit: tuple[int, int | None, int, int] | None = None,
     corrections: Sequence[tuple[str, Measured]] = (),
     blinded: str | None = None,
 ) -> HvpContribution:

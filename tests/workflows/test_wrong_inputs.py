@@ -16,6 +16,7 @@ import pytest
 from ruamel.yaml import YAML
 from tiny_g2_connected import CONNECTED
 from tiny_hisq_mesons import HISQ_MESONS
+from tiny_hvp import HVP
 from tiny_laph import LAPH
 from tiny_mesons import MESONS
 from tiny_project import TINY, CommandLine
@@ -28,7 +29,7 @@ from workflows.catalogue import load_project
 
 TABLES = Path(__file__).parent / "wrong_inputs"
 TARGETED = TINY.replace("  vectors: 4\n", "").replace(", vectors: 2}", "}") + "target: {loops: 0.2}\n"
-TINY_FILES = {"g2_disconnected": TINY, "g2_connected": CONNECTED, "target": TARGETED}
+TINY_FILES = {"g2_disconnected": TINY, "g2_connected": CONNECTED, "g2_hvp": HVP, "target": TARGETED}
 TINY_FILES |= {"mesons": MESONS, "hisq_mesons": HISQ_MESONS, "laph_mesons": LAPH}
 HEATBATH = TINY.splitlines(keepends=True)[2]
 

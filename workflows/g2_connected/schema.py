@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from pipeline import LARGEST
 from stages.base.errors import suggestion
@@ -39,6 +39,18 @@ ROWS = 256
 SLOPPY = Usual(1e-13, 0.1, "looser solutions are far from the propagator, and rounding prevents tighter ones")
 CHARM = 0.4
 """Mass above which a quark without naik_epsilon is doubtful."""
+
+
+def _known(currents: tuple[str, ...]) -> tuple[str, ...]:
+    for name in currents:
+        if name not in CURRENTS:
+            raise ValueError(
+                f"no current is named {name!r}{suggestion(name, CURRENTS)}; known: {', '.join(CURRENTS)}"
+            )
+    return currents
+
+
+Currents = Annotated[Names, AfterValidator(_known)]
 
 
 class LinksSection(FileSection):
@@ -145,7 +157,7 @@ class ConnectedParameters(WorkflowParameters):
     """The action and its links."""
     quarks: dict[str, QuarkSection] = Field(min_length=1)
     """Quarks by name, such as light, strange, charm, up, down; all on the same noise."""
-    currents: Names
+    currents: Currents
     """Vector currents, the same at source and sink: local (gamma_k x gamma_k), one_link (the taste singlet,
     on thin links), conserved; and pion, the Goldstone pion. Vectors are means over x, y and z."""
     deflation: DeflationSection | None = None
@@ -157,16 +169,6 @@ class ConnectedParameters(WorkflowParameters):
     """Solution of the linear systems."""
     analysis: ConnectedAnalysis = ConnectedAnalysis()
     """Errors of the ensemble average."""
-
-    @field_validator("currents")
-    @classmethod
-    def _known(cls, currents: tuple[str, ...]) -> tuple[str, ...]:
-        for name in currents:
-            if name not in CURRENTS:
-                raise ValueError(
-                    f"no current is named {name!r}{suggestion(name, CURRENTS)}; known: {', '.join(CURRENTS)}"
-                )
-        return currents
 
     @property
     def operators(self) -> tuple[str, ...]:

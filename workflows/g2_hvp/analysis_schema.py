@@ -258,12 +258,6 @@ class HvpAnalysis(AnalysisSection):
         for name in self.z_v:
             if name not in ("one_link", "local"):
                 yield ("z_v", name), f"{name!r} is none of one_link and local; the conserved current has 1"
-        if self.current != "conserved" and self.current not in self.z_v:
-            yield (
-                ("z_v",),
-                f"the current {self.current} has no Z_V, without which nothing is added: add "
-                f"`{self.current}: {{value: ..., error: ...}}` or `{self.current}: {{at: SLICE}}`",
-            )
         if self.errors.streams is not None:
             try:
                 stream_labels([], self.errors.streams)

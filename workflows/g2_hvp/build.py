@@ -22,6 +22,7 @@ from stages.hvp.average import PartSource, hvp_average
 from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
+from stages.lqcd.analysis.common_resampling import configurations, stream_labels
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows import Definition, Project, Step
 from workflows.g2_connected.build import ConnectedWorkflow
@@ -117,6 +118,10 @@ class HvpWorkflow(Definition[HvpParameters]):
         parameters, section = self.parameters, self.parameters.analysis
         blinding, errors = parameters.blinding, section.errors
         digest = blinding.digest if blinding else None
+        try:
+            configurations(stream_labels(self.ensemble.labels, errors.streams), "ensemble")
+        except InputError as error:
+            raise InputError(f"`analysis.errors.streams`: {error}") from None
         average = partial(
             hvp_average,
             parts=tuple(self.sources),

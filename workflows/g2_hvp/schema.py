@@ -22,7 +22,7 @@ from workflows import (
     DeflationSection,
     EnsembleSection,
     FileSection,
-    Names,
+    ParameterFile,
     Problem,
     WorkflowParameters,
 )
@@ -30,6 +30,7 @@ from workflows.g2_connected.schema import (
     THREE_HOPS,
     ConnectedAnalysis,
     ConnectedParameters,
+    Currents,
     WallSection,
 )
 from workflows.g2_connected.schema import LinksSection as ConnectedLinks
@@ -103,7 +104,7 @@ class HvpLinksSection(FileSection):
 class ConnectedSection(FileSection):
     """The connected part, as in the workflow g2_connected."""
 
-    currents: Names
+    currents: Currents
     """Vector currents: local, one_link, conserved; and pion. The one in `analysis.current` enters a_mu; with
     conserved beside it, Z_V may be taken from their ratio."""
     noise: WallSection
@@ -172,6 +173,11 @@ class HvpParameters(WorkflowParameters):
         """True if there is a target."""
         return self.target is not None
 
+    def check(self, file: ParameterFile) -> None:
+        """As of all workflows; what the lattice does not have is looked at where all else is right."""
+        file.refuse(self.gathered(lambda section: section.contradictions()))
+        super().check(file)
+
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         quarks, analysis = self.quarks, self.analysis
@@ -198,9 +204,14 @@ class HvpParameters(WorkflowParameters):
     def _current_faults(self) -> Iterator[Problem]:
         """Currents that are not measured, and what the workflows of both parts refuse."""
         currents, analysis = self.connected.currents, self.analysis
+        needed = {analysis.current, *(["one_link"] if self.disconnected else [])} - {"conserved"}
         if analysis.current not in currents:
             text = f"is {analysis.current}, which is none of `connected.currents`, {', '.join(currents)}"
             yield ("analysis", "current"), f"{text}: change one of the two"
+        elif missing := sorted(needed - analysis.z_v.keys()):
+            text = f"has none of {' and '.join(missing)}, without which nothing is added"
+            remedy = f"{missing[0]}: {{value: 0.95, error: 0.001}}` or `{missing[0]}: {{at: SLICE}}"
+            yield ("analysis", "z_v"), f"{text}: add `{remedy}`"
         for name, z_v in analysis.z_v.items():
             if z_v.at is not None and not {"conserved", name} <= {*currents}:
                 yield (
@@ -208,8 +219,6 @@ class HvpParameters(WorkflowParameters):
                     f"the ratio needs {name} and conserved among `connected.currents`: add them, or state "
                     "value and error",
                 )
-        if self.disconnected and "one_link" not in analysis.z_v:
-            yield ("analysis", "z_v"), "the disconnected part needs Z_V of one_link: add `one_link`"
         if "light" not in self.quarks:
             return
         for part, whole in self._wholes():
@@ -247,21 +256,18 @@ class HvpParameters(WorkflowParameters):
                 self.total(name).weights(lattice.time_extent)
             except InputError as error:
                 yield ("analysis", "windows"), str(error)
-        if self.target and (self.analysis.scale or self.ensemble.name):
+        if self.target:
             yield from self._beyond_inputs(self.target.a_mu, lattice)
-        half = lattice.time_extent // 2
-        if (tail := analysis.tail) and tail.steps > half - 2:
-            text = f"{tail.steps} slices for the effective energy leave no tail before slice {half - 1}"
-            yield (
-                ("analysis", "tail", "steps"),
-                f"{text}, the last before the middle of {lattice}: take fewer",
-            )
-        slices = {("last",): analysis.last} | {
-            ("z_v", name, "at"): each.at for name, each in analysis.z_v.items()
-        }
-        for place, number in slices.items():
-            if number is not None and number > half:
-                yield ("analysis", *place), f"{number} is beyond the middle of {lattice}, slice {half}"
+        half, tail = lattice.time_extent // 2, analysis.tail
+        limits = [(("last",), analysis.last, half)]
+        limits += [(("z_v", name, "at"), each.at, half) for name, each in analysis.z_v.items()]
+        if tail:
+            limits += [(("tail", "steps"), tail.steps, half - 2), (("tail", "slice"), tail.slice, half - 1)]
+            limits += [(("tail", "disconnected_slice"), tail.disconnected_slice, half - 1)]
+            limits += [(("tail", "fit", "last"), tail.fit.last, half)] if tail.fit else []
+        for place, number, most in limits:
+            if number is not None and number > most:
+                yield ("analysis", *place), f"{number} is more than {most}, the most on {lattice}"
 
     def _beyond_inputs(self, target: AMuTarget, lattice: Lattice) -> Iterator[Problem]:
         """A target that the scale or Z_V alone exceed; the slope by a is that of one vector meson."""
