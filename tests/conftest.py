@@ -45,7 +45,11 @@ IDLE_CLUSTERS = {
 WAITING = {"pipeline", "workflows", "faults"}
 """Folders of tests that wait for clusters and commands."""
 
-WARM = re.compile(r"\b(scheduler|cluster|project|finished|compute): (str|Path|Address|Callable|Compute)\b")
+WARM = re.compile(
+    r"\b(scheduler|cluster|project|finished|compute): (str|Path|Address|Callable|Compute)\b"
+    r"|^def test_\w+\(.*\b(scheduler|cluster|project|finished|compute)\b.*\):$",
+    re.MULTILINE,
+)
 """A fixture by which a test takes the warm workers."""
 
 LONG = (

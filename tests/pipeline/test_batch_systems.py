@@ -101,9 +101,7 @@ def test_slurm_says_that_a_job_is_none_and_knows_tasks_of_arrays(play: Play, tmp
     assert asked(tmp_path) == "-h -r -j 7_2 -o %i|%A|%F|%T|%j"
 
 
-def test_a_silent_batch_system_is_waited_for_shortly(
-    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_batch_system_is_waited_for_shortly(play, tmp_path, monkeypatch):
     monkeypatch.setattr(batch, "ANSWER", 0.2)
     (tmp_path / "squeue").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
     (tmp_path / "squeue").chmod(0o700)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 import toy_stages as toys
 
-from pipeline import Outcome, Place, Store, Workflow, export_hdf5
+from pipeline import Place, Store, Workflow, export_hdf5
 from pipeline.reading.account import account, accounts
 from pipeline.reading.result import result_to_export
 from pipeline.worker.certificate import certificate_id, certificates_folder, certification, subject
@@ -38,9 +37,7 @@ def records(store: Store) -> list[dict]:
     return [store.record("field", key) for key in store.keys("field")]
 
 
-def test_workers_name_it_and_exports_show_it(
-    compute: Callable[[Workflow], Outcome], store: Store, certificate: str, tmp_path: Path
-) -> None:
+def test_workers_name_it_and_exports_show_it(compute, store, certificate, tmp_path):
     assert compute(fields("ab")).exit_status == 0
     assert [record["certificate"] for record in records(store)] == [certificate] * 2
     assert result_to_export(store, "field").attrs["certificate"] == certificate
@@ -48,9 +45,7 @@ def test_workers_name_it_and_exports_show_it(
     assert certificate[:12] in str(account(store, "certified", accounts(store, "certified"))[-1])
 
 
-def test_what_is_computed_without_one_says_why(
-    compute: Callable[[Workflow], Outcome], store: Store, certificate: str
-) -> None:
+def test_what_is_computed_without_one_says_why(compute, store, certificate):
     """Chunks before and after a certificate is withdrawn: each says what held when it was made."""
     compute(fields("a"))
     withdrawn = certificates_folder() / f"{certificate}.json"

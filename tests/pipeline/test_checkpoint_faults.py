@@ -68,9 +68,7 @@ def last_attempts(campaign: Campaign) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["driver", "worker"])
-def test_only_the_tail_is_computed_again(
-    campaign: Campaign, undisturbed: dict[str, dict[str, str]], victim: str
-) -> None:
+def test_only_the_tail_is_computed_again(campaign, undisturbed, victim):
     kill_and_resume(campaign, victim, 811)
     assert_only_the_tail_again(campaign, undisturbed)
 
@@ -79,8 +77,6 @@ def test_only_the_tail_is_computed_again(
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("victim", ["driver", "worker"])
 @pytest.mark.parametrize("seed", range(4001, 4006))
-def test_only_the_tail_is_computed_again_ten_times(
-    campaign: Campaign, undisturbed: dict[str, dict[str, str]], victim: str, seed: int
-) -> None:
+def test_only_the_tail_is_computed_again_ten_times(campaign, undisturbed, victim, seed):
     kill_and_resume(campaign, victim, seed)
     assert_only_the_tail_again(campaign, undisturbed)

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import toy_stages as toys
-from executions import Executions
 
 from pipeline import At, FolderCheckpoint, Outcome, Place, Store, Workflow, collect_garbage, plan, run, status
-from pipeline.running.clusters.address import Address
 from pipeline.store import checkpoint as module
 from pipeline.store.durable import is_at
 
@@ -117,9 +115,7 @@ def test_a_damaged_state_is_none_with_a_message(folder: Path, damage: str) -> No
 
 
 @pytest.mark.usefixtures("always")
-def test_a_save_that_was_cut_off_leaves_the_state_before(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_that_was_cut_off_leaves_the_state_before(folder, monkeypatch):
     keep(folder, **STATE)
 
     def killed(draft: Path) -> None:
@@ -208,9 +204,7 @@ def checkpoint_of(store: Store, workflow: Workflow) -> Path:
 
 
 @pytest.mark.usefixtures("always")
-def test_a_run_goes_on_from_a_checkpoint_and_removes_it(
-    compute: Callable[[Workflow], Outcome], store: Store, executed: Executions
-) -> None:
+def test_a_run_goes_on_from_a_checkpoint_and_removes_it(compute, store, executed):
     store.create()
     where = checkpoint_of(store, steps())
     keep(where, values=np.full(6, 0.5), done=np.array(3))
@@ -222,9 +216,7 @@ def test_a_run_goes_on_from_a_checkpoint_and_removes_it(
 
 
 @pytest.mark.usefixtures("always")
-def test_a_damaged_checkpoint_is_told_and_the_chunk_is_computed_anew(
-    cluster: Address, store: Store, executed: Executions
-) -> None:
+def test_a_damaged_checkpoint_is_told_and_the_chunk_is_computed_anew(cluster, store, executed):
     store.create()
     where = checkpoint_of(store, steps())
     keep(where, values=np.full(6, 0.5), done=np.array(3))

@@ -61,9 +61,7 @@ def test_a_resident_result_that_changes_is_made_again_and_nothing_of_it_is_commi
     assert "1 check failed" in outcome.table()
 
 
-def test_a_chunk_that_disagrees_everywhere_fails_and_the_others_do_not(
-    store: Store, cluster: Address
-) -> None:
+def test_a_chunk_that_disagrees_everywhere_fails_and_the_others_do_not(store, cluster):
     outcome = run(plan(memory_workflow(bad=(3,), always=True), store), store, cluster=cluster)
     assert outcome.exit_status == 1
     (failure,) = outcome.failures

@@ -160,9 +160,7 @@ def test_values_without_unambiguous_text_are_refused(value: object) -> None:
         canonical(value, "node.name")
 
 
-def test_digests_are_cached_by_identity_and_survive_a_torn_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_digests_are_cached_by_identity_and_survive_a_torn_line(tmp_path, monkeypatch):
     cache, path = tmp_path / "cache", tmp_path / "field"
     path.write_text("links")
     os.utime(path, (1e9, 1e9))
@@ -195,9 +193,7 @@ def test_a_cache_of_digests_stays_small(tmp_path: Path, monkeypatch: pytest.Monk
     assert file_versions(paths[3:], cache)[paths[3]].digest == "not asked for"
 
 
-def test_a_file_that_changes_while_its_digest_is_taken_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_while_its_digest_is_taken_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "field"
     path.write_text("links")
     file_versions([path], tmp_path / "cache")[path]

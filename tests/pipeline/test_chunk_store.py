@@ -141,9 +141,7 @@ def test_every_file_and_folder_is_flushed_before_it_is_published(made: Store, fl
     assert flushed[-1] == made.path / "loops" / KEY[:3]
 
 
-def test_a_small_chunk_is_one_file_that_is_flushed_before_it_has_its_name(
-    made: Store, flushed: list[Path]
-) -> None:
+def test_a_small_chunk_is_one_file_that_is_flushed_before_it_has_its_name(made, flushed):
     made.commit("loops", KEY, ARRAYS, DIMS, {})
     place = made.path / "loops" / "5e5" / f"{KEY}.zarr.zip"
     assert made.location("loops", KEY) == place and place.is_file() and place.stat().st_nlink == 1
@@ -199,9 +197,7 @@ def test_processes_that_race_for_the_same_chunks_commit_each_once(made: Store) -
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_one_clear_error_and_leaves_nothing(
-    made: Store, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_full_disk_is_one_clear_error_and_leaves_nothing(made, monkeypatch, code):
     def full(handle: int) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -258,9 +254,7 @@ def test_a_mark_of_another_format_or_damaged_is_refused(made: Store, text: str, 
         Store(made.path)
 
 
-def test_a_store_that_another_process_makes_just_now_is_no_foreign_folder(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_another_process_makes_just_now_is_no_foreign_folder(store, monkeypatch):
     """Its mark is not there at the first look, and all that a driver makes is, a moment later."""
     (store.path / ".drivers").mkdir(parents=True)
     begun = mark._is_begun

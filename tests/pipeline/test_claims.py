@@ -81,9 +81,7 @@ def test_an_empty_claim_counts_while_it_may_be_being_written(made: Store, stack:
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.EMLINK])
-def test_claims_hold_where_links_are_refused(
-    made: Store, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_claims_hold_where_links_are_refused(made, stack, monkeypatch, code):
     real, refused = os.link, 0
 
     def refusing(source: Any, target: Any) -> None:
@@ -100,9 +98,7 @@ def test_claims_hold_where_links_are_refused(
     assert refused
 
 
-def test_a_claim_of_a_job_is_freed_by_the_word_of_its_batch_system_alone(
-    made: Store, stack: ExitStack
-) -> None:
+def test_a_claim_of_a_job_is_freed_by_the_word_of_its_batch_system_alone(made, stack):
     word: dict[str, bool | None] = {}
     mine = sharing(stack, made, "mine", lambda driver: word["job"] if driver.job == FAR.job else None)
     file = far_driver(made, "a")
@@ -123,9 +119,7 @@ def test_a_claim_outside_of_jobs_is_void_once_nobody_renews_it(made: Store, stac
     assert mine.take(["a"])
 
 
-def test_a_job_that_was_requeued_knows_its_former_life_to_be_over(
-    made: Store, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_was_requeued_knows_its_former_life_to_be_over(made, stack, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", FAR.job)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     far_driver(made, "a")
@@ -179,9 +173,7 @@ def test_drivers_of_other_code_do_not_share_a_store(made: Store, stack: ExitStac
 
 
 @pytest.mark.parametrize("ahead", [-3600.0, 125.0, 3600.0])
-def test_who_drives_is_told_by_the_clock_of_the_file_system(
-    made: Store, monkeypatch: pytest.MonkeyPatch, ahead: float
-) -> None:
+def test_who_drives_is_told_by_the_clock_of_the_file_system(made, monkeypatch, ahead):
     file, now = far_driver(made, "a"), time.time
     monkeypatch.setattr(time, "time", lambda: now() + ahead)
     monkeypatch.setattr(lease, "_ahead", {})
@@ -218,9 +210,7 @@ def test_housekeeping_is_for_who_is_alone(made: Store, stack: ExitStack) -> None
         ("", "slurm_load_jobs error: Unable to contact slurm controller\n", 1, None),
     ],
 )
-def test_the_word_of_slurm(
-    monkeypatch: pytest.MonkeyPatch, output: str, error: str, code: int, ended: bool | None
-) -> None:
+def test_the_word_of_slurm(monkeypatch, output, error, code, ended):
     answer = subprocess.CompletedProcess([], code, output, error)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
     assert job_has_ended(FAR) is ended
@@ -229,9 +219,7 @@ def test_the_word_of_slurm(
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"run": "r"}', "\0" * 40])
-def test_a_lease_that_cannot_be_read_counts_until_it_is_silent(
-    made: Store, monkeypatch: pytest.MonkeyPatch, content: str
-) -> None:
+def test_a_lease_that_cannot_be_read_counts_until_it_is_silent(made, monkeypatch, content):
     """It may be one that is being written."""
     path = made.path / ".lease"
     path.write_text(content)

@@ -49,9 +49,7 @@ def started_workers(monkeypatch: pytest.MonkeyPatch, module: str, cluster: Any, 
 
 
 @pytest.mark.parametrize(("wanted", "tasks", "workers"), [(100, 6, 6), (3, 6, 3), (5, 0, 1)])
-def test_no_more_workers_start_than_have_work(
-    monkeypatch: pytest.MonkeyPatch, wanted: int, tasks: int, workers: int
-) -> None:
+def test_no_more_workers_start_than_have_work(monkeypatch, wanted, tasks, workers):
     demand = Demand(tasks, memory=0)
     assert started_workers(monkeypatch, "local", Local(workers=wanted), demand) == workers
     monkeypatch.setattr("pipeline.running.clusters.cuda._cluster_class", lambda: None)
@@ -114,9 +112,7 @@ def test_names_and_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("raise ValueError('numpy.dtype size changed')", "CuPy cannot be imported (ValueError: numpy.dtype"),
     ],
 )
-def test_workers_whose_cupy_cannot_be_imported_end_in_a_sentence(
-    tmp_path: Path, fault: str, said: str
-) -> None:
+def test_workers_whose_cupy_cannot_be_imported_end_in_a_sentence(tmp_path, fault, said):
     (tmp_path / "cupy.py").write_text(fault)
     site = ClusterSection(kind="slurm", cores=1, gpus=1, environment={"PYTHONPATH": str(tmp_path)})
     lines = JobQueue(site).options()["job_script_prologue"]

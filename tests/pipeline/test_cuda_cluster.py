@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import toy_stages as toys
@@ -35,9 +33,7 @@ def run_on_gpu(w: Workflow, store: Store) -> Outcome:
     return run(plan(w, store, backend="cuda"), store, cluster=Cuda())
 
 
-def test_a_run_on_gpus_gives_the_results_of_the_cpu(
-    store: Store, compute: Callable[[Workflow], Outcome], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_run_on_gpus_gives_the_results_of_the_cpu(store, compute, tmp_path_factory):
     compute(workflow())
     other = Store(tmp_path_factory.mktemp("gpu") / "store")
     outcome = run_on_gpu(workflow(), other)

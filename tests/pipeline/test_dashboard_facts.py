@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,9 +180,7 @@ def test_chunks_of_a_driver_that_died_are_not_in_work(store: Store, compute: Com
     assert campaign.grid.count("running") == 0
 
 
-def test_a_look_that_fails_halfway_counts_nothing_twice_and_forgets_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_that_fails_halfway_counts_nothing_twice_and_forgets_nothing(tmp_path, monkeypatch):
     filled(tmp_path / "s", demo("ab"), run="20261101-000000-aaaa")
     store, counted = Store(tmp_path / "s"), {"field": 2, "loops": 4}
     campaign = Campaign(store)

@@ -150,9 +150,7 @@ def test_a_page_that_fails_says_so_on_the_page(error: Exception) -> None:
         )
 
 
-def test_a_run_goes_on_without_its_dashboard(
-    store: Store, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_goes_on_without_its_dashboard(store, monkeypatch, capfd):
     def fail(*_: object) -> None:
         raise ImportError("no module named bokeh")
 

@@ -156,9 +156,7 @@ def test_what_would_fit(store: Store, memory: int, said: str, changes: list[dict
         assert shortage(followed, TwoDevices(memory * GB + CONTEXT)) is None
 
 
-def test_what_nothing_makes_fit_and_what_would_fit_a_host(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_nothing_makes_fit_and_what_would_fit_a_host(store, monkeypatch):
     short = shortage(plan(grouped(), store), TwoDevices(5 * GB + CONTEXT))
     assert short and short.remedies == ()
     assert (

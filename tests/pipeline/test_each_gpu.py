@@ -94,9 +94,7 @@ def test_memory_is_watched_on_each_gpu(gpus: FakeGpus, monkeypatch: pytest.Monke
     assert pool.each == [0, 40]
 
 
-def test_where_memory_is_short_what_is_mapped_and_unused_makes_room(
-    gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_memory_is_short_what_is_mapped_and_unused_makes_room(gpus, monkeypatch):
     pool = DevicePool(gpus, 2)
     pool.malloc(50)
     with pytest.raises(MemoryError):

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import toy_workflow
-from executions import Executions
 
 from pipeline import Store
 from pipeline.store.ledger import Ledger, LedgerEntry
@@ -83,9 +82,7 @@ def test_what_was_done_is_told(half: Path, capsys: pytest.CaptureFixture[str]) -
     assert "11 chunks read, 0 damaged" in said(capsys, "verify", "store")
 
 
-def test_the_rest_is_computed(
-    half: Path, executed: Executions, scheduler: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rest_is_computed(half, executed, scheduler, capsys):
     whole, before = digests(half.with_name("whole")), digests(half)
     assert len(before) == 11 and before.items() <= whole.items()
     said(capsys, "run", "toys.yaml", "--cluster", scheduler)

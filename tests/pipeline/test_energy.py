@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import toy_stages as toys
 
-from pipeline import Outcome, Place, Store, Workflow
+from pipeline import Place, Workflow
 from pipeline.reading.account import NodeAccount, time_section
 from pipeline.reading.report import Table, table_text
 from pipeline.reading.status import StageEnergy, energies, energy_lines
@@ -92,9 +92,7 @@ def test_cpu_without_counters_has_no_meter_and_loads_nothing(monkeypatch: pytest
     assert energy_meter("cpu") is None
 
 
-def test_records_of_the_cpu_have_its_energy_or_say_that_there_is_none(
-    store: Store, compute: Callable[[Workflow], Outcome]
-) -> None:
+def test_records_of_the_cpu_have_its_energy_or_say_that_there_is_none(store, compute):
     workflow = Workflow("energy")
     workflow.add(toys.field, place=Place(over={"config": ["a"]}))
     compute(workflow)

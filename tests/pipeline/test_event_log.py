@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,13 @@ import pytest
 import toy_stages as toys
 from stores import demo
 
-from pipeline import Outcome, Place, Share, Store, Workflow, plan, run
+from pipeline import Place, Share, Store, Workflow, plan, run
 from pipeline.planning.manifest_files import write_manifest
 from pipeline.reading.account import account, accounts
 from pipeline.reading.dashboard.facts.runs import RunLog
 from pipeline.reading.forecast.samples import samples
 from pipeline.reading.status import run_status, status
 from pipeline.running import event_log
-from pipeline.running.clusters.address import Address
 from pipeline.running.event_log import EventLog, log_of, read_events, runs, state_of
 from pipeline.running.graph import work_of
 from pipeline.running.limits import Limits
@@ -46,9 +44,7 @@ def events(chunks: int) -> list[Event]:
 
 @pytest.mark.parametrize("log_bytes", [0, 2000, 1 << 20])
 @pytest.mark.parametrize("interval", [-1.0, 1e9])
-def test_a_tally_counts_what_the_log_leaves_out(
-    store: Store, monkeypatch: pytest.MonkeyPatch, log_bytes: int, interval: float
-) -> None:
+def test_a_tally_counts_what_the_log_leaves_out(store, monkeypatch, log_bytes, interval):
     monkeypatch.setattr(event_log, "LOG_BYTES", log_bytes)
     monkeypatch.setattr(event_log, "TALLY_BYTES", 0)
     monkeypatch.setattr(event_log, "TALLY_INTERVAL", interval)
@@ -81,9 +77,7 @@ def test_a_tally_counts_what_the_log_leaves_out(
         '{"read": 0, "first": {"event": []}}',
     ],
 )
-def test_a_tally_that_cannot_be_read_is_none(
-    store: Store, monkeypatch: pytest.MonkeyPatch, content: str
-) -> None:
+def test_a_tally_that_cannot_be_read_is_none(store, monkeypatch, content):
     monkeypatch.setattr(event_log, "TALLY_BYTES", 0)
     store.create()
     with EventLog(store, "run") as log:
@@ -97,9 +91,7 @@ def test_a_tally_that_cannot_be_read_is_none(
     assert state_of(store, "run").ends == {"done": 3, "failed": 1}
 
 
-def test_a_run_goes_past_every_bound_of_its_log(
-    store: Store, compute: Callable[[Workflow], Outcome], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_past_every_bound_of_its_log(store, compute, monkeypatch):
     """With the events that a run has: the tally is kept at once, and what goes well is not written."""
     monkeypatch.setattr(event_log, "LOG_BYTES", 0)
     monkeypatch.setattr(event_log, "TALLY_BYTES", 0)
@@ -131,13 +123,7 @@ LOWERED = {
 
 
 @pytest.mark.parametrize("share", [None, Share()])
-def test_a_run_passes_all_thresholds(
-    store: Store,
-    cluster: Address,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    share: Share | None,
-) -> None:
+def test_a_run_passes_all_thresholds(store, cluster, monkeypatch, capsys, share):
     """Long names, more failures than are kept, a clock that was wrong before, chunks found damaged."""
     for module, values in LOWERED.items():
         for name, value in values.items():
@@ -175,13 +161,7 @@ def test_a_run_passes_all_thresholds(
         *("driver._note_start", "driver._note_end"),
     ],
 )
-def test_nothing_that_watches_a_run_ends_it(
-    store: Store,
-    cluster: Address,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    watcher: str,
-) -> None:
+def test_nothing_that_watches_a_run_ends_it(store, cluster, monkeypatch, capsys, watcher):
     """Its first failure is one warning, to who listens or, where that is what failed, on the terminal."""
 
     def fail(*_: object) -> None:
@@ -230,9 +210,7 @@ def test_a_damaged_line_of_a_log_is_skipped_by_all_who_read_it(store: Store, lin
     assert followed.state == state_of(store, "run") and len(followed.failed) == 1
 
 
-def test_status_is_of_the_run_that_drives_the_store_though_an_older_one_has_a_later_name(
-    store: Store,
-) -> None:
+def test_status_is_of_the_run_that_drives_the_store_though_an_older_one_has_a_later_name(store):
     store.create()
     for name in ("20991128-000000-ab", "20261128-000000-cd"):
         with EventLog(store, name) as log:
@@ -254,9 +232,7 @@ def test_a_log_that_is_no_file_is_no_run_and_what_json_does_not_know_is_text(sto
     assert [event.message for event in read_events(store, "other")] == ["a"]
 
 
-def test_names_that_are_no_text_travel(
-    tmp_path: Path, cluster: Address, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_that_are_no_text_travel(tmp_path, cluster, capsys):
     """Of a store and of configurations: bytes of file names that are not UTF-8."""
     store, odd = Store(tmp_path / os.fsdecode(b"st\xff")), os.fsdecode(b"b\xff")
     w, field = toys.fields(["a", odd], "odd")
@@ -276,9 +252,7 @@ def test_names_that_are_no_text_travel(
         *("stopwatch.Stopwatch.take", "certificate._found", "events.as_json"),
     ],
 )
-def test_no_measurement_of_a_chunk_ends_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch, measurement: str
-) -> None:
+def test_no_measurement_of_a_chunk_ends_it(store, monkeypatch, measurement):
     """It is committed, with a record that all readers take."""
 
     def fail(*_: object) -> None:

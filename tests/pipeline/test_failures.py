@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import toy_stages as toys
 
-from pipeline import Outcome, Place, Store, Workflow, status
+from pipeline import Outcome, Place, Workflow, status
 from pipeline.running.failures import Failure
 
 
@@ -47,9 +46,7 @@ def test_errors_that_differ_in_numbers_are_one_line() -> None:
     ]
 
 
-def test_status_tells_what_failed_and_where_the_log_is(
-    store: Store, compute: Callable[[Workflow], Outcome]
-) -> None:
+def test_status_tells_what_failed_and_where_the_log_is(store, compute):
     w = Workflow("w")
     fragile = w.add(toys.fragile, w.add(toys.field, place=Place(over={"config": ["a", "b"]})), bad=("b",))
     w.add(toys.loops, fragile, place=Place(over={"noise": [0, 1]}), mass=1.0)

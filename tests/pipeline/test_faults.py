@@ -47,9 +47,7 @@ def assert_complete(campaign: Campaign, undisturbed: dict[str, dict[str, str]]) 
 
 
 @pytest.mark.slow
-def test_sigterm_ends_a_run_cleanly_and_it_resumes(
-    campaign: Campaign, undisturbed: dict[str, dict[str, str]]
-) -> None:
+def test_sigterm_ends_a_run_cleanly_and_it_resumes(campaign, undisturbed):
     driver = campaign.start()
     campaign.wait_for_executions(3, driver)
     os.killpg(driver.pid, signal.SIGTERM)
@@ -65,9 +63,7 @@ def test_sigterm_ends_a_run_cleanly_and_it_resumes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_an_interrupt_from_the_keyboard_or_a_lost_terminal_lets_running_chunks_finish(
-    campaign: Campaign, number: signal.Signals
-) -> None:
+def test_an_interrupt_from_the_keyboard_or_a_lost_terminal_lets_running_chunks_finish(campaign, number):
     """The terminal sends it to the workers too, and that it is lost it says twice."""
     driver = campaign.start()
     campaign.wait_for_executions(3, driver)
@@ -117,9 +113,7 @@ def test_a_second_driver_is_refused_and_sigterm_ends_the_first_cleanly(campaign:
 
 
 @pytest.mark.slow
-def test_the_first_driver_runs_to_its_end_after_a_second_was_refused(
-    campaign: Campaign, undisturbed: dict[str, dict[str, str]]
-) -> None:
+def test_the_first_driver_runs_to_its_end_after_a_second_was_refused(campaign, undisturbed):
     driver = campaign.start()
     campaign.wait_for_executions(1, driver)
     os.killpg(driver.pid, signal.SIGSTOP)

@@ -265,9 +265,7 @@ def test_resident_results_stay_on_a_worker_and_other_transient_ones_do_not(store
     assert schedule(tasks, 1, lambda *_: 1.0, lambda *_: 0.0)[1] == 3 * 1000
 
 
-def test_forecast_learns_from_a_store_and_the_report_reconciles_it(
-    store: Store, compute: Callable[[Workflow], Outcome]
-) -> None:
+def test_forecast_learns_from_a_store_and_the_report_reconciles_it(store, compute):
     compute(campaign(2))
     model = Model(samples([store]))
     assert {each.stage for each in model.samples} == {"field", "fragile"}

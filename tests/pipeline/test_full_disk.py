@@ -6,21 +6,17 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import toy_stages as toys
-from executions import Executions
 
-from pipeline import InputError, Place, Store, Workflow, collect_garbage, plan, run, status
+from pipeline import InputError, Place, Workflow, collect_garbage, plan, run, status
 from pipeline.running.clusters.local import Local
 from pipeline.running.event_log import EventLog, read_events
 from pipeline.worker.events import Event
 
 
-def test_a_full_disk_ends_the_run_with_one_clear_error(
-    store: Store, log_path: Path, executed: Executions
-) -> None:
+def test_a_full_disk_ends_the_run_with_one_clear_error(store, log_path, executed):
     w = Workflow("filling")
     w.add(toys.filling, place=Place(over={"config": list("abcdef")}))
     outcome = run(plan(w, store), store, cluster=Local(workers=1))
@@ -44,9 +40,7 @@ def no_room_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_what_only_informs_needs_no_room_and_a_run_without_is_one_clear_error(
-    store: Store, tmp_path: Path
-) -> None:
+def test_what_only_informs_needs_no_room_and_a_run_without_is_one_clear_error(store, tmp_path):
     """Digests of files, the name of the driver and events are left out; plans are made, garbage collected."""
     path = tmp_path / "numbers.txt"
     path.write_text("1.5")

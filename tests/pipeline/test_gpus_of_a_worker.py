@@ -9,13 +9,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import toy_stages as toys
-from executions import Executions
 
 from pipeline import InputError, Outcome, Place, Store, Workflow, plan, run
 from pipeline.running.clusters import Demand, Devices
@@ -50,9 +48,7 @@ print(json.dumps([os.environ["CUDA_VISIBLE_DEVICES"], sys.argv[-1]]))
         ("0,1,2,3,4,5", ["0,1", "2,3"]),
     ],
 )
-def test_each_worker_of_a_job_sees_gpus_of_its_own(
-    tmp_path: Path, visible: str | None, seen: list[str]
-) -> None:
+def test_each_worker_of_a_job_sees_gpus_of_its_own(tmp_path, visible, seen):
     (tmp_path / "show.py").write_text(SHOW)
     line = workers_of_gpus(f"{sys.executable} {tmp_path}/show.py", "job", 2, gpus_per_worker=2)
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
@@ -242,9 +238,7 @@ def test_errors_of_a_gpu_that_is_lost(text: str, lost: bool) -> None:
     assert lost_gpu(outer) == lost
 
 
-def test_a_chunk_whose_gpu_is_lost_is_computed_again_by_another_process(
-    store: Store, executed: Executions, tmp_path: Path
-) -> None:
+def test_a_chunk_whose_gpu_is_lost_is_computed_again_by_another_process(store, executed, tmp_path):
     import toy_gpu_stages
 
     w = Workflow("lost")
@@ -285,9 +279,7 @@ def test_each_stage_has_the_lattice_that_it_works_on(store: Store, monkeypatch: 
         ("2", 1, 1, "number of GPUs that share a lattice, 1 to 1 here, got 2"),
     ],
 )
-def test_a_worker_with_too_few_gpus_says_so(
-    store: Store, monkeypatch: pytest.MonkeyPatch, told: str, visible: int, planned: int, said: str
-) -> None:
+def test_a_worker_with_too_few_gpus_says_so(store, monkeypatch, told, visible, planned, said):
     runtime = SimpleNamespace(getDeviceCount=lambda: visible)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "cupy.cuda", SimpleNamespace(runtime=runtime))  # type: ignore[arg-type]

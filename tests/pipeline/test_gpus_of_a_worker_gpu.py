@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from executions import Executions
 
 from pipeline import InputError, Outcome, Place, Store, Workflow, plan, run
 from pipeline.running.clusters.cuda import Cuda
@@ -65,9 +64,7 @@ def test_keys_and_results_do_not_depend_on_gpus_of_a_worker(store: Store, tmp_pa
 
 
 @pytest.mark.faults
-def test_a_worker_that_is_killed_loses_its_chunk_and_leaves_no_memory(
-    store: Store, executed: Executions, tmp_path: Path
-) -> None:
+def test_a_worker_that_is_killed_loses_its_chunk_and_leaves_no_memory(store, executed, tmp_path):
     before = free()
     outcome = computed(store, tmp_path, victim="c")
     assert outcome.states["shared"] == {"done": len(CONFIGS)}, outcome.table()
@@ -79,9 +76,7 @@ def test_a_worker_that_is_killed_loses_its_chunk_and_leaves_no_memory(
 
 
 @pytest.mark.faults
-def test_a_chunk_whose_gpu_is_lost_is_computed_by_another_worker(
-    store: Store, executed: Executions, tmp_path: Path
-) -> None:
+def test_a_chunk_whose_gpu_is_lost_is_computed_by_another_worker(store, executed, tmp_path):
     import toy_gpu_stages as gpu
 
     w = Workflow("lost")

@@ -74,9 +74,7 @@ def test_page_is_one_file_that_says_all_of_it(store: Store, tmp_path: Path) -> N
     assert "<here>" not in page and "http" not in page.replace("http-equiv", "")
 
 
-def test_what_is_damaged_is_named_and_an_old_store_without_its_file_is_told(
-    store: Store, tmp_path: Path
-) -> None:
+def test_what_is_damaged_is_named_and_an_old_store_without_its_file_is_told(store, tmp_path):
     (file := store.path / ".campaigns" / "demo" / "campaign.json").unlink()
     os.mkfifo(file)
     assert handover(store).campaigns == {"demo": ""}

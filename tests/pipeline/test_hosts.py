@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import toy_stages as toys
 
-from pipeline import Place, Store, Workflow, plan, run
+from pipeline import Place, Workflow, plan, run
 from pipeline.running.clusters import NO_EMPTY_PATH
 from pipeline.running.clusters.hosts import Hosts, command
 from pipeline.running.clusters.section import ClusterSection
@@ -40,9 +40,7 @@ def test_line_that_starts_the_workers_of_a_host() -> None:
 
 
 @pytest.mark.slow
-def test_a_run_on_hosts_does_without_the_one_that_is_gone(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_hosts_does_without_the_one_that_is_gone(store, tmp_path, monkeypatch):
     monkeypatch.setattr("pipeline.running.workforce.REVIVAL", 0.5)
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o700)

@@ -118,9 +118,7 @@ def test_script_of_a_job_with_two_gpus(kind: str, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("gpus", [2, 4])
-def test_jobs_whose_workers_own_several_gpus(
-    gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_whose_workers_own_several_gpus(gpus, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with cluster_of(SITE.model_copy(update={"gpus": 4, "gpus_per_worker": gpus}), tmp_path) as cluster:
         script = script_of(cluster, tmp_path)

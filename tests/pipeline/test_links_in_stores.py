@@ -87,9 +87,7 @@ USES: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("target", ["folder", "file", "nothing"])
-def test_an_entry_that_is_a_link_is_refused_by_name(
-    made: Store, whole: Path, victim: Path, tmp_path: Path, target: str
-) -> None:
+def test_an_entry_that_is_a_link_is_refused_by_name(made, whole, victim, tmp_path, target):
     points_to = {"folder": victim, "file": victim / "index.html", "nothing": tmp_path / "absent"}[target]
     shutil.copytree(whole / "other", tmp_path / "other")
     for name in OWN:
@@ -129,9 +127,7 @@ def test_a_link_that_comes_later_is_refused_too(made: Store, victim: Path, name:
 
 
 @pytest.mark.parametrize("share", [None, Share()])
-def test_a_run_beside_linked_stages_and_chunks(
-    made: Store, victim: Path, cluster: Address, share: Share | None
-) -> None:
+def test_a_run_beside_linked_stages_and_chunks(made, victim, cluster, share):
     planned = plan(demo("ab"), made)
     key = planned.chunks[0].key
     for place in ("field", f"field/{key[:3]}", f"field/{key[:3]}/{key}"):
@@ -161,9 +157,7 @@ def inner_link(store: Store, victim: Path, kind: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("kind", ["array", "piece", "record"])
-def test_a_link_within_a_chunk_is_damage(
-    made: Store, victim: Path, tmp_path: Path, kind: str, cluster: Address
-) -> None:
+def test_a_link_within_a_chunk_is_damage(made, victim, tmp_path, kind, cluster):
     """Equal content counts for nothing: the store would not hold what it says."""
     whole = digests(made)
     chunk = inner_link(made, victim, kind)
@@ -286,9 +280,7 @@ def test_deleting_takes_the_link_and_not_its_target(victim: Path, tmp_path: Path
     ],
 )
 @pytest.mark.parametrize("kind", ["pipe", "folder", "bytes", "long"])
-def test_what_is_no_file_of_the_store_stops_nobody(
-    made: Store, tmp_path: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_file_of_the_store_stops_nobody(made, tmp_path, name, kind, monkeypatch):
     """A pipe that is opened never answers."""
     monkeypatch.setattr(lease, "STALE", 0.2)
     monkeypatch.setattr(lease, "BEAT", 0.05)

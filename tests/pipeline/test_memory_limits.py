@@ -99,9 +99,7 @@ def test_every_level_of_version_1_counts(tmp_path: Path, level: int) -> None:
         ("4:memory:/job\n0::/unified\n", [*V1, *V2], "cgroup/unified", "memory.max"),
     ],
 )
-def test_containers_and_both_versions(
-    tmp_path: Path, groups: str, mounts: list[str], folder: str, name: str | list[str]
-) -> None:
+def test_containers_and_both_versions(tmp_path, groups, mounts, folder, name):
     name = "memory.limit_in_bytes" if name is V1 else str(name)
     assert memory_limit(process(tmp_path, groups, mounts, {folder: {name: f"{2 * GB}"}})) == 2 * GB
 
@@ -137,9 +135,7 @@ def test_lines_of_a_kernel_that_nobody_knows_are_left_out(tmp_path: Path, name: 
 
 
 @pytest.mark.parametrize(("kind", "field"), [("AS", 0), ("DATA", 5), ("RSS", 1)])
-def test_resource_limits_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, field: int
-) -> None:
+def test_resource_limits_count(tmp_path, monkeypatch, kind, field):
     limits = {getattr(resource, f"RLIMIT_{kind}"): (3 * GB, resource.RLIM_INFINITY)}
     monkeypatch.setattr("resource.getrlimit", lambda kind: limits.get(kind, (resource.RLIM_INFINITY,) * 2))
     proc = process(tmp_path, "", [])

@@ -55,9 +55,7 @@ def test_merged_stores_hold_what_each_held_once(pair: Pair, target: Store, links
     assert (again.brought, again.present, again.notes) == (0, 11, [])
 
 
-def test_plans_name_the_results_of_both_and_only_averages_are_computed_again(
-    pair: Pair, target: Store
-) -> None:
+def test_plans_name_the_results_of_both_and_only_averages_are_computed_again(pair, target):
     receive(pair, target)
     loops = open_result(target, "loops")
     assert list(loops.config) == ["a", "b", "c"] and loops.attrs["ensemble"] == "toy"
@@ -86,9 +84,7 @@ def test_plans_that_say_more_or_other_things_stay_as_they_are(pair: Pair, tmp_pa
     assert len(plan(demo("ab", mass=0.7), pair[0]).missing) == 0
 
 
-def test_histories_parameter_files_and_what_jobs_cost_come_along_and_nothing_that_steers(
-    pair: Pair, target: Store
-) -> None:
+def test_histories_parameter_files_and_what_jobs_cost_come_along_and_nothing_that_steers(pair, target):
     (pair[1].path / ".runs" / runs(pair[1])[0] / "jobs").write_text("4711\n")
     Ledger(pair[1]).add(LedgerEvent.BUDGET, node_hours=1.0, joules=None)
     receive(pair, target)
@@ -165,9 +161,7 @@ def change(store: Store, stage: str, amount: float) -> str:
     return key
 
 
-def test_other_numbers_under_one_key_are_named_and_nothing_is_brought(
-    pair: Pair, target: Store, tmp_path: Path
-) -> None:
+def test_other_numbers_under_one_key_are_named_and_nothing_is_brought(pair, target, tmp_path):
     twin = filled(tmp_path / "twin", demo("ab"), run="20261103-000000-cccc")
     key = change(twin, "loops", 1e-12)
     with pytest.raises(InputError) as refusal:
@@ -199,9 +193,7 @@ def damage(store: Store, stage: str) -> str:
 
 
 @pytest.mark.parametrize("stage", ["field", "loops"])
-def test_a_damaged_chunk_is_not_brought_and_is_taken_from_where_it_is_whole(
-    pair: Pair, target: Store, tmp_path: Path, stage: str
-) -> None:
+def test_a_damaged_chunk_is_not_brought_and_is_taken_from_where_it_is_whole(pair, target, tmp_path, stage):
     twin = filled(tmp_path / "twin", demo("ab"), run="20261101-000000-aaaa")
     expected = digests(pair[0])
     key = damage(pair[0], stage)
@@ -215,9 +207,7 @@ def test_a_damaged_chunk_is_not_brought_and_is_taken_from_where_it_is_whole(
     assert together.brought == 7 and any(str(pair[0].path) in damaged for damaged in together.damaged)
 
 
-def test_a_merge_that_ends_anywhere_goes_on(
-    pair: Pair, target: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_that_ends_anywhere_goes_on(pair, target, monkeypatch):
     checked: Callable[..., object] = transferring.whole_record
     calls: list[str] = []
 
@@ -237,9 +227,7 @@ def test_a_merge_that_ends_anywhere_goes_on(
     assert not (target.path / arrival.ARRIVALS).exists()
 
 
-def test_what_an_interrupted_merge_linked_is_not_written_into(
-    pair: Pair, target: Store, tmp_path: Path
-) -> None:
+def test_what_an_interrupted_merge_linked_is_not_written_into(pair, target, tmp_path):
     """A pull fetches the same chunk with another record: the merged store's file has two names till then."""
     there = filled(tmp_path / "there", demo("ab"), run="20261103-000000-cccc", device="another one")
     before = tree(pair[0].path)

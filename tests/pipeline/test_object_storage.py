@@ -66,9 +66,7 @@ def test_a_store_goes_there_is_read_and_comes_back(store: Store, url: str, tmp_p
     looked_at(store, url, tmp_path)
 
 
-def test_results_alone_are_enough_to_read_them(
-    store: Store, url: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_alone_are_enough_to_read_them(store, url, capsys):
     push(store, Bucket(url), Selection(results=lambda manifests: ("mean",)))
     assert ObjectStore(url).stages() == ["loops", "mean"]
     np.testing.assert_array_equal(open_result(url, "mean")["mean"], open_result(store, "mean")["mean"])
@@ -77,9 +75,7 @@ def test_results_alone_are_enough_to_read_them(
 
 
 @pytest.mark.parametrize("stage", ["field", "loops"])
-def test_damage_there_is_noticed_when_it_is_read_and_is_not_brought(
-    store: Store, url: str, tmp_path: Path, stage: str
-) -> None:
+def test_damage_there_is_noticed_when_it_is_read_and_is_not_brought(store, url, tmp_path, stage):
     push(store, Bucket(url))
     key = damage(store, stage)
     fs = fsspec.filesystem("memory")
@@ -107,9 +103,7 @@ def test_a_folder_whose_record_is_not_there_yet_is_no_chunk(store: Store, url: s
     assert open_result(url, "field").sizes["config"] == 2
 
 
-def test_what_cannot_be_reached_or_written_is_one_message(
-    store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_reached_or_written_is_one_message(store, url, tmp_path, monkeypatch):
     assert url_in("s3://bucket/a/") == "s3://bucket/a" == url_in(Path("s3://bucket/a"))
     assert url_in("/data/store") is url_in("store") is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import At, Dims, InputError, Outcome, Place, Store, Workflow, open_result, verify
+from pipeline import At, Dims, InputError, Place, Store, Workflow, open_result, verify
 from pipeline.declare.stage import stage
 from pipeline.store import group
 from pipeline.store.errors import DamagedChunkError
@@ -134,9 +133,7 @@ def files_read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_a_stage_reads_slices_of_an_input_in_pieces(
-    compute: Callable[[Workflow], Outcome], store: Store
-) -> None:
+def test_a_stage_reads_slices_of_an_input_in_pieces(compute, store):
     outcome = compute(spaces())
     assert not outcome.failures
     data = open_result(store, "one_vector")
@@ -149,9 +146,7 @@ def test_a_stage_reads_slices_of_an_input_in_pieces(
     assert result.read_as == 0
 
 
-def test_a_result_is_opened_without_its_pieces_and_read_in_part(
-    compute: Callable[[Workflow], Outcome], store: Store, files_read: list[str]
-) -> None:
+def test_a_result_is_opened_without_its_pieces_and_read_in_part(compute, store, files_read):
     compute(spaces())
     data = open_result(store, "space")
     assert data.vectors.dims == ("config", "time", "vector")

@@ -9,7 +9,6 @@ from executions import Executions
 
 from pipeline import Place, Plan, Store, Workflow, plan, run
 from pipeline.planning.plan import pilot
-from pipeline.running.clusters.address import Address
 
 
 def workflow() -> Workflow:
@@ -46,9 +45,7 @@ def test_of_known_stages_only_inputs_are_computed(store: Store) -> None:
     assert not pilot(whole, {"field", "with_setup"}, 3).missing
 
 
-def test_what_reduces_is_in_a_pilot_once_only_it_is_missing(
-    store: Store, cluster: Address, executed: Executions
-) -> None:
+def test_what_reduces_is_in_a_pilot_once_only_it_is_missing(store, cluster, executed):
     first = pilot(plan(workflow(), store), (), 4)
     outcome = run(first, store, cluster=cluster)
     assert outcome.exit_status == 0

@@ -71,9 +71,7 @@ def test_a_checkout_an_edited_one_and_a_worktree(checkout: Path, git: Git, tmp_p
     assert commit_of(tree / FILE) == f"{head(git, tree)}-dirty"
 
 
-def test_somebody_elses_repository_lends_no_commit(
-    checkout: Path, git: Git, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_somebody_elses_repository_lends_no_commit(checkout, git, monkeypatch):
     """Installed below a project, unpacked beside its files, or named by git's own variables."""
     installed = with_package(checkout / ".venv" / "lib" / "site-packages")
     git(checkout, "add", "-f", ".")
@@ -102,9 +100,7 @@ def test_a_record_without_a_commit_names_its_sources() -> None:
     assert code_text({}) == "?"
 
 
-def test_git_only_reads_and_without_it_there_is_no_commit(
-    checkout: Path, git: Git, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_git_only_reads_and_without_it_there_is_no_commit(checkout, git, monkeypatch):
     """A process that is killed meanwhile leaves no lock in the checkout; no hook of it is run."""
     index, ran = checkout / ".git" / "index", checkout / "ran"
     git(checkout, "config", "core.fsmonitor", f"touch {ran}; false")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import toy_stages as toys
-from executions import Executions
 
 from pipeline import Keyed, Outcome, Place, Plan, Store, Workflow, plan, run, stage
 from pipeline.running.clusters.address import Address
@@ -36,9 +35,7 @@ def not_kept(store: Store, run: str) -> list[Event]:
     return [event for event in read_events(store, run) if event.kind == "not-kept"]
 
 
-def test_a_result_beyond_the_bound_is_said_once_in_a_run(
-    store: Store, cluster: Address, executed: Executions
-) -> None:
+def test_a_result_beyond_the_bound_is_said_once_in_a_run(store, cluster, executed):
     outcome = bounded(47, plan(workflow(), store), store, cluster)
     assert outcome.exit_status == 0
     assert executed.new() == {"field": 1, "setup": 6, "with_setup": 6}
@@ -55,9 +52,7 @@ def test_a_result_within_the_bound_is_no_news(store: Store, cluster: Address) ->
     assert not_kept(store, outcome.run) == []
 
 
-def test_chunks_of_one_task_share_a_result_beyond_the_bound(
-    store: Store, cluster: Address, executed: Executions
-) -> None:
+def test_chunks_of_one_task_share_a_result_beyond_the_bound(store, cluster, executed):
     planned = plan(workflow(), store)
     planned.expected_seconds["with_setup"] = 0.0
     outcome = bounded(47, planned, store, cluster)
@@ -73,9 +68,7 @@ def test_an_array_that_two_results_hold_counts_once() -> None:
     assert cache.get("links", lambda: None) is links
 
 
-def test_the_oldest_results_make_room_for_a_task(
-    store: Store, monkeypatch: pytest.MonkeyPatch, executed: Executions
-) -> None:
+def test_the_oldest_results_make_room_for_a_task(store, monkeypatch, executed):
     """On a GPU: what other tasks left there goes as far as the next one needs, and no further."""
     cache, taken = ResidentCache(1_000), {"a": 60, "b": 20, "c": 10}
     for name in taken:

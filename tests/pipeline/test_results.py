@@ -43,9 +43,7 @@ def workflow(name: str = "demo", configs: str = "ab", mass: float = 0.5, about: 
     return w
 
 
-def test_a_result_is_a_labelled_array_of_which_nothing_is_read_before_it_is_used(
-    compute: Compute, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_is_a_labelled_array_of_which_nothing_is_read_before_it_is_used(compute, store, monkeypatch):
     compute(workflow())
     read: list[StoredArray] = []
     real = StoredArray.__getitem__

@@ -62,9 +62,7 @@ def test_results_are_those_of_the_bare_functions(compute: Compute, store: Store)
     np.testing.assert_allclose(open_result(store, "mean")["mean"], everything, rtol=1e-14)
 
 
-def test_transient_results_are_computed_once_for_consumers_that_share_them(
-    compute: Compute, executed: Executions, store: Store
-) -> None:
+def test_transient_results_are_computed_once_for_consumers_that_share_them(compute, executed, store):
     """Their progress is that of the first of these."""
     w, field = toys.fields("ab", "fused")
     bulk = w.add(toys.bulk, field, place=Place(over={"noise": range(2)}), shift=0.25)
@@ -108,9 +106,7 @@ def test_an_input_may_be_given_on_a_subset_of_coordinates_and_in_chunks_with_oth
         np.testing.assert_array_equal(corrected.current, 0.5 * sloppy_data.current.sel(noise=list(noise)))
 
 
-def test_a_failed_chunk_stops_only_what_needs_it_and_is_tried_again_by_the_next_run(
-    compute: Compute, executed: Executions
-) -> None:
+def test_a_failed_chunk_stops_only_what_needs_it_and_is_tried_again_by_the_next_run(compute, executed):
     w, field = toys.fields("abc", "failing")
     fragile = w.add(toys.fragile, field, bad=("b",))
     w.add(toys.loops, fragile, place=Place(over={"noise": [0, 1]}), mass=1.0)
@@ -124,9 +120,7 @@ def test_a_failed_chunk_stops_only_what_needs_it_and_is_tried_again_by_the_next_
     assert executed.new() == {"fragile": 1}
 
 
-def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(store, monkeypatch):
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 8_000_000_000)
     w = Workflow("large")
     small = w.add(toys.Costing(toys.field, memory=8_000_000_000), place=Place(over={"config": ["a"]}))
@@ -139,9 +133,7 @@ def test_a_task_beyond_the_machines_memory_is_refused_before_any_work(
     assert shortage(plan(w, store), choose("tcp://elsewhere:8786")) is None
 
 
-def test_a_raised_limit_computes_what_failed_and_nothing_else(
-    compute: Compute, executed: Executions, store: Store
-) -> None:
+def test_a_raised_limit_computes_what_failed_and_nothing_else(compute, executed, store):
     def campaign(configs: str, patience: int, scale: float = 1.0) -> Workflow:
         w = Workflow("limited")
         w.add(toys.limited, place=Place(over={"config": list(configs)}), scale=scale, patience=patience)
@@ -158,9 +150,7 @@ def test_a_raised_limit_computes_what_failed_and_nothing_else(
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-def test_a_fault_of_the_infrastructure_is_retried(
-    compute: Compute, store: Store, executed: Executions, monkeypatch: pytest.MonkeyPatch, wrapped: bool
-) -> None:
+def test_a_fault_of_the_infrastructure_is_retried(compute, store, executed, monkeypatch, wrapped):
     monkeypatch.setattr("pipeline.running.retrying.PAUSES", (0.2,))
     w = Workflow("flaky")
     w.add(toys.flaky, place=Place(over={"config": ["a"]}), wrapped=wrapped)
@@ -171,9 +161,7 @@ def test_a_fault_of_the_infrastructure_is_retried(
     assert any("tried again in 0.2 s (1 of 1)" in message for message in said), said
 
 
-def test_an_error_that_does_not_pass_fails_its_chunk_and_what_needs_it(
-    compute: Compute, store: Store, executed: Executions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_that_does_not_pass_fails_its_chunk_and_what_needs_it(compute, store, executed, monkeypatch):
     monkeypatch.setattr("pipeline.running.retrying.PAUSES", (0.2,))
     w = Workflow("away")
     away = w.add(toys.away, place=Place(over={"config": ["a", "b"]}), bad=("a",))
@@ -187,9 +175,7 @@ def test_an_error_that_does_not_pass_fails_its_chunk_and_what_needs_it(
 
 
 @pytest.mark.slow
-def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(
-    store: Store, log_path: Path, executed: Executions
-) -> None:
+def test_a_chunk_that_kills_its_workers_is_reported_and_the_others_end(store, log_path, executed):
     w, field = toys.fields("abcdef", "deadly")
     deadly = w.add(toys.deadly, field, bad=("b",))
     w.add(toys.loops, deadly, place=Place(over={"noise": [0]}), mass=1.0)
@@ -220,9 +206,7 @@ def reading(path: Path, function: object = toys.field) -> Workflow:
     return w
 
 
-def test_a_changed_file_is_a_new_chunk_and_a_renamed_one_is_not(
-    compute: Compute, executed: Executions, tmp_path: Path
-) -> None:
+def test_a_changed_file_is_a_new_chunk_and_a_renamed_one_is_not(compute, executed, tmp_path):
     old, new = tmp_path / "old.txt", tmp_path / "new.txt"
     compute(reading(old))
     old.rename(new)
@@ -246,9 +230,7 @@ def test_a_file_changed_after_planning_or_while_its_stage_runs_fails_its_chunk(
         assert executed.new() == ran and not store.keys(function.stage.name)
 
 
-def test_a_corrupted_chunk_is_found_removed_and_computed_again(
-    compute: Compute, executed: Executions, store: Store
-) -> None:
+def test_a_corrupted_chunk_is_found_removed_and_computed_again(compute, executed, store):
     compute(ensemble())
     key = sorted(store.keys("field"))[0]
     damage(store, "field", key)
@@ -272,9 +254,7 @@ def damage(store: Store, stage: str, key: str) -> None:
     place.write_bytes(content)
 
 
-def test_a_damaged_input_is_moved_aside_and_computed_again_in_the_same_run(
-    compute: Compute, executed: Executions, store: Store
-) -> None:
+def test_a_damaged_input_is_moved_aside_and_computed_again_in_the_same_run(compute, executed, store):
     compute(ensemble())
     key = sorted(store.keys("field"))[0]
     damage(store, "field", key)
@@ -289,9 +269,7 @@ def test_a_damaged_input_is_moved_aside_and_computed_again_in_the_same_run(
     assert len(told) == 1 and "computed again" in told[0]
 
 
-def test_a_purge_that_leaves_folders_or_empty_files_is_seen_by_the_plan(
-    compute: Compute, executed: Executions, store: Store
-) -> None:
+def test_a_purge_that_leaves_folders_or_empty_files_is_seen_by_the_plan(compute, executed, store):
     compute(ensemble())
     gone, emptied = sorted(store.keys("field"))[:2]
     store.location("field", gone).unlink()

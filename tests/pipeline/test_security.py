@@ -170,9 +170,7 @@ def test_a_port_that_is_taken_is_named_before_workers_start(store: Store) -> Non
             run(plan(w, store), store, cluster=Local(workers=1), watcher=Dashboard(port))
 
 
-def test_the_secret_of_the_dashboard_is_in_no_file_that_others_read(
-    store: Store, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_secret_of_the_dashboard_is_in_no_file_that_others_read(store, capfd):
     """Neither while the run goes on, nor what its processes were called with, nor what a failed page logs.
     With it the page is served.
     """
@@ -199,9 +197,7 @@ def test_the_secret_of_the_dashboard_is_in_no_file_that_others_read(
     assert not any(secret.encode() in each.read_bytes() for each in store.path.rglob("*") if each.is_file())
 
 
-def test_what_a_web_server_logs_has_no_secret_and_jobs_get_certificates(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_a_web_server_logs_has_no_secret_and_jobs_get_certificates(monkeypatch):
     logger, logged = logging.getLogger("tornado.access"), list[str]()
     monkeypatch.setattr(logger, "callHandlers", lambda record: logged.append(record.getMessage()))
     with closing(Door(0, lambda token: Application())) as door:

@@ -134,9 +134,7 @@ def test_pending_jobs_are_ended_with_their_run(drive: Callable, store: Store, qu
     assert "--dashboard-address 127.0.0.1:0" in queue.script
 
 
-def test_jobs_that_were_cancelled_are_submitted_again_within_a_budget(
-    drive: Callable, store: Store, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jobs_that_were_cancelled_are_submitted_again_within_a_budget(drive, store, queue, monkeypatch):
     monkeypatch.setattr("pipeline.running.workforce.REVIVAL", 0.1)
 
     def listen(event: dict) -> None:
@@ -194,9 +192,7 @@ def test_a_list_of_jobs_that_somebody_wrote_names_numbers_only(store: Store) -> 
     assert left.ids() == ["7", "8"]
 
 
-def test_why_slurm_refuses_jobs_is_said_and_the_run_ends(
-    drive: Callable, store: Store, queue: Queue, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_slurm_refuses_jobs_is_said_and_the_run_ends(drive, store, queue, monkeypatch):
     monkeypatch.setattr("pipeline.running.workforce.REVIVAL", 0.1)
     (queue._folder / "sbatch").write_text("#!/bin/sh\necho invalid partition specified: gold >&2\nexit 1\n")
     outcome = drive(time_limit=60.0, limits=Limits(vain_deaths=1))

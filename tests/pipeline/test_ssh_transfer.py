@@ -89,9 +89,7 @@ def test_pulled_chunks_are_those_that_were_there(there: Store, tmp_path: Path, s
     assert open_result(here, "mean")["mean"].dims == ("time",)
 
 
-def test_pull_goes_on_after_an_interruption_and_leaves_damage_behind(
-    there: Store, tmp_path: Path, ssh: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pull_goes_on_after_an_interruption_and_leaves_damage_behind(there, tmp_path, ssh, monkeypatch):
     here, key = Store(tmp_path / "here"), damage(there, "loops")
     monkeypatch.setattr(transferring, "BATCH_CHUNKS", 2)
     bring = Host.bring
@@ -122,9 +120,7 @@ def test_parts_are_pulled(there: Store, tmp_path: Path, ssh: str) -> None:
     assert here.stages() == ["loops", "mean"]
 
 
-def test_pushed_chunks_are_there_with_plans_and_ledger_and_nothing_is_replaced(
-    there: Store, tmp_path: Path, ssh: str
-) -> None:
+def test_pushed_chunks_are_there_with_plans_and_ledger_and_nothing_is_replaced(there, tmp_path, ssh):
     other = filled(tmp_path / "other", demo("bc"), run="20261102-000000-bbbb", jobs=["8"])
     union, expected = tmp_path / "new" / "store", {**digests(there), **digests(other)}
     with host(union, ssh) as server:
@@ -140,9 +136,7 @@ def test_pushed_chunks_are_there_with_plans_and_ledger_and_nothing_is_replaced(
     assert len(runs(Store(union))) == 2
 
 
-def test_a_damaged_chunk_is_not_pushed_nor_one_that_arrives_otherwise(
-    there: Store, tmp_path: Path, ssh: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_chunk_is_not_pushed_nor_one_that_arrives_otherwise(there, tmp_path, ssh, monkeypatch):
     target, key = tmp_path / "target", damage(there, "field")
     send = Host._move
 

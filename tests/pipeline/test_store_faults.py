@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import toy_stages as toys
 
-from pipeline import InputError, Outcome, Place, Store, Workflow, collect_garbage, plan, verify
+from pipeline import InputError, Place, Store, Workflow, collect_garbage, plan, verify
 from pipeline.planning.history import keep_plan, past_plans
 from pipeline.planning.workflow import Source
 from pipeline.reading.gc import Garbage
@@ -64,9 +64,7 @@ def test_chunks_that_changed_places_are_seen_by_every_read(made: Store, tmp_path
     assert len(verify(made).damaged) == 2
 
 
-def test_pieces_that_changed_places_are_seen_when_they_are_read(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_that_changed_places_are_seen_when_they_are_read(store, monkeypatch):
     monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", -1)
     store.create()
     for factor, key in enumerate(KEYS, start=1):
@@ -181,9 +179,7 @@ def test_what_cannot_be_unpacked_is_damage_of_its_chunk_alone(made: Store, name:
         (b"PK\x03\x04", 28, "."),
     ],
 )
-def test_a_packed_file_whose_headers_lie_is_damage(
-    store: Store, header: bytes, offset: int, words: str
-) -> None:
+def test_a_packed_file_whose_headers_lie_is_damage(store, header, offset, words):
     """The field at an offset of the first header of a kind: of the directory, or before the entry."""
     store.create()
     store.commit("loops", KEYS[0], {"total": np.arange(4.0)}, {"total": ("site",)}, {})
@@ -224,9 +220,7 @@ def test_a_file_that_unpacks_to_much_more_is_damage(store: Store) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.ESTALE, errno.EMFILE])
-def test_what_cannot_be_read_now_is_no_damage(
-    made: Store, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_what_cannot_be_read_now_is_no_damage(made, monkeypatch, code):
     real = Path.open
 
     def failing(path: Path, *mode: Any, **how: Any) -> Any:
@@ -306,9 +300,7 @@ def fields(name: str, configs: str) -> Workflow:
     return w
 
 
-def test_garbage_leaves_what_is_not_the_stores_and_names_whose_chunks_go(
-    compute: Callable[[Workflow], Outcome], store: Store
-) -> None:
+def test_garbage_leaves_what_is_not_the_stores_and_names_whose_chunks_go(compute, store):
     compute(fields("one", "ab"))
     compute(fields("two", "bc"))
     mine = [store.path / "notes" / "deep" / "text", store.path / "field" / "a.milc"]
@@ -345,9 +337,7 @@ def test_garbage_is_not_what_another_backend_made(store: Store, backend: str) ->
     assert not plan(chains(), store, backend=backend).missing
 
 
-def test_garbage_has_the_names_of_all_that_was_run(
-    compute: Callable[[Workflow], Outcome], store: Store
-) -> None:
+def test_garbage_has_the_names_of_all_that_was_run(compute, store):
     """Every text of every file, rounds of one text together; those that lose nothing are not named."""
 
     def workflow(name: str, path: str, text: str, configs: str) -> Workflow:
@@ -392,9 +382,7 @@ def test_garbage_has_the_names_of_all_that_was_run(
     assert not collect_garbage(store, [fields("three", "acd")], agree=refuse).chunks
 
 
-def test_garbage_of_stores_of_earlier_versions_is_asked_for(
-    compute: Callable[[Workflow], Outcome], store: Store, tmp_path: Path
-) -> None:
+def test_garbage_of_stores_of_earlier_versions_is_asked_for(compute, store, tmp_path):
     """They kept the last plan of a name only; merging brings what others remember."""
     compute(fields("one", "ab"))
     compute(fields("one", "c"))
@@ -411,9 +399,7 @@ def test_garbage_of_stores_of_earlier_versions_is_asked_for(
 
 
 @pytest.mark.parametrize("depth", [2, 9])
-def test_damage_that_is_found_one_after_the_other(
-    compute: Callable[[Workflow], Outcome], store: Store, depth: int
-) -> None:
+def test_damage_that_is_found_one_after_the_other(compute, store, depth):
     """Each stage of a chain is damaged, and seen only when what is made of it is computed again."""
     w = fields("deep", "ab")
     node = w.nodes["field"]
@@ -441,9 +427,7 @@ def test_old_logs_of_runs_are_dropped(store: Store) -> None:
     assert len(runs(store)) == RUNS_KEPT and runs(store)[0] == "2026-003"
 
 
-def test_a_lease_takes_the_place_of_locks_that_there_are_none(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_takes_the_place_of_locks_that_there_are_none(store, monkeypatch):
     store.create()
     for code in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
 
@@ -500,9 +484,7 @@ def holder(store: Store, run: str, shim: Path, code: int) -> subprocess.Popen[st
     )
 
 
-def test_a_store_that_vanishes_while_a_folder_is_written_is_not_made_anew(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_vanishes_while_a_folder_is_written_is_not_made_anew(store, monkeypatch):
     monkeypatch.setattr("pipeline.store.store.PACKED_BYTES", -1)
     store.create()
     write, begun = group._ExistingFolder._write, list[Path]()
@@ -536,9 +518,7 @@ def test_a_lease_keeps_a_second_driver_out_where_flock_does_not(store: Store, sh
     assert not list(store.path.glob(".lease*"))
 
 
-def test_a_lease_of_another_machine_counts_until_it_is_silent(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_of_another_machine_counts_until_it_is_silent(store, monkeypatch):
     monkeypatch.setattr(lease, "STALE", 0.6)
     monkeypatch.setattr(lease, "BEAT", 0.05)
     store.create()

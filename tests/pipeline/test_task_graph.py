@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import toy_stages as toys
 from distributed.protocol import deserialize, serialize
 
-from pipeline import At, Chunks, Cost, Outcome, Pass, Place, Plan, Resources, Store, Workflow, plan, stage
+from pipeline import At, Chunks, Cost, Pass, Place, Plan, Resources, Store, Workflow, plan, stage
 from pipeline.reading.forecast.schedule import schedule
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import default_workers
@@ -77,9 +76,7 @@ def test_a_reduction_over_transient_chunks_does_not_swallow_other_consumers(stor
     assert [len(task.chunks) for task in tasks_of(w, store)] == [1] * 7
 
 
-def test_tiny_chunks_are_batched_once_they_were_measured(
-    store: Store, compute: Callable[[Workflow], Outcome]
-) -> None:
+def test_tiny_chunks_are_batched_once_they_were_measured(store, compute):
     def many(configs: int) -> Workflow:
         w = Workflow("w")
         w.add(toys.field, place=Place(over={"config": [f"c{k}" for k in range(configs)]}))

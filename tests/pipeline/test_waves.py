@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 import toy_stages as toys
 from distributed import Client
-from executions import Executions
 from test_runs import ensemble
 
 from pipeline import Outcome, Place, Store, Workflow, plan
@@ -32,18 +31,14 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_a_graph_in_pieces_computes_every_chunk_once(
-    compute: Compute, executed: Executions, pieces: list[int]
-) -> None:
+def test_a_graph_in_pieces_computes_every_chunk_once(compute, executed, pieces):
     outcome = compute(ensemble("abc", 8))
     assert outcome.exit_status == 0, outcome.table()
     assert executed.new() == {"config_mean": 3, "field": 3, "loops": 12, "mean": 1}
     assert len(pieces) > 3 and max(pieces) <= 4
 
 
-def test_what_reads_a_failed_chunk_is_blocked_in_later_pieces_too(
-    compute: Compute, executed: Executions, pieces: list[int], store: Store
-) -> None:
+def test_what_reads_a_failed_chunk_is_blocked_in_later_pieces_too(compute, executed, pieces, store):
     w, field = toys.fields("abcdef", "failing")
     fragile = w.add(toys.fragile, field, bad=("c",))
     w.add(toys.loops, fragile, place=Place(over={"noise": [0]}), mass=0.5)
@@ -63,9 +58,7 @@ def test_any_first_part_can_be_sent_alone_and_configurations_come_one_after_the_
     assert order.index("field b") > order.index("loops a") and order.index("mean ") > order.index("field c")
 
 
-def test_a_scheduler_that_still_holds_what_a_task_returned_runs_it_again(
-    compute: Compute, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scheduler_that_still_holds_what_a_task_returned_runs_it_again(compute, store, monkeypatch):
     """Futures of the first attempt are not released, as when that message comes late."""
 
     def loops(mass: float) -> Workflow:

@@ -171,9 +171,7 @@ def test_no_worker_imports_what_the_digest_leaves_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.house
-def test_workers_and_certificates_know_the_same_code_and_nothing_that_only_shows_or_drives(
-    tmp_path: Path,
-) -> None:
+def test_workers_and_certificates_know_the_same_code_and_nothing_that_only_shows_or_drives(tmp_path):
     for name in ("pipeline", "stages", "workflows"):
         shutil.copytree(HERE.parents[1] / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     ask = (
@@ -235,9 +233,7 @@ def afresh(monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
     return digest_of(names)
 
 
-def test_the_digest_is_of_every_source_of_a_package_and_of_no_lock_of_an_editor(
-    packaged: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_is_of_every_source_of_a_package_and_of_no_lock_of_an_editor(packaged, monkeypatch):
     package = packaged("group_code", "deep/__init__.py", "deep/kernel.cu")
     (package / ".#kernel.py").symlink_to("somebody@somewhere")
     digests = set()
@@ -247,9 +243,7 @@ def test_the_digest_is_of_every_source_of_a_package_and_of_no_lock_of_an_editor(
     assert len(digests) == 3
 
 
-def test_a_process_that_loaded_old_code_never_has_the_digest_of_the_new(
-    packaged: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_loaded_old_code_never_has_the_digest_of_the_new(packaged, monkeypatch):
     early = packaged("loaded_early") / "__init__.py"
     packaged("another_module")
     old = digest_of(("loaded_early",))
@@ -265,9 +259,7 @@ def test_a_process_that_loaded_old_code_never_has_the_digest_of_the_new(
     assert held not in (old, afresh(monkeypatch, "loaded_lazily"))
 
 
-def test_a_module_in_the_place_of_another_is_noticed(
-    packaged: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_in_the_place_of_another_is_noticed(packaged, monkeypatch):
     """As many modules are loaded as before, and as many of the package."""
     package = packaged("loaded_in_turn", "first.py")
     importlib.import_module("loaded_in_turn.first")

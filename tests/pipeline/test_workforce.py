@@ -115,18 +115,14 @@ def test_tracebacks_of_dask_about_what_a_run_survives_are_not_shown() -> None:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("bad", ["ace", "abcdef"])
-def test_many_chunks_that_kill_their_workers_fail_and_the_others_end(
-    store: Store, log_path: Path, bad: str
-) -> None:
+def test_many_chunks_that_kill_their_workers_fail_and_the_others_end(store, log_path, bad):
     outcome = outcome_of(fields("abcdef", toys.deadly, bad=tuple(bad)), store)
     assert outcome.states["deadly"]["failed"] == len(bad)
     assert outcome.states["deadly"]["done"] == 6 - len(bad)
 
 
 @pytest.mark.faults
-def test_a_worker_that_dask_gave_up_is_brought_back(
-    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_dask_gave_up_is_brought_back(store, log_path, monkeypatch):
     monkeypatch.setattr("pipeline.running.workforce.REVIVAL", 1.0)
     monkeypatch.setitem(local.SETTINGS, "distributed.deploy.lost-worker-timeout", "10ms")
     outcome = outcome_of(fields("ab", toys.deadly, bad=("a",)), store, workers=1, deaths=1)
@@ -134,9 +130,7 @@ def test_a_worker_that_dask_gave_up_is_brought_back(
 
 
 @pytest.mark.slow
-def test_a_chunk_without_progress_is_ended_and_the_others_go_on(
-    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chunk_without_progress_is_ended_and_the_others_go_on(store, log_path, monkeypatch):
     monkeypatch.setattr("pipeline.running.session.INTERVAL", 0.2)
     w = fields("abc", toys.endless, bad=("b",), tell=True)
     w.add(toys.loops, w.nodes["endless"], place=Place(over={"noise": [0]}), mass=1.0)
@@ -159,9 +153,7 @@ def test_a_stopped_worker_is_replaced_and_its_chunk_computed(store: Store, log_p
 @pytest.mark.parametrize(
     ("absence", "options", "said"), [(1.0, {}, "lack of workers"), (None, {"time_limit": 2.0}, "time limit")]
 )
-def test_a_cluster_without_workers_ends_the_run(
-    store: Store, monkeypatch: pytest.MonkeyPatch, absence: float | None, options: dict[str, float], said: str
-) -> None:
+def test_a_cluster_without_workers_ends_the_run(store, monkeypatch, absence, options, said):
     if absence:
         monkeypatch.setattr("pipeline.running.driver.LIMITS", Limits(absence=absence))
     with LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as empty:
@@ -188,9 +180,7 @@ def test_the_start_of_a_cluster_that_takes_too_long_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("part", ["LocalCluster", "Client"])
-def test_workers_that_do_not_answer_in_time_are_one_clear_error(
-    monkeypatch: pytest.MonkeyPatch, part: str
-) -> None:
+def test_workers_that_do_not_answer_in_time_are_one_clear_error(monkeypatch, part):
     """As on a machine that does too much else: it was a traceback, with the exit code of a failed run."""
 
     def late(*_: object, **__: object) -> object:
@@ -205,9 +195,7 @@ def test_workers_that_do_not_answer_in_time_are_one_clear_error(
         pass
 
 
-def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(store, monkeypatch):
     def interrupted(*_: object) -> object:
         raise StartInterruptedError
 
@@ -227,9 +215,7 @@ def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(
         ((8.0,), 3.3, 0.0, 3.3, False),  # a short one leaves time to compute
     ],
 )
-def test_what_a_time_limit_leaves(
-    limit: tuple[float, ...], start: float, chunk: float, passed: float, stops: bool
-) -> None:
+def test_what_a_time_limit_leaves(limit, start, chunk, passed, stops):
     stop = StopRequest(*limit)
     if start:
         stop.note_start(start)
@@ -238,9 +224,7 @@ def test_what_a_time_limit_leaves(
     assert stop.check() == stops
 
 
-def test_limits_of_memory_are_what_the_plan_projects_and_as_before_once_a_task_ran_alone(
-    store: Store,
-) -> None:
+def test_limits_of_memory_are_what_the_plan_projects_and_as_before_once_a_task_ran_alone(store):
     few, many = local.worker_memory(2, 0), local.worker_memory(8, 0)
     assert many == few // 4
     assert local.worker_memory(8, few) > few
@@ -257,9 +241,7 @@ def test_limits_of_memory_are_what_the_plan_projects_and_as_before_once_a_task_r
 
 
 @pytest.mark.faults
-def test_a_worker_that_leaks_is_ended_and_its_chunk_fails_alone(
-    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_leaks_is_ended_and_its_chunk_fails_alone(store, log_path, monkeypatch):
     monkeypatch.setattr(local, "worker_memory", lambda workers, needed: 600_000_000)
     outcome = outcome_of(fields("ab", toys.leaking, bad=("b",)), store, workers=1, deaths=1)
     assert outcome.states["leaking"] == {"done": 1, "failed": 1}
@@ -267,9 +249,7 @@ def test_a_worker_that_leaks_is_ended_and_its_chunk_fails_alone(
 
 
 @pytest.mark.faults
-def test_a_chunk_that_takes_more_than_its_workers_share_is_computed_alone(
-    store: Store, log_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chunk_that_takes_more_than_its_workers_share_is_computed_alone(store, log_path, monkeypatch):
     monkeypatch.setattr(local, "worker_memory", lambda workers, needed: 500_000_000)
     outcome = outcome_of(fields("ab", toys.hungry, size=500_000_000), store, deaths=1)
     assert outcome.states["hungry"] == {"done": 2}

@@ -125,14 +125,7 @@ def solved_exactly(sources: StaggeredSources, inverse: NDArray) -> StaggeredProp
 
 @pytest.mark.usefixtures("reference_kernels")
 @pytest.mark.parametrize("mass", MASSES)
-def test_all_sources_together_are_the_trace(
-    mass: float,
-    dslash: StaggeredDslash,
-    low: LowPropagator,
-    dense: DenseStaggered,
-    inverses: dict[float, NDArray],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_sources_together_are_the_trace(mass, dslash, low, dense, inverses, monkeypatch):
     """LL + rest of every current: walls of all points of a slice have no noise, and four all slices."""
     columns = 3 * 2 * dslash.lattice.sites_per_slice
 
@@ -168,13 +161,7 @@ def seeds_of(count: int) -> range:
 @pytest.mark.slow
 @pytest.mark.parametrize("dslash", [(4, 2, 2, 4)], indirect=True)
 @pytest.mark.parametrize("modes", [False, True], ids=["walls", "low modes of error"])
-def test_estimates_have_no_bias(
-    modes: bool,
-    dslash: StaggeredDslash,
-    low: LowPropagator,
-    dense: DenseStaggered,
-    inverses: dict[float, NDArray],
-) -> None:
+def test_estimates_have_no_bias(modes, dslash, low, dense, inverses):
     """Over 200 seeds: noise, drawn times, sloppy solves to 1e-3 or far worse, fine ones on two walls of four.
 
     What sloppy solves give by themselves is biased, which the same test sees.

@@ -41,9 +41,7 @@ def spaces(operators: dict[str, StaggeredDslash]) -> dict[str, DeflationSpace]:
     return {backend: space_of(operators, backend) for backend in operators}
 
 
-def test_eigenvalues_and_projectors_agree(
-    operators: dict[str, StaggeredDslash], spaces: dict[str, DeflationSpace]
-) -> None:
+def test_eigenvalues_and_projectors_agree(operators, spaces):
     np.testing.assert_allclose(spaces["cuda"].eigenvalue, spaces["cpu"].eigenvalue, rtol=1e-10)
     x = noise_vectors(operators["cpu"].lattice, 0, "both.1", 5, range(4))
     within = []
@@ -55,9 +53,7 @@ def test_eigenvalues_and_projectors_agree(
 
 
 @pytest.mark.parametrize("precision", ["double", "single", "half"])
-def test_a_space_made_on_either_serves_on_the_other(
-    operators: dict[str, StaggeredDslash], precision: str
-) -> None:
+def test_a_space_made_on_either_serves_on_the_other(operators, precision):
     for backend, other in (("cpu", "cuda"), ("cuda", "cpu")):
         space = space_of(operators, backend, precision=precision)
         assert isinstance(space.vectors, np.ndarray)

@@ -75,9 +75,7 @@ def test_what_the_chunk_says_of_its_making(made: tuple[At, MultigridSetup]) -> N
     assert setup.shapes.shape[:2] == (2, 3)
 
 
-def test_it_serves_as_the_one_just_made(
-    operator: WilsonOperator, made: tuple[At, MultigridSetup], hierarchy: Hierarchy
-) -> None:
+def test_it_serves_as_the_one_just_made(operator, made, hierarchy):
     fresh, stored = multigrid_of(**SETUP).setup(operator), unpacked(made[1])[0]
     for name, array in fresh.arrays().items():
         np.testing.assert_allclose(stored[name], array, rtol=0, atol=1e-3 * np.abs(array).max())
@@ -103,9 +101,7 @@ def test_a_propagator_by_multigrid(gauge: GaugeLinks, operator: WilsonOperator, 
         propagator(operator, sources, at=At(**where), solve=Solve("multigrid", 1e-10))
 
 
-def test_a_source_that_is_not_finite_ends_its_chunk_by_its_number(
-    gauge: GaugeLinks, operator: WilsonOperator
-) -> None:
+def test_a_source_that_is_not_finite_ends_its_chunk_by_its_number(gauge, operator):
     """Among all columns of the chunk, whatever block it is in: here the second of three."""
     where = {**AT, "source": "x1y0z2t3"}
     sources = point_sources(gauge, at=At(**where))
@@ -117,25 +113,19 @@ def test_a_source_that_is_not_finite_ends_its_chunk_by_its_number(
 @pytest.mark.parametrize(
     "change", [{"kappa": 0.124}, {"csw": 1.0}, {"boundary": "periodic"}], ids=["kappa", "csw", "boundary"]
 )
-def test_the_setup_of_another_operator_is_refused(
-    gauge: GaugeLinks, made: tuple[At, MultigridSetup], change: dict[str, Any]
-) -> None:
+def test_the_setup_of_another_operator_is_refused(gauge, made, change):
     other = wilson_operator(gauge, at=At(**AT), **{**QUARK, **change})
     with pytest.raises(InputError, match="another operator or gauge field"):
         multigrid_hierarchy(other, made[1], at=At(**AT), **SETUP)
 
 
-def test_the_setup_of_other_levels_is_refused(
-    operator: WilsonOperator, made: tuple[At, MultigridSetup]
-) -> None:
+def test_the_setup_of_other_levels_is_refused(operator, made):
     levels = [{**LEVELS[0], "aggregate": [4, 2, 2, 2]}, LEVELS[1]]
     with pytest.raises(InputError, match="not those of these levels"):
         multigrid_hierarchy(operator, made[1], at=At(**AT), levels=levels, seed=606)
 
 
-def test_a_poor_setup_is_made_again_and_recorded(
-    operator: WilsonOperator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_poor_setup_is_made_again_and_recorded(operator, monkeypatch):
     from stages.lqcd.multigrid import setup as module
 
     monkeypatch.setattr(module, "measured_rate", lambda _, seed, *begun: {606: 0.9, 607: 0.3}[seed])

@@ -43,9 +43,7 @@ def gauge() -> GaugeLinks:
     ],
     ids=["stout", "ape", "hyp"],
 )
-def test_smeared_in_space_and_reunitarised(
-    gauge: GaugeLinks, parameters: dict[str, Any], function: Any, weight: Any
-) -> None:
+def test_smeared_in_space_and_reunitarised(gauge, parameters, function, weight):
     at = At(**AT)
     made = smeared_links(gauge, at=at, **parameters)
     thin = to_su3(gauge.links.astype(complex)).links

@@ -114,9 +114,7 @@ def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: Staggered
         assert found.iterations[names.index(name), of_systems(mass, accuracy)].tolist() == expected
 
 
-def test_of_the_remainder_where_low_modes_are_exact(
-    dslash: StaggeredDslash, deflation: StaggeredSpace
-) -> None:
+def test_of_the_remainder_where_low_modes_are_exact(dslash, deflation):
     at = At(**AT)
     options: dict[str, Any] = {"fine": None, "planned": [64, 0], "deflated_noise": True}
     found = trials(at, dslash, deflation, candidates=DEFLATED, **options)
@@ -139,9 +137,7 @@ class WithoutOddPartners(StaggeredSpace):
         return correction if A.parity == EVEN else replace(correction, shift=1e30)
 
 
-def test_vectors_that_fail_on_odd_sites_are_not_chosen(
-    dslash: StaggeredDslash, deflation: StaggeredSpace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_that_fail_on_odd_sites_are_not_chosen(dslash, deflation, monkeypatch):
     """With an eigensolve that takes three quarters of what good vectors save; seconds are iterations."""
     monkeypatch.setattr(trial, "repeated", iterations_as_seconds)
     at, parameters = At(**AT), {"candidates": [*PLAIN, *DEFLATED]}

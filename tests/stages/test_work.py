@@ -15,9 +15,7 @@ LATTICE = Lattice((8, 8, 8, 16))
 @pytest.mark.parametrize(
     ("columns", "vectors", "measured"), [(8, 0, 189), (16, 0, 127), (32, 0, 89), (1, 64, 109), (16, 64, 85)]
 )
-def test_iterations_of_block_solves_are_near_the_measured_ones(
-    columns: int, vectors: int, measured: int
-) -> None:
+def test_iterations_of_block_solves_are_near_the_measured_ones(columns, vectors, measured):
     """Measured: docs/notes/solver_iterations.md, m = 0.05, double."""
     solve = Solve("block_cgrq", 1e-10, "double")
     assert staggered_iterations(LATTICE, 0.05, solve, columns, vectors) == pytest.approx(measured, rel=0.15)

@@ -49,9 +49,7 @@ def test_every_command_refuses_a_bad_file(quarkline: CommandLine, g2: Path, comm
         ("x" * 300, "{here}/" + "x" * 300 + ": File name too long"),
     ],
 )
-def test_plan_says_where_a_run_cannot_write(
-    quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch, key: str, place: str, why: str
-) -> None:
+def test_plan_says_where_a_run_cannot_write(quarkline, g2, monkeypatch, key, place, why):
     here, access = g2.parent, os.access
     monkeypatch.chdir(here)
     Path("file").touch()
@@ -71,9 +69,7 @@ def test_plan_says_where_a_run_cannot_write(
     assert sorted(here.rglob("*")) == before
 
 
-def test_lattice_beyond_the_machines_memory(
-    quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lattice_beyond_the_machines_memory(quarkline, g2, monkeypatch):
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", 1_000_000_000)
     assert "warning" not in quarkline("plan", g2).out
     edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 64]"))
@@ -85,9 +81,7 @@ def test_lattice_beyond_the_machines_memory(
     assert answer.code == 0 and "\nwarning: a task of node 'loops_light' needs" in answer.out
 
 
-def test_plan_for_gpus_on_a_machine_without(
-    quarkline: CommandLine, g2: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_for_gpus_on_a_machine_without(quarkline, g2, monkeypatch):
     monkeypatch.setattr("pipeline.running.clusters.cuda.Cuda.devices", None)
     edit(g2, ("[4, 4, 4, 4]", "[32, 32, 32, 48]"))
     answer = quarkline("plan", g2, "--cluster", "cuda")
@@ -99,9 +93,7 @@ def test_plan_for_gpus_on_a_machine_without(
     assert json.loads(quarkline("plan", g2, "--json").out)["device_memory_bytes"] is None
 
 
-def test_store_of_another_version_or_that_cannot_be_read_is_left_alone(
-    quarkline: CommandLine, project: Path
-) -> None:
+def test_store_of_another_version_or_that_cannot_be_read_is_left_alone(quarkline, project):
     mark = project.parent / "store" / "quarkline.json"
     mark.write_text(json.dumps({"format": 99}))
     files = sorted((project.parent / "store").rglob("*"))
@@ -113,9 +105,7 @@ def test_store_of_another_version_or_that_cannot_be_read_is_left_alone(
     assert sorted((project.parent / "store").rglob("*")) == files
 
 
-def test_report_that_cannot_be_written_loses_nothing(
-    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_that_cannot_be_written_loses_nothing(quarkline, project, monkeypatch):
     edit(project, ("report: report", "report: g2.yaml/report"))
     said = f"error: cannot write into {project}/report: Not a directory"
     for command in ("report", "export"):
@@ -140,9 +130,7 @@ def test_report_that_cannot_be_written_loses_nothing(
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "verify"])
-def test_stage_folder_that_cannot_be_listed(
-    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_stage_folder_that_cannot_be_listed(quarkline, project, monkeypatch, command):
     listed, folder = os.scandir, project.parent / "store" / "current_loops"
 
     def scandir(path: Path) -> object:
@@ -155,9 +143,7 @@ def test_stage_folder_that_cannot_be_listed(
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "report", "export"])
-def test_relative_store_of_another_folder(
-    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_relative_store_of_another_folder(quarkline, project, monkeypatch, command):
     elsewhere = project.parent / "sub" / "folder"
     elsewhere.mkdir(parents=True)
     monkeypatch.chdir(elsewhere)
@@ -177,9 +163,7 @@ def test_relative_store_of_another_folder(
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["the file", "a copy"])
-def test_relative_store_of_a_folder_beside(
-    quarkline: CommandLine, project: Path, cluster: str, monkeypatch: pytest.MonkeyPatch, copied: bool
-) -> None:
+def test_relative_store_of_a_folder_beside(quarkline, project, cluster, monkeypatch, copied):
     """Two folders in which one workflow is run have a store each: allowed, and said where one is new."""
     before, beside = project.parent / "before", project.parent / "beside"
     for folder in (before, beside, project.parent / "closed"):

@@ -108,9 +108,7 @@ def test_every_family_is_measured(quarkline: CommandLine, backend: str) -> None:
     assert answer.err.count("\n") == len(lines) + 4  # the table, for who watches
 
 
-def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(
-    backend: str, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(backend, cluster, monkeypatch):
     if backend == "cpu":
         monkeypatch.setattr(end_to_end, "choose", lambda *_, **__: choose(cluster))
     bench = bench_of(backend, (4, 4, 4, 4), None, ["single"])
@@ -119,9 +117,7 @@ def test_end_to_end_run_gives_its_own_time_and_that_of_its_solves(
     assert 0 < solves.seconds < whole.seconds
 
 
-def test_nothing_to_measure_is_an_error_and_what_is_asked_for_twice_is_measured_once(
-    quarkline: CommandLine, backend: str
-) -> None:
+def test_nothing_to_measure_is_an_error_and_what_is_asked_for_twice_is_measured_once(quarkline, backend):
     answer = quarkline("bench", "--backend", backend, *SMALL, "--only", "blas", "--precision", "half")
     assert answer.code == 2 and f"{backend} has no half precision of blas" in answer.err
     assert "give --precision single, double or both" in answer.err
@@ -132,9 +128,7 @@ def test_nothing_to_measure_is_an_error_and_what_is_asked_for_twice_is_measured_
     assert len(kernels) == len(set(kernels))
 
 
-def test_fields_larger_than_the_memory_at_hand_are_not_made(
-    quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fields_larger_than_the_memory_at_hand_are_not_made(quarkline, monkeypatch):
     monkeypatch.setattr(machine, "HOST_COPY_BYTES", 1 << 16)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=90_000_000))
     answer = quarkline("bench", "--lattice", "16", "16", "16", "16", "--rhs", "64", "--only", "blas")
@@ -176,9 +170,7 @@ def figures(tmp_path: Path, name: str, *picoseconds: float, machine_name: str | 
 
 
 @pytest.mark.parametrize(("earlier", "slower"), [((9.0, 2000.0), False), ((9.0, 1904.0), True)])
-def test_lines_are_compared_with_the_last_figures(
-    tmp_path: Path, earlier: tuple[float, ...], slower: bool
-) -> None:
+def test_lines_are_compared_with_the_last_figures(tmp_path, earlier, slower):
     ledger = read_ledger(figures(tmp_path, "ledger.json", *earlier), machine.Host())
     names = {"family": "f", "kernel": "k", "precision": "single", "unit": "application", "lattice": "4x4x4x6"}
     now = small_bench().speed(2e-6, None, SiteCost(1, 1, 1), sites=200, rhs=5, **names)
@@ -191,9 +183,7 @@ def test_lines_are_compared_with_the_last_figures(
         ledger.verdict([new])
 
 
-def test_slower_lines_end_the_command_with_code_1(
-    quarkline: CommandLine, tmp_path: Path, backend: str
-) -> None:
+def test_slower_lines_end_the_command_with_code_1(quarkline, tmp_path, backend):
     asked = ("--backend", backend, *SMALL, "--only", "blas", "--precision", "single")
     document = json.loads(quarkline("bench", *asked, "--json").out)
     file = tmp_path / "figures.json"
@@ -248,9 +238,7 @@ def test_figures_that_are_none_are_refused(tmp_path: Path, wrong: dict[str, Any]
         ('{"machine": "a Cray-1", "lines": []}', "has figures of a Cray-1, and this machine is"),
     ],
 )
-def test_files_that_are_no_figures_of_this_machine_are_refused(
-    quarkline: CommandLine, tmp_path: Path, content: str | None, complaint: str
-) -> None:
+def test_files_that_are_no_figures_of_this_machine_are_refused(quarkline, tmp_path, content, complaint):
     file = tmp_path / "figures.json"
     if content is not None:
         file.write_text(content)

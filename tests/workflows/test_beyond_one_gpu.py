@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit
+from tiny_project import TINY, edit
 
 from pipeline import Plan, Store, plan, run
 from pipeline.running.clusters.cuda import Cuda
@@ -44,9 +44,7 @@ def file(tmp_path: Path) -> Path:
     )
 
 
-def test_two_gpus_compute_what_one_has_no_room_for(
-    file: Path, quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_gpus_compute_what_one_has_no_room_for(file, quarkline, monkeypatch):
     """The pool of each GPU is capped half-way between what one needs and what each of two does."""
     work, shared = planned(file, "shared")
     one, each = (Footprint.of(work.missing).least(costs_of(work, gpus)) for gpus in (1, 2))

@@ -172,9 +172,7 @@ def test_campaigns_of_earlier_versions_are_read(campaign: Campaign) -> None:
     assert lines(campaign) == f"campaign {read.name}: its batch system, sge, cannot be asked any more"
 
 
-def test_a_job_that_cannot_import_its_package_says_so_in_the_ledger(
-    campaign: Campaign, paper: Paper, traps: Path
-) -> None:
+def test_a_job_that_cannot_import_its_package_says_so_in_the_ledger(campaign, paper, traps):
     """Folders that PYTHONPATH names are searched, broken packages and all; the store is read by others."""
     site = ClusterSection(
         kind="slurm", cores=4, environment={"PYTHONPATH": f"{ROOT}:{traps}", "SLURM_JOB_ID": "17"}
@@ -295,9 +293,7 @@ def test_a_killed_job_costs_its_own_walltime_and_not_beyond_what_followed_it(cam
     assert Accounts.of(entries, campaign.name).jobs[-1].missing == 7
 
 
-def test_budget_dashboard_and_hand_over_agree_on_a_store_that_another_was_merged_into(
-    campaign: Campaign,
-) -> None:
+def test_budget_dashboard_and_hand_over_agree_on_a_store_that_another_was_merged_into(campaign):
     """Job ids are those of a cluster: 17 of the other one is another job, and no cost of this campaign."""
     end = {"node_seconds": 50 * HOUR, "joules": 1e6, "commits": 3, "seconds": 50 * HOUR}
     before = {"campaign": "before", "walltime": 600}
@@ -323,9 +319,7 @@ def test_budget_dashboard_and_hand_over_agree_on_a_store_that_another_was_merged
     assert page == charged
 
 
-def test_a_successor_follows_however_a_job_ends(
-    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_successor_follows_however_a_job_ends(campaign, paper, monkeypatch):
     monkeypatch.setattr(successor, "AGAIN", 0.01)
     campaign.write()
     ledger = Ledger(Store(campaign.store))
@@ -371,9 +365,7 @@ def job_of(
     return given
 
 
-def test_a_job_says_what_came_of_it(
-    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_says_what_came_of_it(campaign, paper, monkeypatch, capsys):
     campaign.write()
     given = job_of(monkeypatch, campaign, "17", (0, "all done"))
     monkeypatch.setenv("QUARKLINE_JOB_BEGAN", "1000.0")
@@ -387,9 +379,7 @@ def test_a_job_says_what_came_of_it(
     assert "ends here: stopped by" in capsys.readouterr().out
 
 
-def test_a_job_works_where_its_ledger_finds_no_room(
-    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_works_where_its_ledger_finds_no_room(campaign, paper, monkeypatch, capsys):
     """It has a successor, and takes it back."""
     campaign.write()
 
@@ -461,13 +451,7 @@ def g2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("option", "share"), [((), None), (("--check", "0.2"), 0.2), (("--check", "0"), 0.0)]
 )
-def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
-    monkeypatch: pytest.MonkeyPatch,
-    paper: Paper,
-    g2: Callable[..., Any],
-    option: tuple[str, ...],
-    share: float | None,
-) -> None:
+def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(monkeypatch, paper, g2, option, share):
     rounds: list[Any] = []
     done = g2("submit", *SITE, *option, "--set", "masses.light=0.1")
     assert done.exit_code == 0 and "submit g2_disconnected.yaml --set masses.light=0.1 --stop" in done.output
@@ -483,9 +467,7 @@ def test_the_share_of_chunks_to_check_reaches_the_driver_in_the_job(
     assert [compute.project.parameters.masses.light for compute in rounds] == [0.1]
 
 
-def test_what_a_job_knows_of_its_code_and_status_of_its_campaign(
-    paper: Paper, g2: Callable[..., Any]
-) -> None:
+def test_what_a_job_knows_of_its_code_and_status_of_its_campaign(paper, g2):
     assert g2("submit", *SITE, "--node-hours", "2").exit_code == 0
     store = Store("g2-store")
     (submitted,) = campaigns(store)
@@ -533,9 +515,7 @@ def test_status_names_a_campaign_that_died_at_its_start(campaign: Campaign, pape
     assert lines(campaign, "loops").endswith("node-hours: complete")
 
 
-def test_status_names_a_spent_budget_a_killed_chain_and_jobs_that_wait(
-    campaign: Campaign, paper: Paper
-) -> None:
+def test_status_names_a_spent_budget_a_killed_chain_and_jobs_that_wait(campaign, paper):
     campaign = submitted(campaign)
     began(campaign, "1")
     campaign.note_submitted(campaign.system.submit(campaign.place / "first.sh", "1"), 0, "1")
@@ -571,9 +551,7 @@ def run_job(campaign: Campaign, number: str, monkeypatch: pytest.MonkeyPatch) ->
     return job.main(campaign.place, 0)
 
 
-def test_jobs_that_die_at_their_start_end_a_chain_with_a_word(
-    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_that_die_at_their_start_end_a_chain_with_a_word(campaign, paper, monkeypatch, capsys):
     """By a package that cannot be imported and by a file that is gone; each is followed by one more."""
     campaign = submitted(campaign)
 
@@ -592,9 +570,7 @@ def test_jobs_that_die_at_their_start_end_a_chain_with_a_word(
     assert "w.yaml" in said and paper.after["3"] == "2" and "4" not in paper.jobs
 
 
-def test_a_job_after_an_upgrade_goes_on_if_stage_versions_agree(
-    campaign: Campaign, paper: Paper, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_after_an_upgrade_goes_on_if_stage_versions_agree(campaign, paper, monkeypatch):
     campaign = submitted(campaign)
 
     def ends(number: str, code: str, versions: str = "") -> int:

@@ -45,9 +45,7 @@ def plan_of(quarkline: CommandLine, folder: Path, name: str):
 
 
 @pytest.mark.parametrize("value", ["outside_a", "outside_a:WORKFLOW"])
-def test_a_workflow_of_another_package(
-    quarkline: CommandLine, tmp_path: Path, install: Install, value: str
-) -> None:
+def test_a_workflow_of_another_package(quarkline, tmp_path, install, value):
     install("outside_a", f"own_mesons = {value}")
     answer = plan_of(quarkline, tmp_path, "own_mesons")
     assert answer.code == 0 and "own_mesons" in answer.out and "meson_two_point" in answer.out
@@ -86,9 +84,7 @@ def test_a_name_that_two_packages_have(quarkline: CommandLine, tmp_path: Path, i
         ("outside_f", OWN.replace("own_mesons", "other"), "calls itself 'other'"),
     ],
 )
-def test_a_broken_entry_point(
-    quarkline: CommandLine, tmp_path: Path, install: Install, value: str, code: str, message: str
-) -> None:
+def test_a_broken_entry_point(quarkline, tmp_path, install, value, code, message):
     install("outside_f", f"own_mesons = {value}", code)
     refused(plan_of(quarkline, tmp_path, "own_mesons"), "'own_mesons' of package outside_f", message)
     sys.modules.pop("outside_f", None)

@@ -115,16 +115,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("kernel", "harm", "kind", "noticed"), WRONG)
-def test_a_wrong_kernel_is_refused_by_name(
-    folder: Path,
-    only,
-    monkeypatch: pytest.MonkeyPatch,
-    quarkline: CommandLine,
-    kernel: str,
-    harm: Callable[..., Any],
-    kind: str,
-    noticed: set[str],
-) -> None:
+def test_a_wrong_kernel_is_refused_by_name(folder, only, monkeypatch, quarkline, kernel, harm, kind, noticed):
     """The physics and the oracle find it; a certificate that there was is withdrawn."""
     only("noise")
     before = certify("cpu").id

@@ -54,9 +54,7 @@ def test_good_files(quarkline: CommandLine, good: list[Path], links: np.ndarray)
     assert "verified     NERSC checksum, plaquette (15 digits), link trace (15 digits)" in answer.out
 
 
-def test_bad_files_are_one_error_each_and_the_rest_is_checked(
-    quarkline: CommandLine, good: list[Path], bad: list[Path]
-) -> None:
+def test_bad_files_are_one_error_each_and_the_rest_is_checked(quarkline, good, bad):
     answer = quarkline("check", *bad, *good)
     assert answer.code == 2 and "Traceback" not in answer.err
     errors = answer.err.strip().splitlines()

@@ -27,9 +27,7 @@ G2 = TINY.replace("solves:", "estimator: {difference: split_even}\nsolves:")
     ],
     ids=["g2", "split_even", "mesons", "hisq_mesons"],
 )
-def test_all_chunks_with_solves_agree_with_the_second_path(
-    text: str, stages: dict[str, int], quarkline: CommandLine, cluster: str
-) -> None:
+def test_all_chunks_with_solves_agree_with_the_second_path(text, stages, quarkline, cluster):
     Path("all.yaml").write_text(text)
     answer = quarkline("run", "all.yaml", "--cluster", cluster, "--check", "1")
     assert answer.code == 0, answer.out + answer.err
@@ -56,12 +54,7 @@ def test_none_is_said(quarkline: CommandLine, cluster: str, project: Path) -> No
 @pytest.mark.parametrize(
     ("options", "share"), [((), 0.01), (("--check", "0.25"), 0.25), (("--check", "0"), 0)]
 )
-def test_a_run_repeats_the_share_that_was_asked_for(
-    quarkline: CommandLine,
-    monkeypatch: pytest.MonkeyPatch,
-    options: tuple[str, ...],
-    share: float,
-) -> None:
+def test_a_run_repeats_the_share_that_was_asked_for(quarkline, monkeypatch, options, share):
     asked: list[Checks] = []
 
     def run(*_: object, checks: Checks, **__: object) -> None:

@@ -40,9 +40,7 @@ def double(tmp_path: Path, links: np.ndarray) -> Path:
 
 @pytest.mark.parametrize("format", NAMES)
 @pytest.mark.parametrize("name", REFERENCE)
-def test_configurations_of_other_codes(
-    quarkline: CommandLine, reference_data: Path, tmp_path: Path, name: str, format: str
-) -> None:
+def test_configurations_of_other_codes(quarkline, reference_data, tmp_path, name, format):
     before = read_gauge(reference_data / name)
     assert before.format == REFERENCE[name]
     answer = quarkline("convert", reference_data / name, f"out.{format}")
@@ -61,9 +59,7 @@ def test_configurations_of_other_codes(
 
 
 @pytest.mark.parametrize("name", ["lat.sample.l4444", "lat.sample.l8888"])
-def test_a_file_of_milc_is_written_byte_by_byte_as_milc_did(
-    quarkline: CommandLine, reference_data: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_file_of_milc_is_written_byte_by_byte_as_milc_did(quarkline, reference_data, tmp_path, name):
     original = (reference_data / "milc" / name).read_bytes()
     assert quarkline("convert", reference_data / "milc" / name, "there.ildg").code == 0
     assert quarkline("convert", "there.ildg", "back.milc").code == 0
@@ -73,18 +69,14 @@ def test_a_file_of_milc_is_written_byte_by_byte_as_milc_did(
     assert written[stamp].rstrip(b"\0").isascii() and written[stamp].endswith(b"\0")
 
 
-def test_big_endian_milc_file_gets_the_checksums_of_its_values(
-    quarkline: CommandLine, reference_data: Path, tmp_path: Path
-) -> None:
+def test_big_endian_milc_file_gets_the_checksums_of_its_values(quarkline, reference_data, tmp_path):
     original = (reference_data / "milc" / "lat.sample.l4448").read_bytes()
     assert quarkline("convert", reference_data / "milc" / "lat.sample.l4448", "out.milc").code == 0
     written = (tmp_path / "out.milc").read_bytes()
     assert np.array_equal(np.frombuffer(written[84:92], "<u4"), np.frombuffer(original[84:92], ">u4"))
 
 
-def test_double_precision_there_and_back_is_the_same_bits(
-    quarkline: CommandLine, double: Path, tmp_path: Path, links: np.ndarray
-) -> None:
+def test_double_precision_there_and_back_is_the_same_bits(quarkline, double, tmp_path, links):
     for source, target in (("in.ildg", "a.nersc"), ("a.nersc", "b.lime"), ("b.lime", "c.NERSC")):
         assert quarkline("convert", source, target).code == 0
     last = read_gauge(tmp_path / "c.NERSC")
@@ -99,9 +91,7 @@ def test_double_precision_there_and_back_is_the_same_bits(
     assert "unchanged" in answer.out and read_gauge(tmp_path / "wide.nersc").precision == 64
 
 
-def test_an_existing_file_is_replaced_only_if_asked(
-    quarkline: CommandLine, double: Path, tmp_path: Path
-) -> None:
+def test_an_existing_file_is_replaced_only_if_asked(quarkline, double, tmp_path):
     (tmp_path / "out.milc").write_bytes(b"precious")
     answer = quarkline("convert", "in.ildg", "out.milc")
     assert answer.code == 2
@@ -158,9 +148,7 @@ def test_what_cannot_be_converted_is_one_line_and_writes_nothing(
     assert sorted(tmp_path.iterdir()) == before and double.read_bytes() == content
 
 
-def test_disk_full(
-    quarkline: CommandLine, double: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disk_full(quarkline, double, tmp_path, monkeypatch):
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -172,9 +160,7 @@ def test_disk_full(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.ildg", "out.milc"]
 
 
-def test_a_disk_that_loses_a_bit_is_noticed_before_the_file_appears(
-    quarkline: CommandLine, double: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_loses_a_bit_is_noticed_before_the_file_appears(quarkline, double, tmp_path, monkeypatch):
     from stages.lqcd.lattice.formats import conversion
 
     def read(path: Path):

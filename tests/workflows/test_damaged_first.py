@@ -58,9 +58,7 @@ def trials_of(file: Path) -> int:
         ([], "", False),
     ],
 )
-def test_solvers_are_measured_elsewhere_where_all_that_failed_is_a_file(
-    errors: list[str], stopped: str, elsewhere: bool
-) -> None:
+def test_solvers_are_measured_elsewhere_where_all_that_failed_is_a_file(errors, stopped, elsewhere):
     ensemble = SimpleNamespace(files={"conf.1": Path("conf.1.ildg")})
     project = SimpleNamespace(
         ensemble=ensemble, trial_configuration="conf.1", on_next_configuration=lambda: "other"

@@ -64,9 +64,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Store, Plan]:
     return store, fill(store, CHUNKS, LEFT)
 
 
-def test_a_commit_is_seen_within_a_second_and_no_frame_is_long(
-    large: tuple[Store, Plan], window: Browser
-) -> None:
+def test_a_commit_is_seen_within_a_second_and_no_frame_is_long(large, window):
     store, planned = large
     if (load := os.getloadavg()[0]) > BUSY * (os.cpu_count() or 1):
         pytest.skip(f"the machine has other work (load average {load:.0f}): nothing to be said of frames")

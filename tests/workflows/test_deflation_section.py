@@ -34,9 +34,7 @@ def deflated(with_spaces: Path, tmp_path: Path) -> Path:
     return tmp_path / "g2.yaml"
 
 
-def test_the_space_is_planned_and_leaves_the_keys_of_undeflated_loops_alone(
-    quarkline: CommandLine, project: Path
-) -> None:
+def test_the_space_is_planned_and_leaves_the_keys_of_undeflated_loops_alone(quarkline, project):
     edit(project, SECTION)
     text = quarkline("plan", project).out
     assert re.search(r"deflation_space +deflation_space +2 +0 +2 +new", text)
@@ -70,9 +68,7 @@ def test_the_space_is_computed_once_for_all_masses(quarkline: CommandLine, defla
         ("vectors: 6", "vectors: 8"),
     ],
 )
-def test_another_operator_has_another_space(
-    quarkline: CommandLine, deflated: Path, change: tuple[str, str]
-) -> None:
+def test_another_operator_has_another_space(quarkline, deflated, change):
     edit(deflated, change)
     assert missing(quarkline, deflated)["deflation_space"] == 2
 
@@ -124,9 +120,7 @@ def test_the_report_shows_the_spectrum(deflated: Path) -> None:
         }
 
 
-def test_too_little_memory_names_the_vectors_that_fit(
-    quarkline: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_memory_names_the_vectors_that_fit(quarkline, tmp_path, monkeypatch):
     room = 30_000_000_000
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", room)
     file = tmp_path / "g2.yaml"

@@ -57,9 +57,7 @@ def test_bars_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert "failed: loops_light: conf.1: [Errno 5] Input/output error" in text
 
 
-def test_a_line_a_minute_where_there_is_no_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_a_minute_where_there_is_no_terminal(capsys, monkeypatch):
     """Time left is that of the last chunks of each node, or of earlier runs, without compilation."""
     clock = [0.0]
     monkeypatch.setattr("workflows.display.time.monotonic", lambda: clock[0])
@@ -85,9 +83,7 @@ def test_a_line_a_minute_where_there_is_no_terminal(
     ]
 
 
-def test_nothing_is_said_of_time_that_nothing_tells(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_said_of_time_that_nothing_tells(capsys, monkeypatch):
     """Of most chunks that are left: those of a node none of which has ended."""
     clock = [0.0]
     monkeypatch.setattr("workflows.display.time.monotonic", lambda: clock[0])

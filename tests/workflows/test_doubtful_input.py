@@ -92,9 +92,7 @@ def nersc(path: Path, links: np.ndarray, lattice: Lattice) -> None:
 
 
 @pytest.mark.parametrize("write", [ildg, nersc, write_milc])
-def test_files_of_several_ensembles(
-    quarkline: CommandLine, tmp_path: Path, write: Callable[..., None]
-) -> None:
+def test_files_of_several_ensembles(quarkline, tmp_path, write):
     """By what headers state, or by some planes; and one ensemble is not doubted."""
     fields = {f"a.{seed}": made(6.0, seed, "a", 8, 2) for seed in (70, 71)}
     file = of_files(TINY, tmp_path, fields, write)
@@ -169,9 +167,7 @@ def test_ensembles_by_measured_plaquettes_in_the_report() -> None:
 
 
 @pytest.mark.parametrize("write", [ildg, nersc, write_milc])
-def test_walls_need_a_gauge_that_is_fixed(
-    quarkline: CommandLine, tmp_path: Path, write: Callable[..., None]
-) -> None:
+def test_walls_need_a_gauge_that_is_fixed(quarkline, tmp_path, write):
     """Measured: a field in Coulomb gauge or in Landau gauge is not doubted, another one is."""
     text = HISQ_MESONS.replace(*WALL)
     answer = quarkline("plan", of_files(text, tmp_path, {"a.1": in_gauge(0)}, write))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine, edit, missing, run_to_its_end
+from tiny_project import TINY, edit, missing, run_to_its_end
 
 from pipeline import open_result
 
@@ -57,9 +57,7 @@ def test_the_report_compares_the_estimators(estimated: Path) -> None:
     assert "Cost of the same error, light - strange" in text
 
 
-def test_more_probes_reuse_those_that_are_there(
-    quarkline: CommandLine, estimated: Path, tmp_path: Path
-) -> None:
+def test_more_probes_reuse_those_that_are_there(quarkline, estimated, tmp_path):
     file = tmp_path / "g2.yaml"
     file.write_text((estimated / "g2.yaml").read_text().replace("store: store", f"store: {estimated}/store"))
     assert missing(quarkline, file) == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
-from tiny_project import CommandLine, refused
+from tiny_project import refused
 
 from pipeline import InputError, open_result
 from pipeline.reading.hdf5 import write_hdf5
@@ -105,9 +105,7 @@ def test_hdf5_has_dimensions_for_xarray(average: xarray.Dataset, tmp_path: Path)
         np.testing.assert_array_equal(found.correlator.sel(gamma="GammaX"), average.correlator[1])
 
 
-def test_export_to_other_programs(
-    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_export_to_other_programs(quarkline, project, monkeypatch):
     answer = quarkline("export", project, "--to", "csv", "--output", "out", "--result", "average")
     assert answer.code == 0 and [each.name for each in Path("out").iterdir()] == ["average.csv"]
     text = Path("out/average.csv").read_text()

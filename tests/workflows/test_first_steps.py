@@ -55,9 +55,7 @@ def configurations(folder: Path, names: Sequence[str], extents: tuple[int, int, 
 
 @pytest.mark.parametrize("patterns", [["a b/*.ildg"], ["confs/*.1*", 'b/"quoted"*']])
 @pytest.mark.parametrize("name", starter_names())
-def test_a_file_for_configurations(
-    quarkline: CommandLine, tmp_path: Path, name: str, patterns: list[str]
-) -> None:
+def test_a_file_for_configurations(quarkline, tmp_path, name, patterns):
     configurations(tmp_path, ["a b/1.ildg", "confs/c.1", 'b/"quoted".2'], (8, 8, 8, 16))
     given = [part for pattern in patterns for part in ("--files", pattern)]
     assert quarkline("init", name, "my.yaml", *given).code == 0
@@ -81,9 +79,7 @@ FITTED = {
 
 @pytest.mark.parametrize("extents", FITTED)
 @pytest.mark.parametrize("name", starter_names())
-def test_numbers_fit_the_lattice_of_the_files(
-    quarkline: CommandLine, tmp_path: Path, name: str, extents: tuple[int, int, int, int]
-) -> None:
+def test_numbers_fit_the_lattice_of_the_files(quarkline, tmp_path, name, extents):
     """Or, where no number can be made to fit, nothing is written."""
     configurations(tmp_path, ["a/c.1", "b/c.1"], extents)
     answer = quarkline("init", name, "my.yaml", "--files", "[ab]/c.1")
@@ -170,9 +166,7 @@ def test_every_key_has_a_description(quarkline: CommandLine, name: str) -> None:
         ("quarkline schema la", {"laph_mesons"}),
     ],
 )
-def test_completion(
-    quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch, typed: str, offered: set[str]
-) -> None:
+def test_completion(quarkline, monkeypatch, typed, offered):
     monkeypatch.setenv("_QUARKLINE_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", typed)
     monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))

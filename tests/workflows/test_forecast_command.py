@@ -12,9 +12,7 @@ from workflows.commands.forecast import DOCUMENT
 LOOPS = ("loops_light", "loops_strange", "loops_light_fine", "loops_strange_fine")
 
 
-def test_a_forecast_without_records_says_so_and_a_pilot_makes_some(
-    quarkline: CommandLine, cluster: str, tmp_path: Path
-) -> None:
+def test_a_forecast_without_records_says_so_and_a_pilot_makes_some(quarkline, cluster, tmp_path):
     (tmp_path / "g2.yaml").write_text(TINY)
     command = ("plan", "g2.yaml", "--cluster", cluster, "--forecast")
     blind = quarkline(*command, "--workers", "1")

@@ -225,13 +225,7 @@ def parameters_of(folder: Path, text: str, *changes: tuple[str, str]) -> G2Param
         (TARGETED, [SECTION], [True]),
     ],
 )
-def test_what_there_is_to_choose_from(
-    tmp_path: Path,
-    text: str,
-    changes: list[tuple[str, str]],
-    left: list[bool],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_there_is_to_choose_from(tmp_path, text, changes, left, monkeypatch):
     monkeypatch.setattr("workflows.shared.solves_section.candidates", candidates)
     parameters = parameters_of(tmp_path, text, *changes)
     assert list(deflated_solves(parameters)) == left

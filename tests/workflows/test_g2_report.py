@@ -27,9 +27,7 @@ KNOWN, ONE_KNOWN = np.array([0.1, 0.2]), np.array([0.1, np.nan])
         (np.nan * KNOWN, KNOWN, "no errors, which take two bins (hollow points)"),
     ],
 )
-def test_captions_say_which_errors_there_are(
-    errors: np.ndarray, values: np.ndarray | None, text: str
-) -> None:
+def test_captions_say_which_errors_there_are(errors, values, text):
     assert errors_in(errors, values) == text
 
 

@@ -6,13 +6,10 @@ import json
 import shlex
 from pathlib import Path
 
-import pytest
 from tiny_project import CommandLine, missing, refused
 
 
-def test_what_the_page_says_goes_on(
-    quarkline: CommandLine, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_page_says_goes_on(quarkline, finished, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     answer = quarkline("status", finished / "store", "--handover", page, "--json")
     assert answer.code == 0, answer.err

@@ -134,9 +134,7 @@ def keys_of(quarkline: CommandLine, file: Path, node: str) -> set[str]:
     return {chunk["key"] for chunk in json.loads(answer.out)["missing"] if chunk["node"] == node}
 
 
-def test_a_chosen_solver_with_low_modes(
-    quarkline: CommandLine, hisq: Path, cluster: str, quick_trials: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chosen_solver_with_low_modes(quarkline, hisq, cluster, quick_trials, monkeypatch):
     """One round measures; the campaign's keys are those of a file that says what was chosen."""
     before = open_result(hisq.parent / "store", "mesons").load()
     auto = "{tolerance: 1.0e-8, precision: double-single, solver: auto}"
@@ -200,9 +198,7 @@ def test_walls_and_smeared_links(quarkline: CommandLine, hisq: Path, cluster: st
 
 
 @pytest.mark.slow
-def test_milcs_pion(
-    quarkline: CommandLine, tmp_path: Path, cluster: str, reference_data: Path, expected: dict[str, dict]
-) -> None:
+def test_milcs_pion(quarkline, tmp_path, cluster, reference_data, expected):
     """The point pion that MILC printed of its 8^4 sample, to the digits printed."""
     values = expected["hisq:pion_l8888"]
     file = tmp_path / "hisq.yaml"

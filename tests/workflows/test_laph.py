@@ -160,9 +160,7 @@ def test_auto_measures_before_it_plans_the_campaign(quarkline: CommandLine, laph
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", [False, True])
-def test_a_chosen_solver_is_that_solver(
-    quarkline: CommandLine, laph: Path, cluster: str, noise: bool
-) -> None:
+def test_a_chosen_solver_is_that_solver(quarkline, laph, cluster, noise):
     """One round measures; the campaign's keys are those of a file that names the solver."""
     exact = open_result(laph.parent / "store", "perambulator").load()
     levels = "multigrid: {levels: [{aggregate: [2, 2, 2, 2], vectors: 6, refinements: 1}]}"

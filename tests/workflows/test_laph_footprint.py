@@ -26,9 +26,7 @@ SIZES = [((8, 8, 8, 8), 24), ((12, 12, 12, 4), 40), ((8, 8, 8, 4), 64)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("extents", "vectors"), SIZES)
-def test_an_eigensolve_stays_within_20_percent_of_the_plan(
-    extents: tuple[int, int, int, int], vectors: int
-) -> None:
+def test_an_eigensolve_stays_within_20_percent_of_the_plan(extents, vectors):
     lattice, rng = Lattice(extents), np.random.default_rng(3)
     matrices = rng.normal(size=(4, 2, lattice.half_volume, 3, 3, 2)).view(complex)[..., 0]
     links = SmearedLinks(np.linalg.qr(matrices)[0], lattice)
@@ -68,9 +66,7 @@ def test_perambulators_stay_within_20_percent_of_the_plan(solver: str, least: fl
 @pytest.mark.parametrize(
     ("extents", "vectors", "block", "momenta"), [((8, 8, 8, 8), 8, 8, 1), ((8, 8, 8, 12), 6, 12, 3)]
 )
-def test_insertions_stay_within_20_percent_of_the_plan(
-    extents: tuple[int, int, int, int], vectors: int, block: int, momenta: int
-) -> None:
+def test_insertions_stay_within_20_percent_of_the_plan(extents, vectors, block, momenta):
     """Heavy quarks on free links."""
     lattice = Lattice(extents)
     unit = np.tile(np.eye(3, dtype=complex), (4, 2, lattice.half_volume, 1, 1))

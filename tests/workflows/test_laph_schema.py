@@ -50,9 +50,7 @@ def test_a_block_has_no_more_columns_than_its_sources(laph: Path) -> None:
         assert plain[name].cost == widened[name].cost
 
 
-def test_alternatives_in_the_shipped_file_work_when_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_alternatives_in_the_shipped_file_work_when_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shipped = (Path(workflows.__file__).parent / "laph_mesons.yaml").read_text()
     typed = re.sub(r"^  bases: .*\n  # bases:", "  bases:", shipped, flags=re.MULTILINE)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_project import TINY, CommandLine
+from tiny_project import TINY
 
 from pipeline import Store
 from pipeline.planning import manifest, manifest_files
@@ -63,9 +63,7 @@ def full_output() -> Iterator[None]:
         "export g2.yaml --to csv --result average",
     ],
 )
-def test_output_that_cannot_be_written(
-    line: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_output_that_cannot_be_written(line, project, monkeypatch, capsys):
     monkeypatch.chdir(project.parent)
     with full_output():
         assert main(line.split()) == 1
@@ -197,9 +195,7 @@ def test_sentences(error: Exception, told: str) -> None:
 
 
 @pytest.mark.parametrize("error", [of_system(ENOENT, "a"), KeyError("a"), RuntimeError("a"), TypeError("a")])
-def test_errors_in_quarkline_show_their_traceback(
-    error: Exception, quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_in_quarkline_show_their_traceback(error, quarkline, monkeypatch):
     def fail(_: object) -> None:
         raise error
 
@@ -210,9 +206,7 @@ def test_errors_in_quarkline_show_their_traceback(
     assert machine_fault(error) == ""
 
 
-def test_a_fault_of_the_machine_is_a_document(
-    quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_machine_is_a_document(quarkline, monkeypatch):
     def fail(*_: object) -> None:
         raise of_system(EACCES, "a/b")
 
@@ -231,9 +225,7 @@ def test_long_names(line: str, name: str, tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("folder", [".workflows", ".runs", ".campaigns"])
-def test_folders_of_a_store_that_may_not_be_read(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_of_a_store_that_may_not_be_read(folder, tmp_path, monkeypatch):
     Store(tmp_path / "store").create()
     (tmp_path / "store" / folder).mkdir(exist_ok=True)
     monkeypatch.setattr(os, "access", lambda path, _: not str(path).endswith(folder))
@@ -259,9 +251,7 @@ PACKAGES = {
 
 
 @pytest.mark.parametrize("text", PACKAGES)
-def test_cupy_that_cannot_be_imported(
-    text: str, quarkline: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cupy_that_cannot_be_imported(text, quarkline, monkeypatch):
     Path("cupy.py").write_text(text)
     monkeypatch.syspath_prepend(".")
     monkeypatch.delitem(sys.modules, "cupy", raising=False)

@@ -117,14 +117,7 @@ def test_errors_are_documents(quarkline: CommandLine, arguments: list[str], code
     ("error", "kind", "code"),
     [(KeyboardInterrupt(), "interrupted", 130), (ZeroDivisionError("of the program"), "fault", 1)],
 )
-def test_other_ends_are_documents(
-    quarkline: CommandLine,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    error: BaseException,
-    kind: str,
-    code: int,
-) -> None:
+def test_other_ends_are_documents(quarkline, capsys, monkeypatch, error, kind, code):
     def ends(path: Path, changes: list[str]) -> None:
         raise error
 
@@ -163,12 +156,7 @@ def test_gc_asks_nobody_under_json(quarkline: CommandLine, project: Path) -> Non
     assert "chunks of g2_disconnected would be dropped" in content["error"] and "--yes" in content["error"]
 
 
-def test_the_script_of_the_documentation_drives_a_campaign(
-    quarkline: CommandLine,
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_script_of_the_documentation_drives_a_campaign(quarkline, project, monkeypatch, capsys):
     """On a finished run; its commands run inside this process."""
     script = (ROOT / "docs/notes/campaign.py").read_text()
     printed: list[str] = []

@@ -121,9 +121,7 @@ def test_what_a_change_computes_again(quarkline: CommandLine, mesons: Path) -> N
     assert {path.name for path in (mesons.parent / "out").iterdir()} >= {"mesons.h5", "average.zarr"}
 
 
-def test_a_single_configuration_is_measured_without_errors(
-    quarkline: CommandLine, mesons: Path, cluster: str
-) -> None:
+def test_a_single_configuration_is_measured_without_errors(quarkline, mesons, cluster):
     before = open_result(mesons.parent / "store", "mesons").load()
     edit(mesons, ("configurations: 2", "configurations: 1"))
     assert missing(quarkline, mesons) == {"average": 1}
@@ -183,9 +181,7 @@ def pion_of_stages(config: str, smeared: bool) -> np.ndarray:
     return meson_two_point(solved, at=at, extents=(4, 4, 4, 4), momenta=momenta).correlator[0, PION]
 
 
-def test_a_solve_that_does_not_converge_says_what_to_do(
-    quarkline: CommandLine, mesons: Path, cluster: str
-) -> None:
+def test_a_solve_that_does_not_converge_says_what_to_do(quarkline, mesons, cluster):
     edit(mesons, ("tolerance: 1.0e-6", "tolerance: 1.0e-7, max_iterations: 3"))
     answer = quarkline("run", mesons, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err

@@ -29,9 +29,7 @@ SOURCES = "{kind: point, times: [0, 2]}"
         ((6, 4, 4, 4, 4, 3, 12), "but a source on 4x4x4x4 is complex (4, 4, 4, 4, 4, 3)"),
     ],
 )
-def test_sources_in_files(
-    quarkline: CommandLine, mesons: Path, shape: tuple[int, ...], message: str | None
-) -> None:
+def test_sources_in_files(quarkline, mesons, shape, message):
     np.save(mesons.parent / "a.npy", np.ones(shape, complex))
     edit(mesons, (SOURCES, "{kind: file, files: '*.npy'}"))
     answer = quarkline("plan", mesons)

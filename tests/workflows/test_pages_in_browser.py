@@ -75,9 +75,7 @@ BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 FIGURE = "getComputedStyle(document.querySelector('figure svg')).filter"
 
 
-def test_reports_and_documentation_are_dark_where_the_browser_is(
-    looked: tuple[Path, dict[int, Seen]], site: Path, window: Browser
-) -> None:
+def test_reports_and_documentation_are_dark_where_the_browser_is(looked, site, window):
     pages = {
         looked[0] / "report" / "index.html": (FIGURE, "invert(0.917) hue-rotate(180deg)", "none"),
         site / "g2.html": ("document.body.dataset.mdColorScheme", "slate", "default"),

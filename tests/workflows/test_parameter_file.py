@@ -54,9 +54,7 @@ def test_a_pipe_of_the_shell_gives_its_text_to_each_reader() -> None:
         ("c.d=9", {"a": 1, "b": {"x": 2, "y": [4, {"z": 5, "w": 6}]}, "c": {"d": 9}}, ("c", "d")),
     ],
 )
-def test_a_change_leaves_what_is_beside_it(
-    tmp_path: Path, change: str, values: object, place: tuple[str | int, ...]
-) -> None:
+def test_a_change_leaves_what_is_beside_it(tmp_path, change, values, place):
     file = read(tmp_path, "a: 1\nb:\n  x: 2\n  y:\n  - 4\n  - z: 5\n    w: 6\n")
     made = changed(file, [change])
     assert (made.values, made.options) == (values, {place: f"--set {change}"})

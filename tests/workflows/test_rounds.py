@@ -20,9 +20,7 @@ from workflows.rounds import Rounds
         ({"choice", "campaign"}, ["campaign"]),
     ],
 )
-def test_the_last_round_is_the_last_that_is_run(
-    monkeypatch: pytest.MonkeyPatch, held: set[str], ran: list[str]
-) -> None:
+def test_the_last_round_is_the_last_that_is_run(monkeypatch, held, ran):
     """Also where the store has all of it from a file that began there: results are those of the last run."""
 
     def planned(workflow: str, store: object, backend: str) -> Any:

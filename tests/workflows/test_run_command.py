@@ -81,9 +81,7 @@ def test_asqtad_links_by_name(quarkline: CommandLine, cluster: str, tmp_path: Pa
     np.testing.assert_allclose(stored.values.reshape(expected.shape), expected, rtol=0, atol=1e-7)
 
 
-def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(
-    quarkline: CommandLine, project: Path
-) -> None:
+def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(quarkline, project):
     """First where the store was moved to, then wherever a file, a chunk or the forecast is another."""
     folder = project.parent
 
@@ -113,9 +111,7 @@ def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(
     assert (folder / "report/correlator.txt").read_text() == correlator
 
 
-def test_a_report_of_another_file_or_set_is_replaced_with_a_warning(
-    quarkline: CommandLine, project: Path
-) -> None:
+def test_a_report_of_another_file_or_set_is_replaced_with_a_warning(quarkline, project):
     """The page is that of the last run, as the next one of the first file says; exports are warned, too."""
     other = project.with_name("other.yaml")
     other.write_text(project.read_text())
@@ -181,9 +177,7 @@ def test_commands_that_compute_nothing_load_nothing_heavy(quarkline: CommandLine
     subprocess.run([sys.executable, "-c", program], cwd=project.parent, check=True)
 
 
-def test_values_of_a_command_are_files_of_their_own(
-    quarkline: CommandLine, project: Path, cluster: str
-) -> None:
+def test_values_of_a_command_are_files_of_their_own(quarkline, project, cluster):
     """Each has results, a plan, a label in status, the hand-over and gc; without --set all is as before."""
     changed = ("--set", "noise.seed=56", "--set", "report=other")
     answer = quarkline("run", project, *changed, "--cluster", cluster)
@@ -259,9 +253,7 @@ def test_plan_says_which_parameter_changed(quarkline: CommandLine, project: Path
     assert re.search(r"projected: .* per task, .* to store, about .* of work", text)
 
 
-def test_paths_are_in_no_key_and_an_exact_trace_is_planned_beside_the_estimate(
-    quarkline: CommandLine, project: Path
-) -> None:
+def test_paths_are_in_no_key_and_an_exact_trace_is_planned_beside_the_estimate(quarkline, project):
     (project.parent / "store").rename(project.parent / "moved")
     edit(project, ("store: store", "store: moved"), ("report: report", "report: elsewhere"))
     assert missing(quarkline, project) == {}
@@ -270,9 +262,7 @@ def test_paths_are_in_no_key_and_an_exact_trace_is_planned_beside_the_estimate(
     assert missing(quarkline, project) == {"exact_light": 2, "exact_strange": 2}
 
 
-def test_damaged_chunk_is_found_dropped_and_computed_again(
-    quarkline: CommandLine, project: Path, cluster: str
-) -> None:
+def test_damaged_chunk_is_found_dropped_and_computed_again(quarkline, project, cluster):
     victim = max((project.parent / "store").glob("current_loops/*/*.zarr.zip"))
     victim.write_bytes(victim.read_bytes()[:-3])
     answer = quarkline("verify", project)
@@ -346,9 +336,7 @@ DAMAGES = (cut, flip, garble, misplace, empty, remove, fold)
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(1, len(DAMAGES)))]
 )
-def test_what_only_the_report_reads_is_computed_again(
-    quarkline: CommandLine, project: Path, cluster: str, first: int
-) -> None:
+def test_what_only_the_report_reads_is_computed_again(quarkline, project, cluster, first):
     """One chunk of every stage, each damaged in another way, is computed again by one command, only these."""
     store = Store(project.parent / "store")
     before, spoiled = chunk_times(project.parent), set()
@@ -372,9 +360,7 @@ def test_what_only_the_report_reads_is_computed_again(
     assert page.stat().st_mtime_ns > max(after.values())
 
 
-def test_a_chunk_that_is_damaged_again_and_again_ends_the_run(
-    quarkline: CommandLine, project: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chunk_that_is_damaged_again_and_again_ends_the_run(quarkline, project, cluster, monkeypatch):
     store = Store(project.parent / "store")
     (key,) = store.keys("ensemble_average")
 
@@ -404,9 +390,7 @@ def test_second_run_computes_nothing_and_status_counts_chunks(quarkline: Command
     assert chunk_times(project.parent) == before
 
 
-def test_garbage_is_what_the_file_no_longer_reaches(
-    quarkline: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_garbage_is_what_the_file_no_longer_reaches(quarkline, project, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     edit(project, ("strange: 0.3", "strange: 0.4"))
     dropped = 4 + 2 + 2 + 1
@@ -419,9 +403,7 @@ def test_garbage_is_what_the_file_no_longer_reaches(
     assert len(chunk_times(project.parent)) == 10
 
 
-def test_garbage_of_another_file_of_the_same_workflow_is_asked_for(
-    quarkline: CommandLine, project: Path, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_garbage_of_another_file_of_the_same_workflow_is_asked_for(quarkline, project, cluster, monkeypatch):
     other = project.with_name("g2b.yaml")
     other.write_text(project.read_text())
     edit(
@@ -494,9 +476,7 @@ def test_exact_trace_agrees_with_the_estimate(quarkline: CommandLine, project: P
     assert "Distance from the exact trace" in (project.parent / "report" / "tables.txt").read_text()
 
 
-def test_time_limit_ends_with_its_own_code_and_goes_on(
-    quarkline: CommandLine, project: Path, cluster: str
-) -> None:
+def test_time_limit_ends_with_its_own_code_and_goes_on(quarkline, project, cluster):
     edit(project, ("sweeps: 3", "sweeps: 900"), ("report: report", "report: late"))
     answer = quarkline("run", project, "--cluster", cluster, "--time-limit", "00:00:01")
     assert answer.code == 3

@@ -85,9 +85,7 @@ def test_interrupted_round_is_resumed(quarkline: CommandLine, targeted: Path, cl
     assert again.vectors.equals(last.vectors) and np.array_equal(again.error, last.error)
 
 
-def test_damage_in_what_decides_on_a_round_is_computed_again(
-    quarkline: CommandLine, targeted: Path, cluster: str
-) -> None:
+def test_damage_in_what_decides_on_a_round_is_computed_again(quarkline, targeted, cluster):
     """Decisions are read before there is a run; commands that only look say so, and remove nothing."""
     everything = chunks(targeted.parent)
     store = Store(targeted.parent / "store")

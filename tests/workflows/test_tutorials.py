@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
-from tiny_project import CommandLine
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -58,9 +57,7 @@ def shortened(file: Path, page: str) -> None:
 
 
 @pytest.mark.parametrize("page", SHORT)
-def test_in_short(
-    page: str, quarkline: CommandLine, cluster: str, capsys: pytest.CaptureFixture[str], plain_figures: None
-) -> None:
+def test_in_short(page, quarkline, cluster, capsys, plain_figures):
     """Every command and every line of Python, on a small lattice and the warm workers."""
     session: dict[str, Any] = {}
     shown = ""
@@ -86,9 +83,7 @@ def test_in_short(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", SHORT)
-def test_as_typed(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_as_typed(page, tmp_path, monkeypatch, capsys):
     """All blocks in order, commands in a shell, Python in one session."""
     monkeypatch.chdir(tmp_path)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

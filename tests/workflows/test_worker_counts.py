@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_project import CommandLine
 
 from pipeline import Store
 
@@ -20,9 +19,7 @@ def arrays(path: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3, 4])
-def test_any_number_of_workers_gives_the_same_bits(
-    quarkline: CommandLine, project: Path, workers: int
-) -> None:
+def test_any_number_of_workers_gives_the_same_bits(quarkline, project, workers):
     with_two = arrays(project.parent / "store")
     assert quarkline("run", project, "--workers", str(workers), "--store", "other").code == 0
     assert len(with_two) == 19 and all("digest" in a for chunk in with_two.values() for a in chunk.values())
