@@ -9,7 +9,7 @@ from pipeline import Cost, Node, Pass
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import directions_of, host_bytes, making_terms, staggered_layout_terms
 from stages.lqcd.eigen.memory import needed_bytes, needed_terms
-from stages.lqcd.eigen.stored_vectors import loaded_bytes, stored_bytes
+from stages.lqcd.eigen.stored_vectors import loaded_bytes, searched_in_single, stored_bytes
 from stages.lqcd.eigen.window import subspace_size
 from stages.lqcd.estimators.low_modes import SLAB, SLAB_FIELDS
 from stages.lqcd.gauge.hisq import SMEARING_FIELDS
@@ -148,32 +148,34 @@ def space_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of an eigensolve."""
     options = options_of(node)
     vectors, block, precision = options["vectors"], options["block"], options["precision"]
+    tolerance = options["tolerance"]
     matrices = 2 * vectors * (COMPLEX * vectors + 8)
     operator = node.inputs[0]
     solves, directions = operator.parameters["solves"], directions_of(operator)
-    modes = 3 * lattice.half_volume
-    terms = needed_terms(modes, COMPLEX, vectors, block, subspace_size(vectors, block, modes))
-    if not solves.packing.double:  # they are packed for the length of the search
-        form = replace(solves.packing, double=True).staggered("double", directions)
-        terms["links: double"] = staggered_bytes(lattice, directions, "double", form)
+    modes, single = 3 * lattice.half_volume, searched_in_single(precision, tolerance)
+    itemsize, searched = (COMPLEX // 2, "single") if single else (COMPLEX, "double")
+    terms = needed_terms(modes, itemsize, vectors, block, subspace_size(vectors, block, modes))
+    if solves.packing.double == single:  # they are packed for the length of the search
+        form = replace(solves.packing, double=True).staggered(searched, directions)
+        terms[f"links: {searched}"] = staggered_bytes(lattice, directions, searched, form)
     return Cost(
-        eigensolve_bytes(lattice, vectors, block),
+        eigensolve_bytes(lattice, vectors, block, itemsize),
         sum(terms.values()),
         stored_bytes(lattice, vectors, precision) + matrices + RECORD,
-        eigensolve_work(lattice, vectors, directions_of(node.inputs[0]), options["tolerance"]),
+        eigensolve_work(lattice, vectors, directions_of(node.inputs[0]), tolerance),
         terms,
     )
 
 
-def eigensolve_bytes(lattice: Lattice, vectors: int, block: int) -> int:
+def eigensolve_bytes(lattice: Lattice, vectors: int, block: int, itemsize: int = COMPLEX) -> int:
     """Bytes that block Lanczos takes on the host.
 
     With the operator, and a copy of the subspace, for the checkpoint or of what is stored.
     """
     modes = 3 * lattice.half_volume
     subspace = subspace_size(vectors, block, modes)
-    needed = needed_bytes(modes, COMPLEX, vectors, block, subspace)
-    return solving_bytes(lattice, 0, 0) + needed + modes * COMPLEX * subspace
+    needed = needed_bytes(modes, itemsize, vectors, block, subspace)
+    return solving_bytes(lattice, 0, 0) + needed + modes * itemsize * subspace
 
 
 @of_lattice

@@ -15,7 +15,13 @@ from stages.loops.costs import deflation_cost, space_cost
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
-from stages.lqcd.eigen.stored_vectors import check_precision, from_store, polished, to_store
+from stages.lqcd.eigen.stored_vectors import (
+    check_precision,
+    from_store,
+    polished,
+    searched_in_single,
+    to_store,
+)
 from stages.lqcd.kernels.dispatch import array_module
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.solvers.deflation import StaggeredSpace
@@ -81,7 +87,8 @@ def deflation_space(
     """The `vectors` lowest eigenvectors by block Lanczos.
 
     To |B v - lambda v| <= tolerance x the largest eigenvalue, then rounded to `precision`: 'double',
-    'single', or 'half' (16 bits with a scale per site).
+    'single', or 'half' (16 bits with a scale per site). Rounded ones of a tolerance from 5e-5 on are searched
+    in single precision.
 
     The key is that of the links (gauge field, action, boundary, naik_epsilon) with `vectors`, `tolerance` and
     `precision`; a mass is none of it. `search` says how the eigenpairs are found, and alters them within the
@@ -95,7 +102,9 @@ def deflation_space(
     Goes on from `at.checkpoint` after a kill. Raises InputError, and EigenpairsNotConverged.
     """
     check_precision(precision)
-    B = SquaredDslash(dslash.for_many_products(), EVEN)
+    single = searched_in_single(precision, tolerance)
+    searched = dslash.astype(np.complex64) if single else dslash.for_many_products()
+    B = SquaredDslash(searched, EVEN)
     _check_count(vectors, 3 * dslash.lattice.half_volume, "the even sites of the lattice have")
     lanczos = BlockLanczos(
         vectors, search.block, tolerance, search.subspace, search.degree, max_restarts=search.max_restarts
@@ -110,7 +119,7 @@ def deflation_space(
         xp = array_module(basis)
         del basis  # its memory is needed
         basis = from_store(parts, scale, xp)
-    gram, projected, residual = matrices_of(B, basis)
+    gram, projected, residual = matrices_of(SquaredDslash(dslash, EVEN) if single else B, basis)
     at.record(precision=precision, residual_max=float(residual.max()))
     return DeflationSpace(eigenvalue, residual, gram, projected, parts, scale)
 

@@ -16,6 +16,7 @@ from stages.ensemble import configuration
 from stages.ensemble import staggered_operator as operators
 from stages.loops.deflation_space import DeflationSpace, EigenSearch, deflation, deflation_space
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.stored_vectors import from_store
 from stages.lqcd.lattice.geometry import EVEN
 from support.matrices import matrix_of
@@ -110,6 +111,30 @@ def test_what_the_chunk_says_of_its_making(dslash: StaggeredDslash) -> None:
     assert said["convergence"][-1][1] == 3
     assert at.reports[-1]["done"] == at.reports[-1]["total"] == 3
     assert {"restarts", "residual"} <= set(at.reports[-1])
+
+
+@pytest.mark.parametrize("precision", ["single", "half"])
+def test_rounded_vectors_of_a_loose_tolerance_are_searched_in_single_precision(
+    dslash: StaggeredDslash,
+    spaces: dict[str, DeflationSpace],
+    precision: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their Ritz values, taken in double precision, are right to the square of the residuals."""
+    solve, searched = BlockLanczos.solve, []
+
+    def watched(self: BlockLanczos, A: SquaredDslash, **options: Any) -> Any:
+        searched.append(A.dtype)
+        return solve(self, A, **options)
+
+    monkeypatch.setattr(BlockLanczos, "solve", watched)
+    space = deflation_space(dslash, at=At(**AT), vectors=VECTORS, tolerance=1e-4, precision=precision)
+    deflation_space(dslash, at=At(**AT), vectors=2, tolerance=1e-5, precision=precision)
+    deflation_space(dslash, at=At(**AT), vectors=2, tolerance=1e-4)
+    assert searched == [np.complex64, np.complex128, np.complex128]
+    ritz = np.linalg.eigvalsh(np.linalg.solve(space.gram, space.projected))
+    lowest = spaces["double"].eigenvalue
+    assert (abs(np.sort(ritz) - lowest) <= 1e-6 * lowest[-1] + space.residual.max() ** 2 / lowest[0]).all()
 
 
 def test_a_part_of_the_space_serves_and_no_more_than_there_is(
