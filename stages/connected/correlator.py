@@ -14,6 +14,7 @@ from stages.connected.costs import average_cost, correlator_cost
 from stages.connected.low_modes import LowLow
 from stages.connected.walls import WallCorrelators
 from stages.lqcd.analysis import jackknife
+from stages.lqcd.analysis.stochastic_error import NoiseMoments, linear_moments
 from stages.lqcd.estimators.truncated import Estimate, Piece, estimate, truncated_pieces
 from stages.lqcd.spectroscopy.vector_currents import CURRENTS
 
@@ -80,6 +81,21 @@ def wall_pieces(
     if fine is None:
         return truncated_pieces(piece, None)
     return piece, _of_walls(fine)[0].minus(sloppy)
+
+
+def wall_moments(
+    walls: Sequence[Chunks[WallCorrelators]],
+    operators: Sequence[str],
+    current: str,
+    subtracted: bool = True,
+) -> NoiseMoments:
+    """Moments of the noise of a current's C(t) on one configuration, from its walls, and fine ones if any.
+
+    Raises InputError for fewer than 4 walls of a kind.
+    """
+    pieces = wall_pieces(walls[0], walls[1] if len(walls) > 1 else None, subtracted)
+    means = (by_current(each.values, operators, [current])[:, 0] for each in pieces)
+    return linear_moments([Piece(each.noise, mean) for each, mean in zip(pieces, means, strict=True)])
 
 
 def _of_walls(chunks: Chunks[WallCorrelators]) -> tuple[Piece, NDArray[np.float64]]:

@@ -112,6 +112,23 @@ def test_the_eigenvectors_are_those_of_loops(quarkline: CommandLine, connected: 
     assert "deflation_space" not in missing(quarkline, loops)
 
 
+@pytest.mark.parametrize(
+    ("error", "said", "walls"),
+    [
+        ("9.0", r"4 walls, 4 fine: error .*e-0\d, target 9.00e\+00: target met", 0),
+        ("1.0e-3", "next 12 walls", 8),
+    ],
+)
+def test_a_target_adds_walls(
+    quarkline: CommandLine, connected: Path, error: str, said: str, walls: int
+) -> None:
+    """By the measured variances and costs, up to a limit."""
+    target = f"target: {{error: {error}, quark: light, current: local, window: [1, 2], most_walls: 12}}\n"
+    edit(connected, ("store: store", f"{target}store: store"))
+    assert missing(quarkline, connected).get("walls_light", 0) == walls
+    assert re.search(said, quarkline("plan", connected).out)
+
+
 @pytest.mark.slow
 def test_a_chosen_solver(quarkline: CommandLine, connected: Path, cluster: str, quick_trials: None) -> None:
     edit(

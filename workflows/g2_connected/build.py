@@ -6,7 +6,8 @@ configuration -> observables
               -> random_wall_sources -> propagator of each quark -> walls (sloppy for all, fine for a few)
               -> correlator of each quark (low_low, walls) -> average
 
-With `solver: auto` a first round measures solvers on the first configuration, see `workflows.shared.choice`.
+With `solver: auto` a first round measures solvers on the first configuration, see `workflows.shared.choice`;
+with a target there are rounds, see `workflows.g2_connected.target`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from pipeline import Node, Place
+from pipeline import Node, Place, Plan, Store
 from stages.connected.correlator import connected_average, connected_correlator, wall_estimate
 from stages.connected.low_modes import low_low, low_propagator, meson_fields
 from stages.connected.walls import random_wall_sources, wall_correlators
@@ -26,11 +27,13 @@ from stages.mesons.propagator import staggered_propagator
 from stages.mesons.solver_choice import PlannedSolves, staggered_choice
 from workflows import (
     StaggeredDefinition,
+    Step,
     deflation_economies,
     deflation_variants,
     variants,
 )
 from workflows.g2_connected.schema import ROWS, ConnectedParameters
+from workflows.g2_connected.target import next_round
 
 
 class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
@@ -177,6 +180,10 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         modes = self.deflation_of_trials(parameters.deflation)
         place = Place("solver_choice", {"config": (self.project.trial_configuration,)})
         self.workflow.add(choice, self.operator, sources, *modes, place=place)
+
+    def step(self, plan: Plan, store: Store) -> Step:
+        """The next round towards a target."""
+        return next_round(self.project, plan, store)
 
     def variants(self) -> Iterator[tuple[str, ConnectedParameters]]:
         """The other solver, other blocks, half and twice the walls, with and without eigenvectors."""

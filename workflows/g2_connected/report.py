@@ -9,12 +9,11 @@ import numpy as np
 import xarray
 
 from pipeline import At, Figure, NodeAccount, Section, Store, Table, accounts, counted
-from stages.connected.correlator import by_current, linear_in_c, wall_pieces
+from stages.connected.correlator import linear_in_c, wall_moments
 from stages.connected.walls import WallCorrelators
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
-from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS, NoiseMoments, linear_moments
+from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS, NoiseMoments
 from stages.lqcd.analysis.table import correlator_table
-from stages.lqcd.estimators.truncated import Piece
 from stages.mesons.meson_figures import meson_figure
 from workflows import (
     SOLVES,
@@ -178,10 +177,7 @@ def _moments(
     of_configs = []
     for config in range(walls[0].sizes["config"]):
         chunks = [[(At(source=_numbers(each)), _of_config(each, config, low))] for each in walls]
-        pieces = wall_pieces(chunks[0], chunks[1] if len(chunks) > 1 else None, subtracted)
-        means = [by_current(each.values, parameters.operators, [current])[:, 0] for each in pieces]
-        pieces = tuple(Piece(each.noise, mean) for each, mean in zip(pieces, means, strict=True))
-        of_configs.append(linear_moments(pieces))
+        of_configs.append(wall_moments(chunks, parameters.operators, current, subtracted))
     moments = NoiseMoments(*(np.mean(parts, axis=0) for parts in zip(*of_configs, strict=True)))
     return moments, tuple(len(each.source) for each in walls)
 

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from pipeline import LARGEST
 from stages.base.errors import suggestion
+from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.named import POSITIVE
@@ -150,6 +151,28 @@ class ConnectedAnalysis(AnalysisSection):
                 )
 
 
+class TargetSection(FileSection):
+    """A stochastic error of C(t) at fixed gauge field, for which walls are added to those of `noise`."""
+
+    error: float = Field(gt=0)
+    """Of one configuration, root mean square over configurations and the window."""
+    quark: str
+    """Whose C(t)."""
+    current: str
+    """Of which current."""
+    window: tuple[int, ...] = Field(strict=False, min_length=2, max_length=2)
+    """First and last t."""
+    most_walls: int = Field(default=1024, ge=LEAST_VECTORS, le=LARGEST)
+    """Walls per configuration that are never exceeded."""
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """A window that the lattice does not have."""
+        first, last = self.window
+        if not 0 <= first <= last < lattice.time_extent:
+            text = f"{[first, last]} is no first and last t of {lattice}: take 0 to {lattice.time_extent - 1}"
+            yield ("window",), text
+
+
 class ConnectedParameters(WorkflowParameters):
     """Parameters of connected vector correlators."""
 
@@ -169,6 +192,8 @@ class ConnectedParameters(WorkflowParameters):
     """Solution of the linear systems."""
     analysis: ConnectedAnalysis = ConnectedAnalysis()
     """Errors of the ensemble average."""
+    target: TargetSection | None = None
+    """A stochastic error that walls are added for, round by round."""
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -180,8 +205,22 @@ class ConnectedParameters(WorkflowParameters):
         first = next(iter(self.quarks.values()))
         return bool(self.deflation) and self.quarks[quark].naik_epsilon == first.naik_epsilon
 
+    @property
+    def in_rounds(self) -> bool:
+        """True if there is a target."""
+        return self.target is not None
+
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
+        if target := self.target:
+            for key, names in (("quark", self.quarks), ("current", self.currents)):
+                if (name := getattr(target, key)) not in names:
+                    yield ("target", key), f"{name!r} is none of {', '.join(names)}"
+            if min(self.noise.walls, self.solves.fine.walls if self.solves.fine else LARGEST) < LEAST_VECTORS:
+                yield (
+                    ("target",),
+                    f"needs at least {LEAST_VECTORS} walls, and as many fine ones, to begin with",
+                )
         for name in self.quarks:
             if not NAME.fullmatch(name) or name.endswith("_fine"):
                 text = "take letters, digits and _, without _fine at the end"
