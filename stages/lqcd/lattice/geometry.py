@@ -100,17 +100,16 @@ class _Recent:
     def __init__(self) -> None:
         self._tables: OrderedDict[Any, NDArray[Any]] = OrderedDict()
         self._lock = Lock()
+        self.nbytes = 0
 
     def keep(self, key: Any, table: NDArray[Any]) -> None:
         with self._lock:
+            if (before := self._tables.pop(key, None)) is not None:
+                self.nbytes -= before.nbytes
             self._tables[key] = table
-            self._tables.move_to_end(key)
+            self.nbytes += table.nbytes
             while self._tables and self.nbytes > MOST_BYTES:
-                self._tables.popitem(last=False)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(table.nbytes for table in self._tables.values())
+                self.nbytes -= self._tables.popitem(last=False)[1].nbytes
 
 
 recent = _Recent()

@@ -17,6 +17,10 @@ from stages.lqcd.kernels.short_numbers import Spinors
 from stages.lqcd.kernels.wilson_dslash import Weights
 from stages.lqcd.lattice.geometry import Lattice
 
+COLUMNS = np.abs(GAMMA).argmax(axis=2)
+PHASES = np.take_along_axis(np.array(GAMMA), COLUMNS[..., None], axis=2)[..., 0]
+"""Place and value of the only element of each row of gamma, ``[mu, row]``."""
+
 
 @dataclass(frozen=True)
 class PackedLinks:
@@ -83,7 +87,6 @@ def _hop(packed: PackedLinks, direction: int, x: Array, sign: int) -> Array:
     mu, backward = divmod(direction, 2)
     neighbours = x[packed.neighbours[:, direction]].reshape(len(x), SPINS, COLOURS, -1)
     carried = packed.links[:, None, direction] @ neighbours
-    # the backward links carry a minus sign: -(1 + sign gamma) (-U^dag)
-    projector = sign * GAMMA[mu] + np.eye(SPINS) if backward else sign * GAMMA[mu] - np.eye(SPINS)
-    spins = array_module(x).asarray(-projector.astype(packed.dtype))
-    return array_module(x).einsum("rs,xscn->xrcn", spins, carried).reshape(x.shape)
+    # the backward links carry a minus sign: -(1 + sign gamma) (-U^dag); a row of gamma has one element
+    phases = array_module(x).asarray((sign * PHASES[mu, :, None, None]).astype(packed.dtype))
+    return ((-carried if backward else carried) - phases * carried[:, COLUMNS[mu]]).reshape(x.shape)
