@@ -1,7 +1,5 @@
 """The library as a notebook has it: the page's example, one source, what is refused in words."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re
@@ -33,7 +31,7 @@ def field() -> GaugeField:
     return GaugeField(Path("conf.ildg"), "ILDG", lattice, links, {}, (), ())
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def quarks(field: GaugeField, request: pytest.FixtureRequest) -> Any:
     return ql.hisq(field, boundary="antiperiodic", naik_epsilon=0.0, backend=request.param)
 
@@ -46,6 +44,8 @@ def few_vectors(lattice: Lattice) -> list[dict[str, Any]]:
 def test_the_example_of_the_page(field: GaugeField, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ql, "read_gauge", lambda name: field, raising=False)
     monkeypatch.setattr(ql, "multigrid", partial(ql.multigrid, levels=few_vectors(field.lattice)))
+    point_source = ql.point_source
+    monkeypatch.setattr(ql, "point_source", lambda *place: point_source(*place)[..., :3].copy())
     (example,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     found: dict[str, Any] = {}
     assert "range(12)" in example
@@ -181,7 +181,7 @@ def test_threads_wait_for_each_other(quarks: Any) -> None:
     A = quarks.normal(0.1)
     low = ql.lowest(A, 9)
     solvers = (ql.cg(1e-10), low.deflate(ql.block_cg(1e-10)))
-    sources = [np.random.default_rng(n).normal(size=(*A.shape, n)) for n in (1, 2, 3)]
+    sources = [np.random.default_rng(n).normal(size=(*A.shape, n)) for n in (1, 3)]
     expected = [as_numpy(solver(A, b).x) for solver in solvers for b in sources]
 
     def solved(_: int) -> bool:

@@ -1,7 +1,5 @@
 """Arguments of the library's functions that are no such thing: one error that says what is meant."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

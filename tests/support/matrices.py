@@ -1,4 +1,4 @@
-"""Matrices of operators that are given as functions of fields, and random links."""
+"""Matrices of operators that are given as functions of fields, random links, and errors of results."""
 
 from __future__ import annotations
 
@@ -27,6 +27,31 @@ def matrix_of(
     columns = COLUMNS if compiled else FIELDS
     blocks = (unit[..., first : first + columns] for first in range(0, size, columns))
     return np.concatenate([apply(np.ascontiguousarray(block)) for block in blocks], -1).reshape(-1, size)
+
+
+def dagger(matrices: Any) -> Any:
+    return matrices.conj().swapaxes(-1, -2)
+
+
+def error(values: NDArray, exact: NDArray) -> Any:
+    """|values - exact| / |exact| of all elements together."""
+    return np.linalg.norm(values - exact) / np.linalg.norm(exact)
+
+
+def near(values: NDArray, exact: NDArray, tolerance: float) -> bool:
+    """Whether |values - exact| of all elements together is at most so many |exact|."""
+    return bool(np.linalg.norm(values - exact) <= tolerance * np.linalg.norm(exact))
+
+
+def close(values: NDArray, exact: NDArray, tolerance: float) -> bool:
+    """Whether no element differs by more than so many times the largest one."""
+    return bool(np.abs(values - exact).max() <= tolerance * np.abs(exact).max())
+
+
+def relative_residuals(A: Any, x: NDArray, b: NDArray) -> NDArray:
+    """|b - A x| / |b| of each right-hand side, the last axis; |A x| where b is zero."""
+    missed, size = (np.linalg.norm(each.reshape(-1, b.shape[-1]), axis=0) for each in (b - A.apply(x), b))
+    return missed / np.where(size > 0, size, 1)
 
 
 def random_su3(rng: np.random.Generator, *shape: int, size: float) -> NDArray:

@@ -1,7 +1,5 @@
 """Vector correlators in closed form, and the reference numbers of `tests/reference/amu.json`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cache

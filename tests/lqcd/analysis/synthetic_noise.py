@@ -1,7 +1,5 @@
 """Loops with noise of known covariance: a fixed mean, sloppy values with a bias, corrections that undo it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """a_mu of several parts with its budget, against closed forms and finite differences; the page's example."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +8,6 @@ import numpy as np
 import pytest
 from synthetic_hvp import periodic, synthetic
 
-from stages.base.errors import InputError
 from stages.lqcd.analysis.a_mu import CHARGES, VectorCorrelator, a_mu
 from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.bounding import Tail
@@ -19,6 +16,7 @@ from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.hvp_sum import HvpSum
 from stages.lqcd.analysis.milc_ensembles import NAMES, milc_ensemble
 from stages.lqcd.analysis.scale import Measured, Scale
+from support.refusals import refuses
 
 PAGE = Path(__file__).parents[3] / "docs" / "a_mu.md"
 CASE, LIGHT, SMOOTH = synthetic()
@@ -183,8 +181,7 @@ def test_a_blinded_budget():
         (lambda: plain.opened(blinding.key), "is not blinded"),
         (lambda: blinded.opened(Blinding().key), "the key is not the one"),
     ):
-        with pytest.raises(InputError, match=words):
-            call()
+        refuses(words, call)
 
 
 def test_what_is_refused():
@@ -220,8 +217,7 @@ def test_what_is_refused():
             "light: needs real numbers for each of 39 labelled",
         ),
     ):
-        with pytest.raises(InputError, match=words):
-            call()
+        refuses(words, call)
 
 
 def test_the_example_of_the_page(tmp_path, monkeypatch, capsys):
@@ -255,5 +251,4 @@ def test_public_ensembles():
         assert 0.03 < ensemble.scale.a_fm < 0.16 and ensemble.scale.error < 0.011 * ensemble.scale.a_fm
     own = replace(found, name="ours", beta=6.1)
     assert milc_ensemble("ours", {"ours": own}) is own
-    with pytest.raises(InputError, match="no MILC ensemble 'l4864' is known"):
-        milc_ensemble("l4864")
+    refuses("no MILC ensemble 'l4864' is known", milc_ensemble, "l4864")

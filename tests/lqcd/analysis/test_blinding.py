@@ -1,12 +1,10 @@
 """Blinded numbers: linear steps keep the factor, ratios lose it, nothing open is added."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from stages.base.errors import InputError
 from stages.lqcd.analysis.blinding import Blinded, Blinding
+from support.refusals import refuses
 
 KEY = "00112233445566778899aabbccddeeff"
 OPEN = np.array([2.0, -3.0, 5.5])
@@ -32,8 +30,7 @@ def test_one_key_makes_one_factor():
 def test_what_is_blinded_comes_back():
     blinding = Blinding(KEY)
     assert np.allclose(Blinding(KEY).remove(blinding.apply(OPEN)), OPEN, rtol=1e-15)
-    with pytest.raises(InputError, match="the key is not the one of the blinding"):
-        Blinding().remove(blinding.apply(OPEN))
+    refuses("the key is not the one of the blinding", Blinding().remove, blinding.apply(OPEN))
 
 
 def test_arithmetic():
@@ -66,5 +63,4 @@ def test_what_is_refused():
         (lambda: Blinding(KEY, salt="a:b"), "a salt of letters and digits, got 0.1 and 'a:b'"),
         (lambda: Blinding(KEY).remove(Blinded(OPEN, "x")), "'x' is no digest of a blinding"),
     ):
-        with pytest.raises(InputError, match=words):
-            call()
+        refuses(words, call)

@@ -1,7 +1,5 @@
 """Bounds of the tail of the vector correlator: the reference's brackets, and truth inside of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from synthetic_hvp import periodic, synthetic

@@ -1,7 +1,5 @@
 """One resampling of parts on different configurations; the Gamma method on chains with gaps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

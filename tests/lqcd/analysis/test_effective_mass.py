@@ -1,7 +1,5 @@
 """Effective masses of correlators in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from synthetic_noise import TIMES, waving
 
-from stages.base.errors import InputError
 from stages.lqcd.analysis.disconnected import SPATIAL, disconnected_correlator, time_correlation
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import (
@@ -18,6 +17,7 @@ from stages.lqcd.analysis.stochastic_error import (
     total_variance,
 )
 from stages.lqcd.estimators.truncated import Piece, truncated_estimate
+from support.refusals import refuses
 
 
 def average(draws):
@@ -127,8 +127,6 @@ def test_variances_that_are_estimated_below_zero() -> None:
 
 def test_refusals():
     pieces = waving(0.0).pieces(np.random.default_rng(59), 6, 3)
-    with pytest.raises(InputError, match="at least 4 noise vectors, got 3"):
-        noise_moments(pieces)
+    refuses("at least 4 noise vectors, got 3", noise_moments, pieces)
     strange = Piece((0, 1, 2, 7), np.zeros((4, 4, TIMES)))
-    with pytest.raises(InputError, match=r"noise vectors \[7\] of a correction are not among"):
-        noise_moments([pieces[0], strange])
+    refuses(r"noise vectors \[7\] of a correction are not among", noise_moments, [pieces[0], strange])

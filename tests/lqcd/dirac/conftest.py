@@ -1,7 +1,5 @@
 """Links of both staggered operators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

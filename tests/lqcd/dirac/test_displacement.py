@@ -1,7 +1,5 @@
 """Displacements: words, their adjoints, gauge covariance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The Laplacian on time slices against its definition, and the operator folded onto even sites."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from stages.base.errors import InputError
 from stages.lqcd.dirac.full_lattice import StaggeredOperator
 from stages.lqcd.dirac.operator import affine
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
@@ -16,6 +15,7 @@ from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from support.matrices import matrix_of
+from support.refusals import refuses
 from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation, unit_links
 
 LATTICE = Lattice((4, 2, 6, 4))
@@ -181,13 +181,11 @@ def test_free_spectrum(boundary, improved, weights):
 @pytest.mark.parametrize("mass", [0.0, -0.01, float("nan")])
 def test_mass_must_be_positive(links, mass):
     operator = StaggeredOperator(StaggeredDslash(links), mass)
-    with pytest.raises(InputError, match=f"mass.*positive, got {mass}"):
-        NormalOperator(operator.dslash, mass)
+    refuses(f"mass.*positive, got {mass}", NormalOperator, operator.dslash, mass)
 
 
 def test_precision_must_be_complex(links):
-    with pytest.raises(InputError, match="complex64 or complex128, got float64"):
-        StaggeredDslash(links, np.float64)
+    refuses("complex64 or complex128, got float64", StaggeredDslash, links, np.float64)
 
 
 def test_lowest_eigenvalues_are_milcs(reference_data, expected):

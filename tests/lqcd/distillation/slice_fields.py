@@ -1,7 +1,5 @@
 """Random fields on time slices, and the insertions between them by their definition."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from stages.lqcd.dirac.displacement import steps_of

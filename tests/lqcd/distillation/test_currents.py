@@ -1,7 +1,5 @@
 """Current insertions against their definition, for all sixteen Dirac matrices."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sources of distillation and stochastic LapH from orthonormal vectors on each slice."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Elementals against their definition, their symmetries, and within any bound on memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -13,6 +11,7 @@ from stages.lqcd.dirac.displacement import reversed_word, steps_of
 from stages.lqcd.distillation.elementals import elementals, planned_bytes
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.refusals import refuses
 
 LATTICE = Lattice((4, 2, 6, 4))
 MOMENTA = ((0, 0, 0), (1, 0, -2), (-3, 1, 1))
@@ -109,21 +108,16 @@ def test_every_bound_on_memory_gives_the_same_and_is_kept():
 def test_bad_input_is_refused():
     vectors = eigenvectors(LATTICE, 2, 38)
     for momentum in ((0.5, 0, 0), (1, 2), (1.0, 0, 0), 1, None):
-        with pytest.raises(InputError, match="a momentum is three integers"):
-            Insertions(LATTICE, (momentum,), ("",))
-    with pytest.raises(InputError, match=r"a displacement is a word of .* got '\+t'"):
-        Insertions(LATTICE, MOMENTA, ("", "+t"))
+        refuses("a momentum is three integers", Insertions, LATTICE, (momentum,), ("",))
+    refuses(r"a displacement is a word of .* got '\+t'", Insertions, LATTICE, MOMENTA, ("", "+t"))
     for momenta, words in (((), ("",)), (MOMENTA, ())):
-        with pytest.raises(InputError, match=r"there are no .*: give at least one"):
-            Insertions(LATTICE, momenta, words)
-    with pytest.raises(InputError, match="need the links"):
-        elementals(vectors, None, Insertions(LATTICE, MOMENTA, ("+x",)), np, AMPLE)
+        refuses(r"there are no .*: give at least one", Insertions, LATTICE, momenta, words)
+    refuses("need the links", elementals, vectors, None, Insertions(LATTICE, MOMENTA, ("+x",)), np, AMPLE)
     insertions = Insertions(LATTICE, MOMENTA, ("",))
     assert elementals(vectors, None, insertions, np, AMPLE).shape == (4, 3, 1, 2, 2)
     with pytest.raises(InputError, match="4 slices of eigenvectors from slice 1 on are not among the 4"):
         elementals(vectors, None, insertions, np, AMPLE, first=1)
-    with pytest.raises(InputError, match=r"eigenvectors on 4x2x6x4 have shape"):
-        elementals(vectors[:, :, 1:], None, insertions, np, AMPLE)
+    refuses(r"eigenvectors on 4x2x6x4 have shape", elementals, vectors[:, :, 1:], None, insertions, np, AMPLE)
     with pytest.raises(InputError, match=r"eigenvector\), got \(4, 2, 24, 3, 0\)"):
         elementals(vectors[..., :0], None, insertions, np, AMPLE)
 

@@ -1,7 +1,5 @@
 """Dilution of LapH noise: projectors that partition the indices, their order and labels, refusals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,6 +7,7 @@ from stages.base.errors import InputError
 from stages.lqcd.distillation.columns import FullColumns, StochasticColumns
 from stages.lqcd.distillation.laph_dilution import LaphDilution
 from stages.lqcd.distillation.laph_noise import laph_noise
+from support.refusals import refuses
 from support.source_columns import beginning, coefficients
 
 TIMES, VECTORS = 6, 8
@@ -129,8 +128,7 @@ def test_full_distillation_columns():
     ],
 )
 def test_dilution_that_does_not_divide(dilution, said):
-    with pytest.raises(InputError, match=said):
-        StochasticColumns(((0, 0),), LaphDilution(*dilution), TIMES, VECTORS, **NOISE)
+    refuses(said, StochasticColumns, ((0, 0),), LaphDilution(*dilution), TIMES, VECTORS, **NOISE)
 
 
 @pytest.mark.parametrize("value", ["interlace-0", "interlace8", "half", 4, None])
@@ -151,15 +149,11 @@ def test_refusals():
         InputError, match=r"t = 3 is none of the 3 subsets of times that .* = interlace-3 makes"
     ):
         StochasticColumns(((3, 0),), LaphDilution("interlace-3"), TIMES, VECTORS, **NOISE)
-    with pytest.raises(InputError, match="t = 6 is outside 6 time slices"):
-        FullColumns((0, 6), TIMES, VECTORS)
+    refuses("t = 6 is outside 6 time slices", FullColumns, (0, 6), TIMES, VECTORS)
     for make in (
         lambda: FullColumns((0,), TIMES, 0),
         lambda: StochasticColumns(((0, 0),), LaphDilution(), TIMES, 0, **NOISE),
     ):
-        with pytest.raises(
-            InputError, match="eigenvectors of columns must be a whole number of at least 1, got 0"
-        ):
-            make()
+        refuses("eigenvectors of columns must be a whole number of at least 1, got 0", make)
     with pytest.raises(InputError, match="there are 1 columns, numbered from 0, got column 1"):
         columns_of(LaphDilution()).times(range(1, 2))

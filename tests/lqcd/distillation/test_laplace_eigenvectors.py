@@ -1,7 +1,5 @@
 """Eigenvectors of the Laplacian: dense matrices, the free field, a file of reference values, covariance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Projections of what does not fit: the same result for any bound on memory, which is kept to."""
 
-from __future__ import annotations
-
 import tracemalloc
 from itertools import pairwise, product
 

@@ -1,7 +1,5 @@
 """A dense Hermitian matrix of chosen eigenvalues as a linear operator."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """What block Lanczos says where it cannot go on, or must not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from dense_operator import DenseOperator, hermitian

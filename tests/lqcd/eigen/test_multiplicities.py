@@ -1,7 +1,5 @@
 """Block Lanczos on eigenvalues with more copies than a block has columns: none may be missing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from dense_operator import DenseOperator, hermitian
@@ -9,6 +7,8 @@ from test_block_lanczos import Checkpoint
 
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import EigenStatus
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 
 def degenerate(seed, copies, gap, dimension=300):

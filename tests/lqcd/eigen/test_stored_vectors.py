@@ -1,7 +1,5 @@
 """Vectors to the form in which they are stored, and back, on every backend."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stages.base.errors import InputError
 from stages.lqcd.estimators.truncated import Piece, plain_estimate, truncated_estimate, truncated_pieces
+from support.refusals import refuses
 
 
 def draw(rng, vectors, fine_on, bias=0.5, noise=0.1):
@@ -32,9 +32,7 @@ def test_unbiased_and_its_quoted_error_is_its_spread(noise):
 
 def test_refusals():
     _, (sloppy, correction) = draw(np.random.default_rng(24), 4, (1,))
-    with pytest.raises(InputError, match="at least 2 noise vectors, got 1"):
-        truncated_estimate(sloppy, correction)
-    with pytest.raises(InputError, match=r"noise vectors \[9\] are missing"):
-        truncated_pieces(sloppy, Piece((1, 9), np.zeros(2)))
+    refuses("at least 2 noise vectors, got 1", truncated_estimate, sloppy, correction)
+    refuses(r"noise vectors \[9\] are missing", truncated_pieces, sloppy, Piece((1, 9), np.zeros(2)))
     with pytest.raises(ValueError, match="as many distinct noise numbers"):
         Piece((1, 1), np.zeros(2))

@@ -1,7 +1,5 @@
 """Random links and gauge transformations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType

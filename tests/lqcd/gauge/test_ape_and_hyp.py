@@ -1,6 +1,4 @@
-"""APE and HYP smearing: their definitions written out, covariance, SU(3), what they leave alone, misuse."""
-
-from __future__ import annotations
+"""Smearing: APE and HYP by definition; covariance, SU(3) and what stays of all kinds; misuse."""
 
 from functools import partial
 
@@ -11,10 +9,12 @@ from stages.base.errors import InputError
 from stages.lqcd.gauge.ape import ape_links
 from stages.lqcd.gauge.hyp import hyp_links
 from stages.lqcd.gauge.reunitarise import polar_su3
-from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS
+from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
 from stages.lqcd.kernels.dispatch import as_numpy
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
 from stages.lqcd.lattice.plaquette import plaquette
+from support.matrices import dagger
+from support.refusals import refuses
 
 LATTICE, CUBE = Lattice((4, 2, 6, 4)), Lattice((4, 4, 4, 4))
 SPACE, ALL = SPATIAL_DIRECTIONS, ALL_DIRECTIONS
@@ -23,12 +23,10 @@ SMEARINGS = {
     "ape": partial(ape_links, alpha=0.6, directions=ALL),
     "hyp in space": partial(hyp_links, alpha=(0.6, 0.3), directions=SPACE),
     "hyp": partial(hyp_links, alpha=(0.75, 0.6, 0.3), directions=ALL),
+    "stout in space": partial(stout_links, rho=0.14, directions=SPACE),
+    "stout": partial(stout_links, rho=0.14, directions=ALL),
 }
 smearings = pytest.mark.parametrize("name", SMEARINGS)
-
-
-def dagger(matrices):
-    return matrices.conj().swapaxes(-1, -2)
 
 
 def deviation_from_su3(links):
@@ -128,7 +126,7 @@ BY_DEFINITION = {
 }
 
 
-@smearings
+@pytest.mark.parametrize("name", BY_DEFINITION)
 def test_two_steps_by_definition(backend, random_su3, name):
     thin = near_identity(random_su3(3, 4, 2, CUBE.half_volume))
     found = as_numpy(SMEARINGS[name](backend.xp.asarray(thin), CUBE, steps=2))
@@ -208,16 +206,12 @@ def test_projection_is_the_nearest_of_the_polar_factors(backend, random_su3):
 
 
 def test_refusals(links):
-    with pytest.raises(InputError, match="must be complex128 of shape"):
-        ape_links(links[:3], LATTICE, 0.5, 1)
+    refuses("must be complex128 of shape", ape_links, links[:3], LATTICE, 0.5, 1)
     with pytest.raises(InputError, match="must be complex128 of shape"):
         hyp_links(links.astype(np.complex64), LATTICE, (0.75, 0.6, 0.3), 1)
     for steps in (-2, 1.5):
-        with pytest.raises(InputError, match=f"steps is an integer, 0 or more, got {steps}"):
-            ape_links(links, LATTICE, 0.5, steps)
-    with pytest.raises(InputError, match=r"0 to 1, got 2\.5"):
-        ape_links(links, LATTICE, 2.5, 1)
+        refuses(f"steps is an integer, 0 or more, got {steps}", ape_links, links, LATTICE, 0.5, steps)
+    refuses(r"0 to 1, got 2\.5", ape_links, links, LATTICE, 2.5, 1)
     with pytest.raises(InputError, match=r"3 directions is 2 shares .* got \[0\.75, 0\.6, 0\.3\]"):
         hyp_links(links, LATTICE, (0.75, 0.6, 0.3), 1, SPACE)
-    with pytest.raises(InputError, match=r"each 0 to 1, .* got \[1\.6, 0\.3\]"):
-        hyp_links(links, LATTICE, (1.6, 0.3), 1, SPACE)
+    refuses(r"each 0 to 1, .* got \[1\.6, 0\.3\]", hyp_links, links, LATTICE, (1.6, 0.3), 1, SPACE)

@@ -1,7 +1,5 @@
 """Field strength and clover term: fields known in closed form, the continuum limit, finite differences."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from stages.base.errors import InputError
 from stages.lqcd.gauge.reunitarise import to_su3, to_u3
 from stages.lqcd.kernels.dispatch import as_numpy
-
-
-def dagger(matrices):
-    return matrices.conj().swapaxes(-1, -2)
+from support.matrices import dagger
+from support.refusals import refuses
 
 
 def polar(v):
@@ -45,8 +42,7 @@ def test_no_gauge_field_is_refused(backend, damage, random_su3):
     links = random_su3(19, 12)
     links[7] *= {"scaled": 1.01, "zero": 0, "not a number": np.nan, "determinant -1": -1}[damage]
     said = "zero or not finite, and not in" if damage in ("zero", "not a number") else "away from"
-    with pytest.raises(InputError, match=rf"{said} SU\(3\)"):
-        to_su3(backend.xp.asarray(links))
+    refuses(rf"{said} SU\(3\)", to_su3, backend.xp.asarray(links))
 
 
 @pytest.mark.parametrize("row", range(3))
@@ -54,8 +50,7 @@ def test_one_damaged_element_is_refused(backend, row, random_su3):
     """The third row is no input of the projection: it must be missed there all the same."""
     links = random_su3(29, 12)
     links[7, row, 0] = np.nan
-    with pytest.raises(InputError, match=r"zero or not finite, and not in SU\(3\)"):
-        to_su3(backend.xp.asarray(links))
+    refuses(r"zero or not finite, and not in SU\(3\)", to_su3, backend.xp.asarray(links))
 
 
 def test_u3_is_the_polar_factor(backend):

@@ -1,12 +1,21 @@
 """Fields of the tests of kernels, in single and in double precision."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+WIDE = (17, 33)
+"""Numbers of right-hand sides that leave a rest of vectors; a quick run has them in single precision."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        given = getattr(item, "callspec", None)
+        if given and given.params.get("n") in WIDE and given.params.get("dtype") == "complex128":
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(params=["complex64", "complex128"])

@@ -1,7 +1,5 @@
 """Launches of the CUDA kernels, by what they are for: tests compile them without a device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Devices that share a lattice and are late, each by itself: what must wait shows where it does not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ counts as such a call, and so does an array of CuPy's own that is large enough t
 and small views are free. Outside these blocks nothing of this exists.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import threading

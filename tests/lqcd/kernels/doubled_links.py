@@ -1,7 +1,5 @@
 """Links into the sites of a parity, chosen one by one, packed by way of fields that have them."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Staples against shifts of the plain lexicographic lattice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

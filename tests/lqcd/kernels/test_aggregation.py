@@ -1,13 +1,11 @@
 """Restriction and prolongation against the dense matrix P; their misuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths
 
-from stages.base.errors import InputError
 from stages.lqcd.kernels import aggregation
+from support.refusals import refuses
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 
@@ -144,18 +142,11 @@ def test_misuse(backend, random):
     kernels = backend.kernels.aggregation
     vectors = random(COUNT, 2, PER_AGGREGATE * N, VECTORS)
     packed, sites = packed_vectors(backend, random, vectors)
-    with pytest.raises(InputError, match="2 chiralities"):
-        kernels.pack(backend.array(vectors[:, 0]), backend.array(sites), SITES)
-    with pytest.raises(InputError, match="C-contiguous"):
-        kernels.gram(backend.array(vectors)[:, :, ::2])
-    with pytest.raises(InputError, match="between 0 and 9"):
-        kernels.pack(backend.array(vectors), backend.array(sites), 10)
-    with pytest.raises(InputError, match="do not fit"):
-        kernels.pack(backend.array(vectors[:-1]), backend.array(sites), SITES)
-    with pytest.raises(InputError, match="int32"):
-        kernels.pack(backend.array(vectors), backend.array(sites.astype(np.int64)), SITES)
+    refuses("2 chiralities", kernels.pack, backend.array(vectors[:, 0]), backend.array(sites), SITES)
+    refuses("C-contiguous", kernels.gram, backend.array(vectors)[:, :, ::2])
+    refuses("between 0 and 9", kernels.pack, backend.array(vectors), backend.array(sites), 10)
+    refuses("do not fit", kernels.pack, backend.array(vectors[:-1]), backend.array(sites), SITES)
+    refuses("int32", kernels.pack, backend.array(vectors), backend.array(sites.astype(np.int64)), SITES)
     x, out = backend.array(random(SITES, 2 * N, 2)), backend.array(random(COUNT, 2 * VECTORS, 3))
-    with pytest.raises(InputError, match="the coarse field"):
-        kernels.restrict(packed, x, out)
-    with pytest.raises(InputError, match="the fine field"):
-        kernels.add_prolonged(packed, out, backend.array(random(SITES - 1, 2 * N, 3)))
+    refuses("the coarse field", kernels.restrict, packed, x, out)
+    refuses("the fine field", kernels.add_prolonged, packed, out, backend.array(random(SITES - 1, 2 * N, 3)))

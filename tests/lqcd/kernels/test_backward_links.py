@@ -1,11 +1,9 @@
 """Links against the directions of coarse operators that are gamma5-Hermitian."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from stages.base.errors import InputError
+from support.refusals import refuses
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 
@@ -33,7 +31,5 @@ def test_misuse(backend, random):
     arrays = [backend.array(random(SITES, 4, 4)) for _ in range(5)]
     links, behind = backend.array(random(SITES, 8, 4, 4)), backend.array(np.zeros((SITES, 4), np.int32))
     add = backend.kernels.coarse_dslash.add_backward
-    with pytest.raises(InputError, match="behind must be"):
-        add(arrays[0], arrays[1:], links, behind[:, :3])
-    with pytest.raises(InputError, match=r"inside\[2\] must be"):
-        add(arrays[0], [*arrays[1:3], links, arrays[4]], links, behind)
+    refuses("behind must be", add, arrays[0], arrays[1:], links, behind[:, :3])
+    refuses(r"inside\[2\] must be", add, arrays[0], [*arrays[1:3], links, arrays[4]], links, behind)

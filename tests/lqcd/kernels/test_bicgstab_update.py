@@ -1,7 +1,5 @@
 """Sums of BiCGstab and their coefficients, against the formulae in NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """BLAS takes one thread in eigensolvers and multigrid setups, and as many as before afterwards."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits

@@ -1,20 +1,15 @@
 """Block linear algebra against plain matrix products in double; the same bits for any number of threads."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths
 
 from stages.base.errors import InputError
+from support.matrices import near
 
 ROWS = (1, 47, 48, 2048, 6151)
 
 PAIRS = widths([(3, 3), (8, 8), (33, 5)], [(1, 1), (3, 16), (16, 16), (33, 33), (64, 64)])
-
-
-def close(values, expected, tolerance):
-    return np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize(("n", "m"), PAIRS)
@@ -24,18 +19,18 @@ def test_products_of_blocks(backend, random, tolerance, n, m):
     blas, on_device = backend.kernels.block_blas, backend.array(x)
     gram = blas.gram(on_device, backend.array(y))
     assert gram.dtype == np.complex128
-    assert close(backend.host(gram), rows_x.conj().T @ rows_y, tolerance)
+    assert near(backend.host(gram), rows_x.conj().T @ rows_y, tolerance)
 
     product = rows_x @ a
     out = backend.array(np.full_like(y, np.nan))
     assert blas.rotate(on_device, backend.array(a), out) is out
-    assert close(backend.host(out).reshape(-1, m), product, tolerance)
+    assert near(backend.host(out).reshape(-1, m), product, tolerance)
     updated = backend.array(y)
     blas.update(updated, on_device, backend.array(a))
-    assert close(backend.host(updated).reshape(-1, m), rows_y + product, tolerance)
+    assert near(backend.host(updated).reshape(-1, m), rows_y + product, tolerance)
     out = backend.array(np.full_like(y, np.nan))
     assert blas.rotate_add(backend.array(y), on_device, backend.array(a), out) is out
-    assert close(backend.host(out).reshape(-1, m), rows_y + product, tolerance)
+    assert near(backend.host(out).reshape(-1, m), rows_y + product, tolerance)
     assert np.array_equal(backend.host(on_device), x)
 
 
@@ -62,8 +57,8 @@ def test_sums_by_column(backend, random, tolerance, n):
     dots, norms2 = blas.dots(backend.array(x), backend.array(y)), blas.norms2(backend.array(x))
     assert (dots.dtype, norms2.dtype) == (np.complex128, np.float64)
     expected = np.einsum("scn,scn->n", x.conj().astype(complex), y)
-    assert close(backend.host(dots), expected, tolerance)
-    assert close(backend.host(norms2), (np.abs(x.astype(complex)) ** 2).sum(axis=(0, 1)), tolerance)
+    assert near(backend.host(dots), expected, tolerance)
+    assert near(backend.host(norms2), (np.abs(x.astype(complex)) ** 2).sum(axis=(0, 1)), tolerance)
 
 
 @pytest.mark.parametrize("rows", ROWS)
@@ -72,10 +67,10 @@ def test_every_number_of_rows(backend, random, tolerance, rows):
     blas = backend.kernels.block_blas
     wide_x, wide_y = x.astype(complex), y.astype(complex)
     on_device = [backend.array(values) for values in (x, y)]
-    assert close(backend.host(blas.gram(*on_device)), wide_x.conj().T @ wide_y, tolerance)
-    assert close(backend.host(blas.dots(*on_device)), (wide_x.conj() * wide_y).sum(axis=0), tolerance)
+    assert near(backend.host(blas.gram(*on_device)), wide_x.conj().T @ wide_y, tolerance)
+    assert near(backend.host(blas.dots(*on_device)), (wide_x.conj() * wide_y).sum(axis=0), tolerance)
     out = blas.rotate(on_device[0], backend.array(a), backend.array(np.full_like(x, np.nan)))
-    assert close(backend.host(out), wide_x @ a, tolerance)
+    assert near(backend.host(out), wide_x @ a, tolerance)
 
 
 def test_refuses_blocks_that_do_not_match(backend, random):

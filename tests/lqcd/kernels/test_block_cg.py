@@ -1,11 +1,9 @@
 """The pieces of a block CGrQ iteration against plain products; unusual iterations change nothing."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest
-from widths import widths
+from widths import in_single, widths
 
 from stages.lqcd.kernels.block_cg import BlockCoefficients, block_step, iteration_grams, step_coefficients
 from stages.lqcd.kernels.dispatch import as_numpy
@@ -168,6 +166,7 @@ def test_sweep(backend, random, ordinary, tolerance, n, rows):
     sweep(backend, random, ordinary, tolerance, n, n, rows)
 
 
+@in_single
 @pytest.mark.parametrize(("n", "rhs"), widths([(3, 7)], [(8, 16), (16, 33)]))
 def test_sweep_of_a_narrowed_block(backend, random, ordinary, tolerance, n, rhs):
     sweep(backend, random, ordinary, tolerance, n, rhs, 700)

@@ -1,7 +1,5 @@
 """Calls of compiled functions by address stand on Numba's insides: what they promise, with which versions."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest

@@ -1,17 +1,12 @@
 """The vector updates of conjugate gradients, and that a converged right-hand side is left as it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.cg_update import CGCoefficients
-
-
-def close(values, expected, tolerance):
-    return np.abs(values - expected).max() <= tolerance * np.abs(expected).max()
+from support.matrices import close
 
 
 @pytest.fixture

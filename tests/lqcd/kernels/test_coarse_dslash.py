@@ -1,7 +1,5 @@
 """Products with coarse links against the dense matrix; their misuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths
@@ -9,6 +7,7 @@ from widths import widths
 from stages.base.errors import InputError
 from stages.lqcd.kernels import aggregation, coarse_dslash
 from stages.lqcd.kernels.reference import coarse_dslash as reference
+from support.refusals import refuses
 
 pytestmark = pytest.mark.usefixtures("multigrid_precision")
 
@@ -77,17 +76,12 @@ def test_links_of_sixteen_bits(backend, random, n, rhs):
 def test_misuse(backend, random):
     packed, links, neighbours = case(backend, random)
     kernels, array = backend.kernels.coarse_dslash, backend.array
-    with pytest.raises(InputError, match="directions, n, n"):
-        kernels.pack(array(links[0]), array(neighbours))
-    with pytest.raises(InputError, match="neighbours"):
-        kernels.pack(array(links), array(neighbours[:, :2].copy()))
+    refuses("directions, n, n", kernels.pack, array(links[0]), array(neighbours))
+    refuses("neighbours", kernels.pack, array(links), array(neighbours[:, :2].copy()))
     x, out = array(random(INPUTS, N, 2)), array(random(SITES, N, 2))
-    with pytest.raises(InputError, match="at least 5 sites"):
-        kernels.coarse_dslash(packed, x[:4], out)
-    with pytest.raises(InputError, match="not be its input"):
-        kernels.coarse_dslash(packed, out, out)
-    with pytest.raises(InputError, match="diagonal"):
-        kernels.coarse_dslash(packed, x, out, diagonal=x)
+    refuses("at least 5 sites", kernels.coarse_dslash, packed, x[:4], out)
+    refuses("not be its input", kernels.coarse_dslash, packed, out, out)
+    refuses("diagonal", kernels.coarse_dslash, packed, x, out, diagonal=x)
 
 
 @pytest.mark.gpu

@@ -1,7 +1,5 @@
 """What CPU kernels promise beside their values: the same bits for any number of threads; compiling once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

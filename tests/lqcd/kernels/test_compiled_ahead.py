@@ -1,7 +1,5 @@
 """Kernels of narrower blocks are compiled while a solve goes on that may come to them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

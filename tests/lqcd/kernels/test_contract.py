@@ -1,7 +1,5 @@
 """What the contract of the kernels promises: every implementation, and types that catch slips."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import subprocess

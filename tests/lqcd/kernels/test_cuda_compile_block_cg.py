@@ -1,7 +1,5 @@
 """The kernels of block CGrQ compile without a device in the shape of every width, and fit an A100."""
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

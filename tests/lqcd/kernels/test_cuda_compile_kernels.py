@@ -1,7 +1,5 @@
 """Every CUDA kernel compiles for three generations of GPUs without a device; tuned ones hardly spill."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from math import ceil
 

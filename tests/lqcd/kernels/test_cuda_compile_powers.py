@@ -1,7 +1,5 @@
 """The kernels of s-step conjugate gradients compile without a device, and fit an A100."""
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels that several devices share compile without a device, and a share costs no threads."""
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

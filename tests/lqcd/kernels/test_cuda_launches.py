@@ -1,7 +1,5 @@
 """Launches cover lattices of any extents, fit an A100, and refuse what no index reaches."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

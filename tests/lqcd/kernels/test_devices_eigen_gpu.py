@@ -1,7 +1,5 @@
 """Eigenvectors, deflation, projections and distillation of a lattice on several devices: what one gives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One lattice on several devices gives what one gives: on two where there are two, else on parts of one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -152,9 +150,7 @@ def test_solves(gauge: GaugeLinks, solver: Any, precision: str, devices: tuple[i
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ, SStepCG, partial(SStepCG, s=8, basis="newton")])
-def test_order_holds_whatever_a_device_waits_for(
-    gauge: GaugeLinks, solver: Any, devices: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_order_holds_whatever_a_device_waits_for(gauge, solver, devices, monkeypatch):
     """Every launch waits a random time on each device: bits stay."""
 
     def compute() -> Results:

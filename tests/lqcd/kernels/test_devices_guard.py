@@ -1,7 +1,5 @@
 """Calls of CuPy's on spread arrays are refused or listed: on addresses of no memory, without a device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Staggered quarks without calls of CuPy on spread arrays: loops, mesons, links; functions as graphs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -84,9 +82,7 @@ def test_disconnected_loops_are_our_launches_alone(gauge: GaugeLinks) -> None:
     [{"kind": "stout", "rho": 0.1}, {"kind": "ape", "alpha": 0.5}, {"kind": "hyp", "alpha": [0.6, 0.3]}],
     ids=lambda smearing: str(smearing["kind"]),
 )
-def test_links_smeared_in_space_are_our_launches_alone(
-    gauge: GaugeLinks, smearing: dict[str, Any], devices: tuple[int, ...]
-) -> None:
+def test_links_smeared_in_space_are_our_launches_alone(gauge, smearing, devices):
     """Links smeared in space, of a configuration in the host's memory."""
 
     def compute() -> dict[str, Any]:
@@ -101,9 +97,7 @@ def test_links_smeared_in_space_are_our_launches_alone(
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize("dtype", [complex, "c8"])
-def test_shifts_of_staggered_mesons_are_our_launches_alone(
-    gauge: GaugeLinks, dtype: Any, devices: tuple[int, ...]
-) -> None:
+def test_shifts_of_staggered_mesons_are_our_launches_alone(gauge, dtype, devices):
     operators = map(SpinTaste.parse, operators_of(tuple(MULTIPLETS)))
     chosen = {len(operator.shifts): operator for operator in operators if operator.shifts}
     shape = (LATTICE.time_extent, 2, LATTICE.sites_per_slice, 3, 3)

@@ -1,10 +1,5 @@
 """Sources of Wilson quarks on several devices are those of one, and lie on all."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,10 +8,8 @@ pytest.importorskip("cupy")
 from test_devices_wilson_gpu import LATTICE, Results, assert_alike, gauges, on, several
 
 from pipeline import At
-from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.smeared_links import smeared_links
 from stages.lqcd.kernels.cuda.devices.spans import span_of
-from stages.lqcd.lattice.geometry import Lattice
 from stages.mesons import sources
 
 pytestmark = pytest.mark.gpu
@@ -38,14 +31,7 @@ SMEARED = {"width": 1.5, "steps": 4}
     ],
     ids=["point", "wall", "noise", "smeared", "file"],
 )
-def test_sources(
-    gauges: dict[Lattice, GaugeLinks],
-    stage: Any,
-    place: str,
-    options: dict[str, Any],
-    devices: tuple[int, ...],
-    tmp_path: Path,
-) -> None:
+def test_sources(gauges, stage, place, options, devices, tmp_path):
     at, gauge = At(config="spread.1", source=(place,), backend="cuda"), gauges[LATTICE]
     if stage is sources.file_sources:
         x, y, z, t = LATTICE.extents

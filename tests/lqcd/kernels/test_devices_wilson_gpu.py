@@ -1,7 +1,5 @@
 """Wilson-clover operators, their solvers and multigrid on several devices give what one gives."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -109,9 +107,7 @@ def operator(gauge: GaugeLinks, csw: float = 1.0, **options: Any) -> WilsonOpera
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize("lattice", LATTICES, ids=str)
-def test_links_and_clover_matrices(
-    gauges: dict[Lattice, GaugeLinks], lattice: Lattice, devices: tuple[int, ...]
-) -> None:
+def test_links_and_clover_matrices(gauges, lattice, devices):
     def compute() -> Results:
         M = operator(gauges[lattice])
         single = M.astype(np.complex64)
@@ -138,9 +134,7 @@ def test_links_and_clover_matrices(
         (np.complex128, 16, Packing()),
     ],
 )
-def test_products(
-    gauges: dict[Lattice, GaugeLinks], dtype: Any, n: int, packing: Packing, devices: tuple[int, ...]
-) -> None:
+def test_products(gauges, dtype, n, packing, devices):
     def compute() -> Results:
         M = operator(gauges[LATTICE], packing=packing).astype(dtype)
         x, y = (random_field(LATTICE, n, seed, dtype) for seed in (1, 2))
@@ -267,9 +261,7 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
         (GCR, "double-single"),
     ],
 )
-def test_solves(
-    gauges: dict[Lattice, GaugeLinks], solver: Any, precision: str, devices: tuple[int, ...]
-) -> None:
+def test_solves(gauges, solver, precision, devices):
     """The operator has applied nothing before, and makes what it needs in the first iteration."""
     iterations = []
 
@@ -296,12 +288,7 @@ def test_solves(
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize("precision", ["double", "double-single"])
-def test_order_holds_whatever_a_device_waits_for(
-    gauges: dict[Lattice, GaugeLinks],
-    precision: str,
-    devices: tuple[int, ...],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_order_holds_whatever_a_device_waits_for(gauges, precision, devices, monkeypatch):
     """Every launch waits a random time on each device: bits stay. Three parts begin within tiles."""
     lattice = LATTICES[1]
 
@@ -317,13 +304,7 @@ def test_order_holds_whatever_a_device_waits_for(
 @pytest.mark.parametrize("shared", [1, 1 << 30], ids=["coarse grid shared", "coarse grid on the first"])
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize("lattice", LATTICES, ids=str)
-def test_transfer_and_coarse_operator(
-    gauges: dict[Lattice, GaugeLinks],
-    lattice: Lattice,
-    devices: tuple[int, ...],
-    shared: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_transfer_and_coarse_operator(gauges, lattice, devices, shared, monkeypatch):
     fine_sites = min(each.volume for each in LATTICES)
     monkeypatch.setattr(grid_module, "SHARED_SITES", min(shared, fine_sites))
 
@@ -350,9 +331,7 @@ def test_transfer_and_coarse_operator(
 
 @pytest.mark.parametrize("shared", [1, 2048])
 @pytest.mark.parametrize("devices", several(), ids=str)
-def test_multigrid(
-    gauges: dict[Lattice, GaugeLinks], devices: tuple[int, ...], shared: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_multigrid(gauges, devices, shared, monkeypatch):
     monkeypatch.setattr(grid_module, "SHARED_SITES", shared)
     iterations, rates = [], []
 

@@ -1,7 +1,5 @@
 """Doubled links against shifts of the plain lexicographic lattice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Shorter forms of links: long links in nine reals, links in their fields."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Element by element: kernels against NumPy, bit for bit, and what the compiler makes of them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where the rows of a grid lie, and what is made like them: on addresses where nothing lies."""
 
-from __future__ import annotations
-
 from math import prod
 from types import SimpleNamespace
 
@@ -68,9 +66,7 @@ def test_fields_are_cut_as_those_that_they_are_like(monkeypatch: pytest.MonkeyPa
     assert own_rows.runs_like(field, field.shape) is None  # as every field of this shape
 
 
-def test_what_lies_on_the_first_device_by_intention_has_its_like_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_lies_on_the_first_device_by_intention_has_its_like_there(monkeypatch):
     rows = spread(monkeypatch, SITES, 12, 7)
     monkeypatch.setattr(own_rows, "span_of", lambda array: None)
     assert own_rows.runs_like(rows, rows.shape) is None

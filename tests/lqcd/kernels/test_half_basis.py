@@ -1,7 +1,5 @@
 """Sums and updates over a basis of spinors in 16 bits: those of the complex fields that it holds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths
@@ -14,6 +12,8 @@ from stages.lqcd.kernels.half_update import (
     half_basis_update,
 )
 from stages.lqcd.kernels.short_numbers import from_half, to_half
+from support.matrices import error
+from support.refusals import refuses
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
@@ -22,10 +22,6 @@ SITES = 1004
 
 EACH = widths((1, 3), (2, 12, 16, 33, 64))
 COUNTS = (1, 2, 5, 9)
-
-
-def error(values, exact):
-    return np.linalg.norm(values - exact) / np.linalg.norm(exact)
 
 
 @pytest.fixture
@@ -97,15 +93,10 @@ def test_a_basis_in_16_bits_takes_104_bytes_for_192(backend, random):
 def test_misuse(backend, random, basis):
     y, (xs, _) = backend.array(random(SITES, 12, 2)), basis(2, 2)
     a = backend.array(np.zeros((2, 2), complex))
-    with pytest.raises(InputError, match=r"complex of shape \(2, 2\), got complex128 \(1, 2\)"):
-        half_basis_update(y, xs, a[:1])
-    with pytest.raises(InputError, match="y must be a C-contiguous complex64"):
-        half_basis_dots(xs, y.astype(complex))
-    with pytest.raises(InputError, match=r"y must be a field \(sites, 12, right-hand sides\)"):
-        half_basis_dots(xs, y[0])
+    refuses(r"complex of shape \(2, 2\), got complex128 \(1, 2\)", half_basis_update, y, xs, a[:1])
+    refuses("y must be a C-contiguous complex64", half_basis_dots, xs, y.astype(complex))
+    refuses(r"y must be a field \(sites, 12, right-hand sides\)", half_basis_dots, xs, y[0])
     with pytest.raises(InputError, match=r"codes must be .* \(2, 1004, 12, 1, 2\)"):
         half_basis_dots(xs, backend.array(random(SITES, 12, 1)))
-    with pytest.raises(InputError, match="r must be"):
-        half_basis_combine(y, xs, a, xs[0], y[1:])
-    with pytest.raises(InputError, match="out must be a HalfField"):
-        half_basis_combine(y, xs, a, y, y)
+    refuses("r must be", half_basis_combine, y, xs, a, xs[0], y[1:])
+    refuses("out must be a HalfField", half_basis_combine, y, xs, a, y, y)

@@ -1,7 +1,5 @@
 """Sums and updates of spinors in 16 bits: those of the complex fields that they hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths
@@ -19,15 +17,13 @@ from stages.lqcd.kernels.half_update import (
     half_update,
 )
 from stages.lqcd.kernels.short_numbers import HalfField, from_half, numbers_like, take, to_half
+from support.matrices import error
+from support.refusals import refuses
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
 SITES = 1003
 EACH = widths((3,), (1, 2, 12, 16, 33, 64))
-
-
-def error(values, exact):
-    return np.linalg.norm(values - exact) / np.linalg.norm(exact)
 
 
 def held(field):
@@ -199,17 +195,13 @@ def test_columns(backend, random):
 def test_misuse(backend, random):
     x = to_half(backend.array(random(SITES, 12, 2)))
     a = backend.array(np.zeros((1, 2), complex))
-    with pytest.raises(InputError, match="half_update takes 1 to 2 fields beside y, got 3"):
-        half_update(x, [x] * 3, a)
-    with pytest.raises(InputError, match=r"coefficients of shape \(2, 2\), got \(1, 2\)"):
-        half_update(x, [x, x], a)
-    with pytest.raises(InputError, match=r"codes must be .* \(1003, 12, 2, 2\)"):
-        half_dot(to_half(backend.array(random(SITES, 12, 1))), x)
+    refuses("half_update takes 1 to 2 fields beside y, got 3", half_update, x, [x] * 3, a)
+    refuses(r"coefficients of shape \(2, 2\), got \(1, 2\)", half_update, x, [x, x], a)
+    refuses(r"codes must be .* \(1003, 12, 2, 2\)", half_dot, to_half(backend.array(random(SITES, 12, 1))), x)
     wrong = backend.array(random(SITES, 12, 1))
     with pytest.raises(InputError, match="y must be a C-contiguous complex64"):
         half_residual(wrong, x, x, x, BiCGstabCoefficients.zeros(wrong))
-    with pytest.raises(InputError, match="those of 2 right-hand sides, got 1"):
-        cg_residual(x, x, CGCoefficients.zeros(wrong))
+    refuses("those of 2 right-hand sides, got 1", cg_residual, x, x, CGCoefficients.zeros(wrong))
     with pytest.raises(InputError, match="ap must be a HalfField, got ndarray: convert it with to_half"):
         cg_residual(x, wrong, CGCoefficients.zeros(a))
     with pytest.raises(InputError, match="clover matrices and a field for the product, or neither"):

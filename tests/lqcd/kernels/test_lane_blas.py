@@ -1,20 +1,16 @@
 """Sums and updates over a basis, each right-hand side by itself, against plain sums in double."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 import pytest
 from widths import widths
 
 from stages.base.errors import InputError
+from support.matrices import near
+from support.refusals import refuses
 
 SHAPES = widths([(1, 9), (3, 4), (33, 5)], [(1, 1), (2, 3), (8, 2), (16, 10)])
 """Right-hand sides and fields."""
-
-
-def close(values, expected, tolerance):
-    return np.linalg.norm(values - expected) <= tolerance * np.linalg.norm(expected)
 
 
 @pytest.mark.parametrize(("n", "count"), SHAPES)
@@ -24,13 +20,13 @@ def test_sums_and_updates_are_those_of_each_column(backend, random, tolerance, n
     sums = blas.lane_dots(basis, field)
     assert sums.dtype == np.complex128 and isinstance(sums, backend.xp.ndarray)
     wide = xs.astype(complex)
-    assert close(backend.host(sums), np.einsum("ksrn,srn->kn", wide.conj(), y), 2 * tolerance)
+    assert near(backend.host(sums), np.einsum("ksrn,srn->kn", wide.conj(), y), 2 * tolerance)
     blas.lane_update(field, basis, backend.array(a))
-    assert close(backend.host(field), y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
+    assert near(backend.host(field), y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
     assert np.array_equal(backend.host(basis), xs)
     scaled, scale = backend.array(y), random(n).astype(complex)
     blas.lane_update(scaled, basis, backend.array(a), backend.array(scale))
-    assert close(backend.host(scaled), scale * y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
+    assert near(backend.host(scaled), scale * y + np.einsum("kn,ksrn->srn", a, wide), 2 * tolerance)
 
 
 @pytest.mark.parametrize(("n", "count"), SHAPES)
@@ -39,8 +35,8 @@ def test_polynomials_are_the_two_updates(backend, random, tolerance, n, count):
     basis, field = backend.array(v), backend.array(y)
     backend.kernels.lane_blas.lane_polynomial(field, basis, backend.array(c))
     wide = v.astype(complex)
-    assert close(backend.host(field), y + np.einsum("kn,ksrn->srn", c, wide[:-1]), 2 * tolerance)
-    assert close(backend.host(basis)[0], wide[0] - np.einsum("kn,ksrn->srn", c, wide[1:]), 2 * tolerance)
+    assert near(backend.host(field), y + np.einsum("kn,ksrn->srn", c, wide[:-1]), 2 * tolerance)
+    assert near(backend.host(basis)[0], wide[0] - np.einsum("kn,ksrn->srn", c, wide[1:]), 2 * tolerance)
     assert np.array_equal(backend.host(basis)[1:], v[1:])
     with pytest.raises(InputError, match="coefficients must be complex of shape"):
         backend.kernels.lane_blas.lane_polynomial(field, basis, backend.array(c[:, :-1]))
@@ -56,18 +52,18 @@ def test_any_number_of_rows(backend, random, tolerance, rows):
     for _ in range(3):
         field = backend.array(y)
         expected = np.einsum("krn,rn->kn", xs.conj().astype(complex), y)
-        assert close(backend.host(blas.lane_dots(basis, field)), expected, 4 * tolerance)
+        assert near(backend.host(blas.lane_dots(basis, field)), expected, 4 * tolerance)
         blas.lane_update(field, basis, backend.array(a))
-        assert close(backend.host(field), y + np.einsum("kn,krn->rn", a, xs), 2 * tolerance)
+        assert near(backend.host(field), y + np.einsum("kn,krn->rn", a, xs), 2 * tolerance)
 
 
 def test_leading_fields_of_a_longer_basis(backend, random, tolerance):
     xs, y, a = random(6, 500, 3), random(500, 3), random(4, 3).astype(complex)
     basis, field = backend.array(xs)[:4], backend.array(y)
     sums = backend.kernels.lane_blas.lane_dots(basis, field)
-    assert close(backend.host(sums), np.einsum("krn,rn->kn", xs[:4].conj().astype(complex), y), 2 * tolerance)
+    assert near(backend.host(sums), np.einsum("krn,rn->kn", xs[:4].conj().astype(complex), y), 2 * tolerance)
     backend.kernels.lane_blas.lane_update(field, basis, backend.array(a))
-    assert close(backend.host(field), y + np.einsum("kn,krn->rn", a, xs[:4]), 2 * tolerance)
+    assert near(backend.host(field), y + np.einsum("kn,krn->rn", a, xs[:4]), 2 * tolerance)
 
 
 def test_a_column_with_zero_coefficients_keeps_its_values(backend, random):
@@ -96,18 +92,13 @@ def test_bits_do_not_depend_on_threads(random):
 def test_arrays_that_do_not_fit_are_refused(backend, random):
     xs, y = backend.array(random(3, 20, 4)), backend.array(random(20, 4))
     blas, a = backend.kernels.lane_blas, backend.array(np.ones((3, 4), complex))
-    with pytest.raises(InputError, match=r"shape \(K, ...\) with K > 0"):
-        blas.lane_dots(y, y)
-    with pytest.raises(InputError, match=r"shape \(K, ...\) with K > 0"):
-        blas.lane_dots(xs[:0], y)
+    refuses(r"shape \(K, ...\) with K > 0", blas.lane_dots, y, y)
+    refuses(r"shape \(K, ...\) with K > 0", blas.lane_dots, xs[:0], y)
     with pytest.raises(InputError, match="the basis must be a C-contiguous"):
         blas.lane_dots(xs[:, :, ::2], backend.xp.ascontiguousarray(y[:, ::2]))
-    with pytest.raises(InputError, match=r"coefficients must be complex of shape \(3, 4\)"):
-        blas.lane_update(y, xs, a[:2])
-    with pytest.raises(InputError, match=r"scale must have shape \(4,\), got \(3,\)"):
-        blas.lane_update(y, xs, a, a[0, :3])
-    with pytest.raises(InputError, match="coefficients must be complex"):
-        blas.lane_update(y, xs, a.real)
+    refuses(r"coefficients must be complex of shape \(3, 4\)", blas.lane_update, y, xs, a[:2])
+    refuses(r"scale must have shape \(4,\), got \(3,\)", blas.lane_update, y, xs, a, a[0, :3])
+    refuses("coefficients must be complex", blas.lane_update, y, xs, a.real)
 
 
 def test_a_field_that_depends_on_others_takes_no_part_in_a_fit(backend, random):

@@ -1,7 +1,5 @@
 """Kernels on link matrices: the exponential of stout smearing, phases and decompositions, field strength."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.linalg import expm
@@ -10,12 +8,9 @@ from stages.base.errors import InputError
 from stages.lqcd.kernels.gamma import sigma
 from stages.lqcd.lattice.geometry import Lattice
 from support.lexicographic import to_lexicographic, to_parity
+from support.matrices import dagger
 
 RNG = np.random.default_rng(31)
-
-
-def dagger(matrices):
-    return matrices.conj().swapaxes(-1, -2)
 
 
 def normal(*shape):

@@ -1,7 +1,5 @@
 """Contractions per time slice against the same sums over the plain lexicographic lattice."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths

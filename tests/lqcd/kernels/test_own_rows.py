@@ -1,7 +1,5 @@
 """Rows of arrays that several devices share, by the pages that they lie in: counted on addresses alone."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,9 +37,7 @@ def owners(span: Span) -> np.ndarray:
 @pytest.mark.parametrize(("parts", "t"), [(2, 12), (3, 20), (4, 13)])
 @pytest.mark.parametrize("shape", [(52000, 3, 40), (2, 20800, 12, 7), (48 * 9000 * 11,)], ids=str)
 @pytest.mark.parametrize("columns", [slice(0, 5), slice(3, 7)])
-def test_a_device_works_on_the_rows_in_its_pages(
-    shape: tuple[int, ...], columns: slice, parts: int, t: int
-) -> None:
+def test_a_device_works_on_the_rows_in_its_pages(shape, columns, parts, t):
     span, array = spread_array(shape, parts, t)
     view = array.reshape(48, 9000, 11) if array.ndim == 1 else array
     (rows,) = by_rows(view[..., columns])

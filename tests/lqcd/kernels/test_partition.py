@@ -1,7 +1,5 @@
 """Who works on what where several devices share a lattice: counted on virtual devices."""
 
-from __future__ import annotations
-
 from itertools import accumulate, chain, pairwise
 
 import numpy as np
@@ -129,9 +127,7 @@ def test_slices_are_shared_out_whole(parts: int, t: int) -> None:
 @pytest.mark.parametrize("t_sites", [1, 2])
 @pytest.mark.parametrize(("chunk", "chunks"), [(1, 1), (7, 3), (32, 5)])
 @pytest.mark.parametrize("reach", [0, 3])
-def test_every_tile_is_visited_once(
-    parts: int, t: int, t_sites: int, chunk: int, chunks: int, reach: int
-) -> None:
+def test_every_tile_is_visited_once(parts, t, t_sites, chunk, chunks, reach):
     layers, per_tile = t, 2
     work = TileWork(layers, t_sites, chunk, reach)
     shares = work.shares(Partition(parts, t * t_sites), (layers * chunk * chunks * per_tile,))
@@ -148,9 +144,7 @@ def test_every_tile_is_visited_once(
 
 @pytest.mark.parametrize(("parts", "t"), PARTITIONS)
 @pytest.mark.parametrize(("segments", "axis", "per_site"), [(1, 0, 1), (2, 1, 2), (2, 0, 2)])
-def test_every_site_of_a_coarse_grid_is_worked_on_once(
-    parts: int, t: int, segments: int, axis: int, per_site: int
-) -> None:
+def test_every_site_of_a_coarse_grid_is_worked_on_once(parts, t, segments, axis, per_site):
     sites, grid = 37, (5, 5, 3)
     visited = []
     for share in SiteWork(sites, segments, axis, per_site).shares(Partition(parts, t), grid):

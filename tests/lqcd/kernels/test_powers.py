@@ -1,7 +1,5 @@
 """Paired powers: Gram matrices against fractions, coordinates and updates against conjugate gradients."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

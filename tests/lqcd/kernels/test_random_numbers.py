@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stages.base.errors import InputError
 from stages.lqcd.kernels.cpu.random_numbers import PIECE
+from support.refusals import refuses
 
 WORD = 2**64
 
@@ -43,7 +43,5 @@ def test_numbers_do_not_depend_on_what_is_drawn_together(backend):
 
 def test_misuse(backend):
     fill = backend.kernels.random_numbers.fill_random
-    with pytest.raises(InputError, match="C-contiguous and complex"):
-        fill(backend.array(np.empty((4, 6), complex))[:, ::2], 1, 0)
-    with pytest.raises(InputError, match="complex64 or complex128, got float32"):
-        fill(backend.array(np.empty(5, np.float32)), 1, 0)
+    refuses("C-contiguous and complex", fill, backend.array(np.empty((4, 6), complex))[:, ::2], 1, 0)
+    refuses("complex64 or complex128, got float32", fill, backend.array(np.empty(5, np.float32)), 1, 0)

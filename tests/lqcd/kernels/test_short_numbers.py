@@ -1,7 +1,5 @@
 """Fields of 16 bytes a colour vector: their codes, products of them, updates of batched CG on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubled_links import packed_links
@@ -16,16 +14,14 @@ from stages.lqcd.kernels.reference import cg_update as reference_updates
 from stages.lqcd.kernels.reference import hisq_dslash as reference
 from stages.lqcd.kernels.short_numbers import ShortField, from_short, numbers_like, put, take, to_short
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.matrices import error
+from support.refusals import refuses
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
 LATTICE = Lattice((4, 4, 4, 6))
 UNIT = {16: 2.0**-15, 20: 2.0**-19}
 """Half a code over the largest one, at least: an error relative to the largest part of a vector."""
-
-
-def error(values, exact):
-    return np.linalg.norm(values - exact) / np.linalg.norm(exact)
 
 
 def held(field, bits):
@@ -92,26 +88,20 @@ def test_misuse(backend, random):
     links, x = backend.array(random(192, 16, 3, 3)), backend.array(random(192, 3, 2))
     short, packed = to_short(x, 16), packed_links(kernels, links, LATTICE, EVEN)
     double = packed_links(kernels, links.astype(complex), LATTICE, EVEN)
-    with pytest.raises(InputError, match="needs complex64 links, got complex128"):
-        kernels.hisq_dslash(double, short, numbers_like(short))
+    refuses("needs complex64 links, got complex128", kernels.hisq_dslash, double, short, numbers_like(short))
     with pytest.raises(InputError, match="x must have codes of 16 bits, got 20"):
         kernels.hisq_dslash(packed, to_short(x, 20), numbers_like(short))
     with pytest.raises(InputError, match="diagonal must be a ShortField, got"):
         kernels.hisq_dslash(packed, short, numbers_like(short), diagonal=x)
-    with pytest.raises(InputError, match="out must be a ShortField, got"):
-        kernels.hisq_dslash(packed, short, x.copy())
-    with pytest.raises(InputError, match="x must be a ShortField, got"):
-        kernels.hisq_dslash(packed, x, numbers_like(short))
+    refuses("out must be a ShortField, got", kernels.hisq_dslash, packed, short, x.copy())
+    refuses("x must be a ShortField, got", kernels.hisq_dslash, packed, x, numbers_like(short))
     with pytest.raises(InputError, match=r"links packed for it: give pack_fields StaggeredForm\.SHORT"):
         kernels.hisq_dslash(packed, short, numbers_like(short))
-    with pytest.raises(InputError, match="must not be its input"):
-        kernels.hisq_dslash(packed, short, short)
+    refuses("must not be its input", kernels.hisq_dslash, packed, short, short)
     with pytest.raises(InputError, match=r"out.words must be .* uint32 array of shape \(192, 2, 4\)"):
         kernels.hisq_dslash(packed, short, ShortField(short.words[:-1].copy(), 16))
-    with pytest.raises(InputError, match="16 or 20 bits, got 8"):
-        to_short(x, 8)
-    with pytest.raises(InputError, match=r"shape \(sites, 3, right-hand sides\), got \(192,"):
-        to_short(x[:, 0, 0], 16)
+    refuses("16 or 20 bits, got 8", to_short, x, 8)
+    refuses(r"shape \(sites, 3, right-hand sides\), got \(192,", to_short, x[:, 0, 0], 16)
 
 
 def test_sums_and_columns(backend, random):
@@ -165,12 +155,9 @@ def test_updates_refuse_other_fields(backend, random):
     x = backend.array(random(12, 3, 4))
     p, r = to_short(x, 16), to_short(x, 20)
     c = CGCoefficients.zeros(x)
-    with pytest.raises(InputError, match="p must have codes of 16 bits, got 20"):
-        backend.kernels.cg_update.cg_advance(x, r, r, c)
-    with pytest.raises(InputError, match="ap must be a ShortField"):
-        backend.kernels.cg_update.cg_residual(r, x, c)
-    with pytest.raises(InputError, match="x must be a C-contiguous complex64"):
-        backend.kernels.cg_update.cg_advance(x[:6], p, r, c)
+    refuses("p must have codes of 16 bits, got 20", backend.kernels.cg_update.cg_advance, x, r, r, c)
+    refuses("ap must be a ShortField", backend.kernels.cg_update.cg_residual, r, x, c)
+    refuses("x must be a C-contiguous complex64", backend.kernels.cg_update.cg_advance, x[:6], p, r, c)
     with pytest.raises(InputError, match="those of 4 right-hand sides, got 3"):
         backend.kernels.cg_update.cg_residual(r, r, CGCoefficients.zeros(backend.array(random(1, 3, 3))))
     assert ShortField.empty(12, 4, 20, backend.xp).shape == r.shape

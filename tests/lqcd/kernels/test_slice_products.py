@@ -1,7 +1,5 @@
 """Products on time slices against explicit sums in double."""
 
-from __future__ import annotations
-
 import tracemalloc
 from importlib import import_module
 
@@ -11,6 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.reference import slice_products as reference
+from support.refusals import refuses
 
 SHAPES = [(1, 4, 1, 1), (2, 6, 5, 3), (3, 300, 7, 2), (1, 1100, 2, 1), (2, 32, 33, 16)]
 """Slices, sites of a slice and parity, vectors, right-hand sides."""
@@ -169,13 +168,10 @@ def test_refuses_what_does_not_fit(backend, random, dtype):
         kernels.sink_projection(vectors, backend.array(random(2, 20, 12, 3)), out)
     with pytest.raises(InputError, match="solutions must be a C-contiguous"):
         kernels.sink_projection(vectors, backend.array(random(2, 24, 11, 3)), out)
-    with pytest.raises(InputError, match="solutions must have shape"):
-        kernels.sink_projection(vectors, solutions[..., :0], out)
-    with pytest.raises(InputError, match=r"\(time, 2, site, 3, column\)"):
-        kernels.sink_projection(vectors[:, 0], solutions, out)
+    refuses("solutions must have shape", kernels.sink_projection, vectors, solutions[..., :0], out)
+    refuses(r"\(time, 2, site, 3, column\)", kernels.sink_projection, vectors[:, 0], solutions, out)
     with pytest.raises(
         InputError, match=r"out must be a C-contiguous complex128 array of shape \(2, 4, 4, 3"
     ):
         kernels.sink_projection(vectors, solutions, out[..., :2])
-    with pytest.raises(InputError, match="right must be"):
-        kernels.slice_gram(vectors, backend.array(random(2, 2, 9, 3, 4)), out)
+    refuses("right must be", kernels.slice_gram, vectors, backend.array(random(2, 2, 9, 3, 4)), out)

@@ -1,7 +1,5 @@
 """HISQ products on several devices have the bits of one: every form of links, widths, and uneven parts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Queued work and what comes back: order and lag, and a replayed step that sees its arrays as they are."""
 
-from __future__ import annotations
-
 import gc
 import os
 from types import SimpleNamespace

@@ -1,11 +1,9 @@
 """The Wilson dslash against its definition, element by element; its symmetries; its misuse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubled_links import packed_links
-from widths import widths
+from widths import in_single, widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import clover, wilson_dslash
@@ -13,6 +11,7 @@ from stages.lqcd.kernels.directions import displacements
 from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.matrices import close
 
 GAMMAS = np.array(
     [
@@ -43,10 +42,6 @@ def by_definition(links, x, lattice, parity, sign, directions=range(8)):
                     # the backward links hold -U^dag
                     total[site, r] += hops * ((r == s) - hops * sign * GAMMAS[mu, r, s]) * carried[s]
     return total.reshape(x.shape)
-
-
-def close(values, expected, tolerance):
-    return np.abs(values - expected).max() <= tolerance * np.abs(expected).max()
 
 
 def hermitian(random, sites):
@@ -173,6 +168,7 @@ def test_adjoint_blocks(backend, random, tolerance):
     assert np.abs(left).max() > 100 * tolerance * scale
 
 
+@in_single
 def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, tolerance):
     lattice = Lattice((4, 4, 2, 4))
     links, x = random(lattice.half_volume, 8, 3, 3), random(lattice.half_volume, 12, 17)

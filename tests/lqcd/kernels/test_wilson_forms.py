@@ -1,7 +1,5 @@
 """Links of Wilson-type operators packed from their fields, in every form, against doubled links."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from widths import widths

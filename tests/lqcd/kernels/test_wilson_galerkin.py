@@ -1,7 +1,5 @@
 """Galerkin products of the Wilson operator by parts against those through fields."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The Wilson dslash on fields of 16 bits: its error against double, and agreement of all packages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubled_links import packed_links
@@ -12,15 +10,13 @@ from stages.lqcd.kernels.reference import clover as reference_clover
 from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.kernels.short_numbers import HalfField, from_half, to_half
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from support.matrices import error
+from support.refusals import refuses
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
 LATTICE = Lattice((4, 6, 2, 4))
 SITES = LATTICE.half_volume
-
-
-def relative(values, exact):
-    return np.linalg.norm(values - exact) / np.linalg.norm(exact)
 
 
 def hermitian(random):
@@ -73,7 +69,7 @@ def test_into_16_bits(backend, random, n, matrices, added):
         np.empty(x.shape, complex),
         **exact_terms,
     )
-    assert relative(backend.host(from_half(out)), exact) < 1e-4
+    assert error(backend.host(from_half(out)), exact) < 1e-4
 
 
 @pytest.mark.parametrize("n", widths((1, 3), (8,)))
@@ -98,7 +94,7 @@ def test_into_single(backend, random, n, matrices):
     exact = reference.wilson_dslash(
         reference.pack(links.astype(complex), LATTICE, EVEN), held, np.empty(x.shape, complex), **exact_terms
     )
-    assert relative(backend.host(out), exact) < 1e-6
+    assert error(backend.host(out), exact) < 1e-6
 
 
 def test_misuse(backend, random):
@@ -106,15 +102,10 @@ def test_misuse(backend, random):
     links, x = backend.array(random(SITES, 8, 3, 3)), backend.array(random(SITES, 12, 2))
     half, packed = to_half(x), packed_links(kernels, links, LATTICE, EVEN)
     double = packed_links(kernels, links.astype(complex), LATTICE, EVEN)
-    with pytest.raises(InputError, match="needs complex64 links, got complex128"):
-        kernels.wilson_dslash(double, half, x.copy())
-    with pytest.raises(InputError, match="diagonal must be a HalfField, got"):
-        kernels.wilson_dslash(packed, half, to_half(x), diagonal=x)
-    with pytest.raises(InputError, match="must not be its input"):
-        kernels.wilson_dslash(packed, half, half)
-    with pytest.raises(InputError, match="sign must be 1, or -1"):
-        kernels.wilson_dslash(packed, half, x.copy(), sign=0)
+    refuses("needs complex64 links, got complex128", kernels.wilson_dslash, double, half, x.copy())
+    refuses("diagonal must be a HalfField, got", kernels.wilson_dslash, packed, half, to_half(x), diagonal=x)
+    refuses("must not be its input", kernels.wilson_dslash, packed, half, half)
+    refuses("sign must be 1, or -1", kernels.wilson_dslash, packed, half, x.copy(), sign=0)
     with pytest.raises(InputError, match=r"out.codes must be .* \(96, 12, 2, 2\)"):
         kernels.wilson_dslash(packed, half, HalfField.empty(SITES, 3, backend.xp))
-    with pytest.raises(InputError, match=r"shape \(sites, 12, right-hand sides\), got \(96, 3, 2\)"):
-        to_half(x[:, :3])
+    refuses(r"shape \(sites, 12, right-hand sides\), got \(96, 3, 2\)", to_half, x[:, :3])

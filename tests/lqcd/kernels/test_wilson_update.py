@@ -1,7 +1,5 @@
 """A product with the Wilson operator and what is added to it: the sum of its terms, in place too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubled_links import packed_links
@@ -13,6 +11,8 @@ from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.kernels.short_numbers import HalfField, from_half, to_half
 from stages.lqcd.kernels.wilson_update import wilson_update
 from stages.lqcd.lattice.geometry import ODD, Lattice
+from support.matrices import error
+from support.refusals import refuses
 
 pytestmark = pytest.mark.parametrize("dtype", ["complex64"], indirect=True)
 
@@ -41,10 +41,6 @@ class Problem:
             self.exactly, x.astype(complex), np.empty(x.shape, complex), clover=self.exact_clover
         )
         return A * own + B * hop + (0 if source is None else c * source)
-
-
-def error(values, exact):
-    return np.linalg.norm(values - exact) / np.linalg.norm(exact)
 
 
 @pytest.mark.parametrize("n", widths((1, 3), (6, 8, 16, 33)))
@@ -83,12 +79,9 @@ def test_fields_in_16_bits(backend, random, n):
 def test_misuse(backend, random):
     problem = Problem(backend, random, 2, False)
     x, own = backend.array(problem.x), backend.array(problem.own)
-    with pytest.raises(InputError, match="must not be its input"):
-        wilson_update(problem.packed, x, x, own=own)
+    refuses("must not be its input", wilson_update, problem.packed, x, x, own=own)
     with pytest.raises(InputError, match="both be HalfFields, or neither"):
         wilson_update(problem.packed, x, own, own=own, source=to_half(x))
-    with pytest.raises(InputError, match="own must be"):
-        wilson_update(problem.packed, x, x.copy(), own=own[..., :1])
+    refuses("own must be", wilson_update, problem.packed, x, x.copy(), own=own[..., :1])
     half = HalfField(to_half(x).codes[:-1], to_half(x).scales)
-    with pytest.raises(InputError, match=r"x\.codes must be"):
-        wilson_update(problem.packed, half, x.copy(), own=own)
+    refuses(r"x\.codes must be", wilson_update, problem.packed, half, x.copy(), own=own)

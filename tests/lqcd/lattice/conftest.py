@@ -1,7 +1,5 @@
 """Random gauge links on a lattice of four different extents."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checksums against zlib and the formulas of the formats, whole and in slabs."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

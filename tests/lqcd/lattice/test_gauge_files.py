@@ -1,7 +1,5 @@
 """Every format, precision and byte order: links written by other codes and by us are read bit by bit."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable
@@ -26,6 +24,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.plaquette import link_statistics, plaquette
 from support import foreign_writers as foreign
 from support.lexicographic import gauge_to_lexicographic, gauge_to_parity, to_lexicographic
+from support.refusals import refuses
 
 DTYPES = {32: np.complex64, 64: np.complex128}
 
@@ -65,8 +64,8 @@ def test_write_ildg_and_read(tmp_path: Path, links: NDArray, lattice: Lattice, p
 
 @pytest.mark.parametrize("precision", [32, 64])
 def test_written_ildg_holds_the_data_and_checksum_of_the_format(
-    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice, precision: int
-) -> None:
+    tmp_path, links, lexicographic, lattice, precision
+):
     write_ildg(tmp_path / "a.ildg", links, lattice, precision)
     data = foreign.ildg_data(lexicographic, precision)
     site = len(data) // lattice.volume
@@ -79,9 +78,7 @@ def test_written_ildg_holds_the_data_and_checksum_of_the_format(
 
 @pytest.mark.parametrize("rows", [2, 3])
 @pytest.mark.parametrize("precision", [32, 64])
-def test_write_nersc_and_read(
-    tmp_path: Path, links: NDArray, lattice: Lattice, precision: int, rows: int
-) -> None:
+def test_write_nersc_and_read(tmp_path, links, lattice, precision, rows):
     write_nersc(tmp_path / "a", links, lattice, precision, rows)
     field = read_gauge(tmp_path / "a")
     assert (field.format, field.lattice, field.precision) == ("NERSC", lattice, precision)
@@ -106,17 +103,7 @@ def test_write_nersc_and_read(
 @pytest.mark.parametrize(
     ("rows", "datatype"), [(2, "4D_SU3_GAUGE"), (3, "4D_SU3_GAUGE_3x3"), (3, "4D_SU3_GAUGE_3X3")]
 )
-def test_read_nersc(
-    tmp_path: Path,
-    links: NDArray,
-    lexicographic: NDArray,
-    lattice: Lattice,
-    stated: dict[str, str],
-    floating_point: str,
-    order: str,
-    rows: int,
-    datatype: str,
-) -> None:
+def test_read_nersc(tmp_path, links, lexicographic, lattice, stated, floating_point, order, rows, datatype):
     precision = int(floating_point[4:6])
     foreign.write_nersc(
         tmp_path / "a", lexicographic, floating_point, order, precision // 8, rows, datatype, **stated
@@ -128,23 +115,18 @@ def test_read_nersc(
     assert read_extents(tmp_path / "a") == lattice
 
 
-def test_write_milc_as_the_format_is_described(
-    tmp_path: Path, links: NDArray, lattice: Lattice, lexicographic: NDArray
-) -> None:
+def test_write_milc_as_the_format_is_described(tmp_path, links, lattice, lexicographic):
     write_milc(tmp_path / "a", links, lattice)
     assert_links(tmp_path / "a", links, lattice, 32, "MILC v5")
     foreign.write_milc(tmp_path / "b", lexicographic, "<")
     written, expected = (tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()
     assert written[:20] == expected[:20] and written[84:] == expected[84:]
-    with pytest.raises(InputError, match="are not those of a 4x4x4x4 lattice"):
-        write_milc(tmp_path / "a", links, Lattice((4, 4, 4, 4)))
+    refuses("are not those of a 4x4x4x4 lattice", write_milc, tmp_path / "a", links, Lattice((4, 4, 4, 4)))
 
 
 @pytest.mark.parametrize("target", ["a.ildg", "a.nersc", "a.milc"])
 @pytest.mark.parametrize("format_name", ["openQCD", "DDalphaAMG"])
-def test_formats_without_magic_are_converted(
-    tmp_path: Path, links: NDArray, lattice: Lattice, lexicographic: NDArray, format_name: str, target: str
-) -> None:
+def test_formats_without_magic_are_converted(tmp_path, links, lattice, lexicographic, format_name, target):
     write = {"openQCD": foreign.write_openqcd, "DDalphaAMG": foreign.write_ddalphaamg}[format_name]
     write(tmp_path / "a", lexicographic, plaquette(links, lattice).total)
     conversion = convert_gauge(tmp_path / "a", tmp_path / target)
@@ -154,9 +136,7 @@ def test_formats_without_magic_are_converted(
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_read_milc(
-    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice, order: str
-) -> None:
+def test_read_milc(tmp_path, links, lexicographic, lattice, order):
     foreign.write_milc(tmp_path / "a", lexicographic, order)
     assert_links(tmp_path / "a", links, lattice, 32, "MILC v5")
     assert read_gauge(tmp_path / "a").metadata == {"time stamp": "Tue Nov 20 01:02:03 2018"}
@@ -164,9 +144,7 @@ def test_read_milc(
 
 @pytest.mark.parametrize("extents", [(4, 6, 2, 8), (4, 2, 6, 2), (4, 2, 4, 2)])
 @pytest.mark.parametrize("format_name", ["openQCD", "DDalphaAMG"])
-def test_formats_without_magic_are_told_apart_by_their_links(
-    tmp_path: Path, extents: tuple[int, int, int, int], format_name: str
-) -> None:
+def test_formats_without_magic_are_told_apart_by_their_links(tmp_path, extents, format_name):
     lattice = Lattice(extents)
     rng = np.random.default_rng(622)
     phases = np.exp(1j * rng.uniform(-1, 1, (4, 2, lattice.half_volume, 2)))
@@ -178,18 +156,14 @@ def test_formats_without_magic_are_told_apart_by_their_links(
 
 
 @pytest.mark.parametrize("format_name", ["openQCD", "DDalphaAMG"])
-def test_general_links_of_formats_without_magic(
-    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice, format_name: str
-) -> None:
+def test_general_links_of_formats_without_magic(tmp_path, links, lexicographic, lattice, format_name):
     write = {"openQCD": foreign.write_openqcd, "DDalphaAMG": foreign.write_ddalphaamg}[format_name]
     write(tmp_path / "a", lexicographic, plaquette(links, lattice).total)
     assert_links(tmp_path / "a", links, lattice, 64, format_name)
 
 
 @pytest.mark.parametrize("precision", [32, 64])
-def test_ildg_without_scidac_records_or_checksum(
-    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice, precision: int
-) -> None:
+def test_ildg_without_scidac_records_or_checksum(tmp_path, links, lexicographic, lattice, precision):
     data = foreign.lime_record("ildg-binary-data", foreign.ildg_data(lexicographic, precision))
     (tmp_path / "a").write_bytes(foreign.ildg_format(lexicographic, precision) + data)
     with pytest.warns(UserWarning, match="a: has no checksum record: whether its numbers"):
@@ -206,9 +180,7 @@ def test_a_record_of_unknown_type_in_place_of_the_checksum(tmp_path: Path, lexic
         assert read_field(tmp_path / "a").notes
 
 
-def test_gauge_field_among_other_messages(
-    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice
-) -> None:
+def test_gauge_field_among_other_messages(tmp_path, links, lexicographic, lattice):
     """A vector field with its checksum before, a propagator after, records of unknown kinds around them."""
     vector = np.random.default_rng(31).normal(size=(lattice.volume, 3, 2)).view(complex)
     vector_data = b"".join(foreign.reals(site, ">", 8) for site in vector)
@@ -234,13 +206,10 @@ def test_gauge_field_among_other_messages(
     values = read_field(tmp_path / "a", record=0).values
     assert (to_lexicographic(values, lattice).reshape(-1, 3) == vector[..., 0]).all()
     assert (read_field(tmp_path / "a", record=1).values == links).all()
-    with pytest.raises(InputError, match="has 3 SciDAC fields, number 3 was asked for"):
-        read_field(tmp_path / "a", record=3)
+    refuses("has 3 SciDAC fields, number 3 was asked for", read_field, tmp_path / "a", record=3)
 
 
-def test_links_counted_as_36_complex_numbers(
-    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice
-) -> None:
+def test_links_counted_as_36_complex_numbers(tmp_path, links, lexicographic, lattice):
     header = foreign.scidac_headers(lexicographic, 64, datum_reals=2, count=36)
     data = foreign.ildg_data(lexicographic, 64)
     (tmp_path / "a").write_bytes(header + foreign.lime_record("scidac-binary-data", data))
@@ -251,9 +220,7 @@ def test_links_counted_as_36_complex_numbers(
 
 
 @pytest.mark.parametrize(("shift", "ok"), [(0.0, True), (1e-5, False)])
-def test_plaquette_and_trace_of_a_usqcd_record(
-    tmp_path: Path, links: NDArray, lexicographic: NDArray, lattice: Lattice, shift: float, ok: bool
-) -> None:
+def test_plaquette_and_trace_of_a_usqcd_record(tmp_path, links, lexicographic, lattice, shift, ok):
     record = (
         f"<usqcdInfo><version>1.0</version><plaq>{plaquette(links, lattice).total + shift:e}</plaq>"
         f"<linktr>{link_statistics(links).trace:e}</linktr><info>a < b & c</info></usqcdInfo>"
@@ -279,9 +246,7 @@ def test_report_in_json(tmp_path: Path, links: NDArray, lattice: Lattice) -> Non
     assert report["checks"][1]["name"] == "plaquette" and report["checks"][1]["ok"] is True
 
 
-def test_writing_replaces_a_file_at_once_and_leaves_nothing_else(
-    tmp_path: Path, links: NDArray, lattice: Lattice, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writing_replaces_a_file_at_once_and_leaves_nothing_else(tmp_path, links, lattice, monkeypatch):
     write_ildg(tmp_path / "a", links, lattice, 32)
     before = (tmp_path / "a").read_bytes()
 
@@ -297,25 +262,18 @@ def test_writing_replaces_a_file_at_once_and_leaves_nothing_else(
 
 
 @pytest.mark.parametrize("write", [write_ildg, write_nersc])
-def test_bad_arguments_for_writing(
-    tmp_path: Path, links: NDArray, lattice: Lattice, write: Callable[..., None]
-) -> None:
-    with pytest.raises(InputError, match="precision of 16 bits; give 32 or 64"):
-        write(tmp_path / "a", links, lattice, 16)
-    with pytest.raises(InputError, match="are not those of a 4x4x4x4 lattice"):
-        write(tmp_path / "a", links, Lattice((4, 4, 4, 4)), 64)
-    with pytest.raises(InputError, match="nowhere/a: cannot be written"):
-        write(tmp_path / "nowhere" / "a", links, lattice, 64)
+def test_bad_arguments_for_writing(tmp_path, links, lattice, write):
+    refuses("precision of 16 bits; give 32 or 64", write, tmp_path / "a", links, lattice, 16)
+    refuses("are not those of a 4x4x4x4 lattice", write, tmp_path / "a", links, Lattice((4, 4, 4, 4)), 64)
+    refuses("nowhere/a: cannot be written", write, tmp_path / "nowhere" / "a", links, lattice, 64)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_two_rows_are_refused_for_links_outside_su3(tmp_path: Path, links: NDArray, lattice: Lattice) -> None:
     antiperiodic = links.copy()
     antiperiodic[3, 0, -1] *= -1
-    with pytest.raises(InputError, match="not in SU"):
-        write_nersc(tmp_path / "a", antiperiodic, lattice, 64, rows=2)
-    with pytest.raises(InputError, match="rows"):
-        write_nersc(tmp_path / "a", links, lattice, 64, rows=4)
+    refuses("not in SU", write_nersc, tmp_path / "a", antiperiodic, lattice, 64, rows=2)
+    refuses("rows", write_nersc, tmp_path / "a", links, lattice, 64, rows=4)
 
 
 def test_large_rows_and_many_slabs(tmp_path: Path, random_su3: Callable[..., NDArray]) -> None:

@@ -1,7 +1,5 @@
 """Site numbering, neighbours and the order of plain arrays, by their definitions."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

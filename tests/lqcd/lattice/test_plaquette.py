@@ -1,7 +1,5 @@
 """Plaquette and link statistics against NumPy on lexicographic arrays, and their properties."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numba
@@ -57,9 +55,7 @@ def test_unit_links() -> None:
     assert link_statistics(unit) == (1, 0, 0)
 
 
-def test_gauge_transformation_changes_the_link_trace_but_no_plaquette(
-    links: NDArray, lattice: Lattice, random_su3: RandomSU3
-) -> None:
+def test_gauge_transformation_changes_the_link_trace_but_no_plaquette(links, lattice, random_su3):
     g = random_su3((2, lattice.half_volume), 515)
     transformed = np.empty_like(links)
     for mu in range(4):
@@ -71,9 +67,7 @@ def test_gauge_transformation_changes_the_link_trace_but_no_plaquette(
     assert link_statistics(transformed).unitarity_deviation < 1e-14
 
 
-def test_digits_do_not_depend_on_the_number_of_threads(
-    monkeypatch: pytest.MonkeyPatch, random_su3: RandomSU3
-) -> None:
+def test_digits_do_not_depend_on_the_number_of_threads(monkeypatch, random_su3):
     lattice = Lattice((12, 12, 12, 12))
     links = random_su3((4, 2, lattice.half_volume), 86)
     results = []

@@ -1,9 +1,6 @@
 """Reading needs little memory beyond the links themselves."""
 
-from __future__ import annotations
-
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("read", [read_gauge, check_gauge])
 @pytest.mark.parametrize("name", ["ildg64", "ildg32", "nersc", "openqcd"])
-def test_peak_memory_is_below_one_and_a_half_fields(
-    files: dict[str, Path], name: str, read: Callable[[Path], object]
-) -> None:
+def test_peak_memory_is_below_one_and_a_half_fields(files, name, read):
     field = LATTICE.volume * 4 * 18 * (4 if name == "ildg32" else 8)
     tracemalloc.start()
     try:

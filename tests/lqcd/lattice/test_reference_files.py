@@ -1,7 +1,5 @@
 """Files written by MILC, Chroma and DDalphaAMG: the numbers that those codes print for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -60,9 +58,7 @@ def test_every_plaquette_entry_is_covered(expected: Expected) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), SAME_FIELD)
-def test_the_same_field_in_two_formats_is_equal_bit_by_bit(
-    reference_data: Path, one: str, other: str
-) -> None:
+def test_the_same_field_in_two_formats_is_equal_bit_by_bit(reference_data, one, other):
     a, b = (read_gauge(reference_data / "milc" / name) for name in (one, other))
     assert a.links.dtype == b.links.dtype == np.complex64
     assert (a.links == b.links).all()

@@ -1,7 +1,5 @@
 """Tables are one while they are used, and few when they are not."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

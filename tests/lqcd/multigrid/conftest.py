@@ -1,7 +1,5 @@
 """A small rough Wilson-clover operator for the tests of multigrid, and dense matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

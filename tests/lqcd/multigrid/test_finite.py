@@ -1,7 +1,5 @@
 """Matrices that are not finite: refused at once, or at the end of a block where the host would wait."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Fitted smoothers: shortest residuals on average, by steps or powers, as good as those fitted each time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -82,9 +80,7 @@ def test_what_is_fitted(wilson: Any, draw: Any) -> None:
 
 
 @pytest.mark.parametrize("in_16_bits", [True, False])
-def test_as_many_iterations_as_with_smoothers_fitted_each_time(
-    wilson: Any, draw: Any, monkeypatch: Any, in_16_bits: bool
-) -> None:
+def test_as_many_iterations_as_with_smoothers_fitted_each_time(wilson, draw, monkeypatch, in_16_bits):
     monkeypatch.setattr(module, "_in_16_bits", lambda A: in_16_bits and isinstance(A, WilsonSchur))
     M = wilson((4, 4, 4, 8), 0.02)
     chosen = LevelParameters(aggregate=(2, 2, 2, 2), vectors=6, refinements=1)

@@ -1,7 +1,5 @@
 """The polynomial smoother: each run is minimal, and a start from x is a start from its residual."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import Mock
 

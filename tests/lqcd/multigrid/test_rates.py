@@ -1,7 +1,5 @@
 """Rates of setups: those of the cycle that solves, honest about low modes and about smoothers fitted once."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.noise.probing import check_probes, colours, hadamard_signs, levels, probed
+from support.refusals import refuses
 
 LATTICES = [Lattice((4, 4, 4, 4)), Lattice((8, 4, 6, 2)), Lattice((6, 2, 2, 12)), Lattice((2, 2, 2, 16))]
 
@@ -54,8 +54,6 @@ def test_probed_columns_are_the_noise_times_each_probe():
 
 
 def test_refusals():
-    with pytest.raises(InputError, match="must be a power of two, got 12: take 8 or 16"):
-        check_probes(12, LATTICES[0])
-    with pytest.raises(InputError, match=r"256 probes, but nested colourings of .* 4x4x4x4 end at 128"):
-        check_probes(256, LATTICES[0])
+    refuses("must be a power of two, got 12: take 8 or 16", check_probes, 12, LATTICES[0])
+    refuses(r"256 probes, but nested colourings of .* 4x4x4x4 end at 128", check_probes, 256, LATTICES[0])
     check_probes(128, LATTICES[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -68,6 +69,7 @@ def basis() -> Callable[[int, int], NDArray]:
     return random_basis
 
 
+@cache
 def random_basis(seed: int, size: int) -> NDArray:
     rng = np.random.default_rng(seed)
     return np.linalg.qr(rng.normal(size=(size, size)) + 1j * rng.normal(size=(size, size)))[0]

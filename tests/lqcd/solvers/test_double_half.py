@@ -1,7 +1,5 @@
 """Batched CG with 16 bytes a vector inside; on normal equations, BiCGstab and GCR with spinors in 16 bits."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
@@ -20,6 +18,8 @@ from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.gcr import GCR, GCRSpace, HalfDirections
 from stages.lqcd.solvers.named import MULTIGRID, Solve
 from stages.lqcd.solvers.normal_equations import NormalEquations
+
+pytestmark = pytest.mark.usefixtures("reference_kernels")
 
 WHERE = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

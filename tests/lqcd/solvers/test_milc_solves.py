@@ -14,7 +14,11 @@ from stages.lqcd.solvers.even_odd import EvenOdd
 
 
 @pytest.mark.parametrize(
-    "solver", [BatchedCG(1e-10), BlockCGrQ(1e-10, precision="double-single")], ids=["cg", "block"]
+    "solver",
+    [
+        pytest.param(BatchedCG(1e-10), id="cg"),
+        pytest.param(BlockCGrQ(1e-10, precision="double-single"), id="block", marks=pytest.mark.slow),
+    ],
 )
 def test_asqtad_solutions_are_milcs(reference_data, expected, solver):
     entry = expected["asqtad:Minv"]

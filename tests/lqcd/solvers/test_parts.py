@@ -34,6 +34,7 @@ def test_parts_are_equal_and_hold_every_column_once(columns, widest, widths):
     assert parts[-1].stop == columns
 
 
+@pytest.mark.usefixtures("reference_kernels")
 @pytest.mark.parametrize(("method", "widths"), [(BatchedCG, WIDTHS), (BlockCGrQ, ())])
 def test_kernels_are_told_what_a_block_may_narrow_to(dense, method, widths, monkeypatch):
     told = []

@@ -1,7 +1,5 @@
 """Operators and vectors that no solver can take are refused by cause."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

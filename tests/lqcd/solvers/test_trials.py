@@ -1,7 +1,5 @@
 """Trials of solvers of known cost, in precisions and blocks, with setups and low modes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

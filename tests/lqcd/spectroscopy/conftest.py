@@ -1,7 +1,5 @@
 """A rough Wilson-clover operator on a tiny lattice, and its dense inverse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """What tests of distilled mesons share: exact correlators, perambulators, estimates from noise."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Connected correlators of staggered quarks against dense traces, identities and another code's numbers."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable
@@ -45,6 +43,7 @@ from stages.lqcd.spectroscopy.vector_currents import (
 from support.dense_staggered import DenseStaggered
 from support.lexicographic import to_lexicographic, to_parity
 from support.matrices import matrix_of, random_su3
+from support.refusals import refuses
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
@@ -122,15 +121,7 @@ def test_operators_by_formula(label: str, links: StaggeredLinks, dense: DenseSta
 @pytest.mark.parametrize(
     ("sink", "source"), [*((each, each) for each in LABELS), ("CY", "GY-G1"), ("GX-G1", "GX-GX")]
 )
-def test_low_modes_of_error_and_their_rest_are_the_trace(
-    sink: str,
-    source: str,
-    links: StaggeredLinks,
-    dense: DenseStaggered,
-    inverses: dict[float, NDArray],
-    low: LowPropagator,
-    fields: MesonFields,
-) -> None:
+def test_low_modes_of_error_and_their_rest_are_the_trace(sink, source, links, dense, inverses, low, fields):
     """Exactly, for any modes: sources on every point of a slice have no noise."""
     time, currents = LABELS.index(sink) % 4, [vector_current(links, each) for each in (sink, source)]
     b, matrices = points(time), [dense.current(each) for each in (sink, source)]
@@ -165,9 +156,7 @@ def test_all_modes_are_the_trace() -> None:
                 np.testing.assert_allclose(found, exact, atol=1e-10 * np.abs(exact).max() + 1e-12)
 
 
-def test_meson_fields_of_momenta_blocks_and_ranks(
-    links: StaggeredLinks, dense: DenseStaggered, low: LowPropagator
-) -> None:
+def test_meson_fields_of_momenta_blocks_and_ranks(links, dense, low):
     momenta, labels = [(0, 0, 0), (1, 0, -1)], ("GY-GY", "CX")
     currents = [vector_current(links, label) for label in labels]
     fields = meson_fields(low, currents, momenta)
@@ -299,9 +288,7 @@ def free_solution(M: StaggeredOperator, b: NDArray) -> NDArray:
     return 4 * M.mass * y - M.apply(y)
 
 
-def test_charge_commutes_like_a_number(
-    links: StaggeredLinks, dense: DenseStaggered, inverses: dict[float, NDArray]
-) -> None:
+def test_charge_commutes_like_a_number(links, dense, inverses):
     """G (Q(t) - Q(t - 1)) G = G P_t - P_t G on every slice, Q(t) = 2 O of the bonds that leave it."""
     inverse, slices = inverses[MASSES[0]], dense.on_slices()[..., None]
     b = np.random.default_rng(12).normal(size=(SIZE, 2)) + 0j
@@ -367,9 +354,7 @@ def trace_at(columns: NDArray, parities: list[int], sites: list[int]) -> complex
     ("nu", "places"),
     [(1, 7), (3, 5), *(pytest.param(nu, 256, marks=SLOW) for nu in range(4))],
 )
-def test_divergence_vanishes_at_every_site(
-    nu: int, places: int, links: StaggeredLinks, inverses: dict[float, NDArray]
-) -> None:
+def test_divergence_vanishes_at_every_site(nu, places, links, inverses):
     """Contact term included, at the source and next to it, too."""
     parity, site = SOURCE
     chosen = [SOURCE, *((1 - parity, int(LATTICE.neighbour(parity, nu, hops)[site])) for hops in (1, -1, 3))]
@@ -409,9 +394,7 @@ def test_divergence_of_solves() -> None:
 
 
 @pytest.mark.parametrize("label", ["CX", pytest.param("CY", marks=SLOW)])
-def test_weights_are_derivatives_of_the_determinant(
-    label: str, links: StaggeredLinks, dense: DenseStaggered, inverses: dict[float, NDArray]
-) -> None:
+def test_weights_are_derivatives_of_the_determinant(label, links, dense, inverses):
     """(1/4) ln det M(q a): q^2 [C - contact] is connected, and (q / 4) i Tr J G the root of disconnected."""
     charge, mass, mu, step = 2 / 3, MASSES[1], "XYZ".index(label[1]), 0.02
     rng = np.random.default_rng(55)
@@ -437,9 +420,7 @@ def test_weights_are_derivatives_of_the_determinant(
     assert abs(contact) > 0.1 * abs((image * image.T).sum())
 
 
-def test_contact_term_of_a_slice(
-    links: StaggeredLinks, dense: DenseStaggered, inverses: dict[float, NDArray]
-) -> None:
+def test_contact_term_of_a_slice(links, dense, inverses):
     """Tr P_t K G = (1/4) Tr P_t [F - F^dag + 9 (L - L^dag)] G."""
     mu, inverse, b = 2, inverses[MASSES[1]], points(1)
     hops = dense.hop(dense.fat, mu, 1) + 9 * dense.hop(dense.long, mu, 3)
@@ -451,14 +432,7 @@ def test_contact_term_of_a_slice(
 @pytest.mark.parametrize(
     "label", ["CX", *(pytest.param(each, marks=SLOW) for each in ("G5-G5", "GY-GY", "GZ-G1"))]
 )
-def test_the_rest_over_noise_is_unbiased(
-    label: str,
-    links: StaggeredLinks,
-    dense: DenseStaggered,
-    inverses: dict[float, NDArray],
-    low: LowPropagator,
-    fields: MesonFields,
-) -> None:
+def test_the_rest_over_noise_is_unbiased(label, links, dense, inverses, low, fields):
     """By random walls of 200 seeds: chi squared of the mean against what LL of these modes leaves."""
     seeds, time, mass, current = 200, 2, MASSES[0], vector_current(links, label)
     walls = [random_wall(LATTICE, time, "a", SEED + n, 0) for n in range(seeds)]
@@ -514,13 +488,11 @@ def test_modes_of_zero_have_no_partner() -> None:
     ],
 )
 def test_mistakes(call: Callable, message: str, low: LowPropagator, links: StaggeredLinks) -> None:
-    with pytest.raises(InputError, match=message):
-        call(low, links)
+    refuses(message, call, low, links)
 
 
 def test_unknown_names_of_meson_fields(fields: MesonFields) -> None:
-    with pytest.raises(InputError, match="have no current 'GT-GT': they have G5-G5"):
-        fields.low_low("GT-GT", "CX", 0.1)
+    refuses("have no current 'GT-GT': they have G5-G5", fields.low_low, "GT-GT", "CX", 0.1)
     with pytest.raises(InputError, match=r"have no momentum \(1, 0, 0\): they have \(0, 0, 0\)"):
         fields.low_low("CX", "CX", 0.1, (1, 0, 0))
 
@@ -542,13 +514,11 @@ def test_signs_of_given_links_are_recognised(phased: bool) -> None:
         ),
         ({"phases": not phased}, f"phases of the fat links is {phased}, and {not phased} was stated"),
     ):
-        with pytest.raises(InputError, match=message):
-            given_links(fat, long, thin, LATTICE, **wrong)
+        refuses(message, given_links, fat, long, thin, LATTICE, **wrong)
     with pytest.raises(InputError, match="long links do not have the signs of the fat ones"):
         given_links(fat, with_phases(long, LATTICE), thin, LATTICE)
     another = random_su3(np.random.default_rng(8), 4, 2, LATTICE.half_volume, size=9)
-    with pytest.raises(InputError, match="phases of the fat links cannot be recognised"):
-        given_links(fat, long, another, LATTICE)
+    refuses("phases of the fat links cannot be recognised", given_links, fat, long, another, LATTICE)
 
 
 @pytest.mark.gpu

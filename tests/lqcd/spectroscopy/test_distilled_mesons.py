@@ -1,7 +1,5 @@
 """Mesons of distillation against point-to-all correlators, and against dense contractions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Channels: quantum numbers of their matrices, and equal rows on all rotations of a gauge field."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 
@@ -286,9 +284,7 @@ def alike(found: NDArray, rtol: float = 1e-11) -> bool:
 
 
 @pytest.mark.parametrize("family", CHANNELS)
-def test_channels_of_equivalent_momenta_are_equal(
-    family: str, wilson: tuple[MesonAverage, list[str]]
-) -> None:
+def test_channels_of_equivalent_momenta_are_equal(family, wilson):
     average, gammas = wilson
     channels = dirac_channels(MOMENTA, LATTICE.extents)[1]
     for star in STARS:
@@ -364,9 +360,7 @@ def staggered() -> tuple[StaggeredAverage, list[str], dict]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", TASTES)
-def test_staggered_channels_of_equivalent_momenta_are_equal(
-    family: str, staggered: tuple[StaggeredAverage, list[str], dict]
-) -> None:
+def test_staggered_channels_of_equivalent_momenta_are_equal(family, staggered):
     average, measured, channels = staggered
     for star in ((FEW[0],), *STARS):
         here = [FEW.index(momentum) for momentum in star[:2]]

@@ -1,7 +1,5 @@
 """Meson two-point functions against Wick contractions of the dense inverse, backward propagator included."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -112,7 +110,7 @@ def test_z2_walls_estimate_the_mean_over_points(inverse: NDArray) -> None:
         [meson_correlators(column_of(inverse, at), LATTICE, at, names, [(0, 0, 0)]) for at in points], axis=0
     )
     found = []
-    for number in range(200):
+    for number in range(100):
         place = SourcePlace(2, None, number)
         source = z2_wall_source(LATTICE, place, "walls", 33)
         found.append(meson_correlators(propagator(inverse, source), LATTICE, place, names, [(0, 0, 0)]))

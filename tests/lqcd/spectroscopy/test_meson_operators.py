@@ -1,13 +1,11 @@
 """Meson operators as text, and their matrices."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from stages.base.errors import InputError
 from stages.lqcd.spectroscopy.gammas import vertices
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, Term, operator_vertices, words_of
+from support.refusals import refuses
 
 
 def test_text_of_operators() -> None:
@@ -19,8 +17,7 @@ def test_text_of_operators() -> None:
 
 @pytest.mark.parametrize("text", ["", "Gamma5 GammaX", "2", "Gamma5 +", "Gamma5[+x", "gamma5"])
 def test_what_is_no_operator(text: str) -> None:
-    with pytest.raises(InputError, match="is a sum of Dirac matrices with displacements, such as 'Gamma5'"):
-        MesonOperator.parse(text)
+    refuses("is a sum of Dirac matrices with displacements, such as 'Gamma5'", MesonOperator.parse, text)
 
 
 @pytest.mark.parametrize(
@@ -31,13 +28,11 @@ def test_what_is_no_operator(text: str) -> None:
     ],
 )
 def test_unknown_parts_are_named(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        MesonOperator.parse(text)
+    refuses(message, MesonOperator.parse, text)
 
 
 def test_no_terms() -> None:
-    with pytest.raises(InputError, match="at least one term"):
-        MesonOperator(())
+    refuses("at least one term", MesonOperator, ())
 
 
 def test_vertices_are_linear_and_antilinear() -> None:

@@ -1,7 +1,5 @@
 """Solves of M x = b in blocks, against the dense inverse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import product
 
@@ -32,7 +30,7 @@ PAIRS = [
     ("bicgstab", "double"),
     ("bicgstab", "double-single"),
     ("bicgstab", "double-half"),
-    pytest.param("gcr", "double-half", marks=pytest.mark.slow),
+    ("gcr", "double-half"),
     ("cgnr", "double-single"),
     ("cgnr", "double-half"),
     *(
@@ -45,9 +43,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("solver", "precision"), PAIRS)
-def test_solutions_are_those_of_the_inverse(
-    operator: WilsonOperator, inverse: NDArray, sources: NDArray, solver: str, precision: str
-) -> None:
+def test_solutions_are_those_of_the_inverse(operator, inverse, sources, solver, precision):
     reports: list[tuple[int, int]] = []
     method = make_method(solver, precision, 1e-10, 500)
     x, made = propagate(operator, sources, method, 2, lambda *done: reports.append(done))

@@ -1,7 +1,5 @@
 """Sources: where they are, what a file may hold, and smearing against the Laplacian of the whole lattice."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path
@@ -15,6 +13,7 @@ from stages.base.errors import InputError
 from stages.lqcd.noise import noise_vectors
 from stages.lqcd.spectroscopy import quark_sources as sources
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace, gaussian_smeared
+from support.refusals import refuses
 
 X, Y, Z, T = LATTICE.extents
 
@@ -33,8 +32,7 @@ def test_labels_name_places(place: SourcePlace) -> None:
 
 
 def test_other_labels_are_refused() -> None:
-    with pytest.raises(InputError, match="'x0y0z0t8', 't8' or 't8n0', got 'x0t8'"):
-        SourcePlace.parse("x0t8")
+    refuses("'x0y0z0t8', 't8' or 't8n0', got 'x0t8'", SourcePlace.parse, "x0t8")
 
 
 def test_a_point_and_a_wall() -> None:
@@ -68,8 +66,7 @@ def test_a_noisy_wall_is_the_noise_of_its_slice_for_each_spin() -> None:
     ],
 )
 def test_places_off_the_lattice_are_refused(place: SourcePlace, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        sources.point_source(LATTICE, place)
+    refuses(said, sources.point_source, LATTICE, place)
 
 
 def test_a_users_file(tmp_path: Path) -> None:
@@ -99,32 +96,25 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
         (np.zeros(good.shape, [("re", float), ("im", float)]), r"holds \[\('re', '<f8'\)"),
     ):
         np.save(path, field)
-        with pytest.raises(InputError, match=said):
-            sources.read_source(path, LATTICE)
+        refuses(said, sources.read_source, path, LATTICE)
     for shape in ((), (3,), (*good.shape, 0), (0, *good.shape[1:]), (*good.shape, 1, 1)):
         np.save(path, np.ones(shape, complex))
-        with pytest.raises(InputError, match=re.escape(f"holds an array of shape {shape}, but a source has")):
-            sources.source_columns(path)
+        refuses(re.escape(f"holds an array of shape {shape}, but a source has"), sources.source_columns, path)
     os.mkfifo(tmp_path / "pipe")
     for other in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(InputError, match="is no file, but a folder or a pipe"):
-            sources.source_columns(other)
+        refuses("is no file, but a folder or a pipe", sources.source_columns, other)
     with path.open("wb") as archive:
         np.savez(archive, source=np.ones(3))
-    with pytest.raises(InputError, match="several NumPy arrays"):
-        sources.read_source(path, LATTICE)
+    refuses("several NumPy arrays", sources.read_source, path, LATTICE)
     np.save(path, good)
     content = path.read_bytes()
     for damaged in (b"", content.replace(b")", b"(", 1), content.replace(b"(6, 2", b"(6666666666, 2", 1)):
         path.write_bytes(damaged)
         for read in (lambda: sources.read_source(path, LATTICE), lambda: sources.source_columns(path)):
-            with pytest.raises(InputError, match="cannot be read as a NumPy file"):
-                read()
+            refuses("cannot be read as a NumPy file", read)
     path.write_text("a source")
-    with pytest.raises(InputError, match="cannot be read as a NumPy file"):
-        sources.read_source(path, LATTICE)
-    with pytest.raises(InputError, match="zero everywhere"):
-        sources.first_time(np.zeros((2, LATTICE.half_volume, 12, 1)), LATTICE)
+    refuses("cannot be read as a NumPy file", sources.read_source, path, LATTICE)
+    refuses("zero everywhere", sources.first_time, np.zeros((2, LATTICE.half_volume, 12, 1)), LATTICE)
 
 
 def laplacian(links: NDArray) -> NDArray:

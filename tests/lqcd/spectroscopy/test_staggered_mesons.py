@@ -1,7 +1,5 @@
 """Staggered mesons against MILC's recipe of operators, dense matrices, reference numbers, identities."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from pathlib import Path
@@ -44,6 +42,7 @@ pytestmark = pytest.mark.usefixtures("reference_kernels")
 LATTICE = Lattice((4, 2, 2, 4))
 ALL = operators_of(tuple(MULTIPLETS))
 POINT, CORNER, NOISE = SourcePlace(1, (3, 1, 0)), SourcePlace(3), SourcePlace(2, None, 5)
+SLOW = pytest.mark.slow
 AXES = {0: 3, 1: 2, 2: 1, 3: 0}
 """Axis of x, y, z, t in ``[t, z, y, x, ...]``."""
 
@@ -209,7 +208,7 @@ def test_goldstone_pion_and_its_identity(thin: NDArray, inverse: NDArray) -> Non
     np.testing.assert_allclose(made.sum(), np.trace(b.conj().T @ inverse @ b).real / (2 * 0.2), rtol=1e-12)
 
 
-@pytest.mark.parametrize("label", ["G5-G5", pytest.param("GY-GY", marks=pytest.mark.slow), "GX-G1"])
+@pytest.mark.parametrize("label", ["G5-G5", *(pytest.param(each, marks=SLOW) for each in ("GY-GY", "GX-G1"))])
 def test_random_walls_estimate_the_mean_over_points(label: str, thin: NDArray, inverse: NDArray) -> None:
     operator, sites = SpinTaste.parse(label), 2 * LATTICE.sites_per_slice
     every = np.eye(3 * sites, dtype=complex).reshape(1, 2, LATTICE.sites_per_slice, 3, 3 * sites)

@@ -1,7 +1,5 @@
 """Mesons of stochastic LapH: sources, sink projections, and the noise's mean."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from distilled import (

@@ -1,7 +1,5 @@
 """The lattice that the tests of this folder share."""
 
-from __future__ import annotations
-
 from stages.lqcd.lattice.geometry import Lattice
 
 LATTICE = Lattice((4, 2, 2, 6))
