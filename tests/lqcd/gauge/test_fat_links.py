@@ -87,21 +87,3 @@ def test_long_links_are_three_links_in_a_row(backend, links):
     plain = gauge_to_lexicographic(links, LATTICE)
     for mu in range(4):
         assert abs(found[..., mu, :, :] + 0.7 * along(plain, [mu + 1] * 3)).max() < 1e-14
-
-
-def test_links_are_gauge_covariant(links, random_su3, transformed):
-    g = random_su3(59, 2, LATTICE.half_volume)
-    rotated = transformed(links, g, LATTICE, 1)
-    fat, fat_rotated = (fat_links(u, LATTICE, PATHS) for u in (links, rotated))
-    long, long_rotated = (long_links(u, LATTICE, 1.3) for u in (links, rotated))
-    assert abs(fat_rotated - transformed(fat, g, LATTICE, 1)).max() < 1e-14
-    assert abs(long_rotated - transformed(long, g, LATTICE, 3)).max() < 1e-14
-
-
-def test_constant_links_give_the_weights_of_the_paths(backend):
-    """In the free field a fat link is the sum of all coefficients, weighted by the number of paths."""
-    unit = backend.xp.zeros((4, 2, LATTICE.half_volume, 3, 3), complex)
-    unit[...] = backend.xp.eye(3)
-    weight = PATHS.one + 6 * PATHS.three + 24 * PATHS.five + 48 * PATHS.seven + 6 * PATHS.lepage
-    fat = fat_links(unit, LATTICE, PATHS)
-    assert float(abs(fat - weight * unit).max()) < 1e-15

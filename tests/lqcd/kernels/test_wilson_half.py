@@ -43,58 +43,30 @@ def test_conversion_and_back(backend, random, n):
 
 @pytest.mark.parametrize("n", widths((1, 3), (8,)))
 @pytest.mark.parametrize("matrices", ["none", "hop", "diagonal"])
-@pytest.mark.parametrize("added", [True, False], ids=["diagonal", "no diagonal"])
-def test_into_16_bits(backend, random, n, matrices, added):
+@pytest.mark.parametrize("into", ["16 bits", "16 bits without a diagonal", "single"])
+def test_products(backend, random, n, matrices, into):
+    """Into single precision the arithmetic on what 16 bits hold is that of single precision."""
+    added, single = "without" not in into, into == "single"
     if matrices == "diagonal" and not added:
         pytest.skip("these matrices multiply a diagonal")
-    links, x, y, blocks = (
-        random(SITES, 8, 3, 3),
-        random(SITES, 12, n),
-        random(SITES, 12, n),
-        hermitian(random),
-    )
-    kernels = backend.kernels.wilson_dslash
-    packed, half = packed_links(kernels, backend.array(links), LATTICE, ODD), to_half(backend.array(x))
+    links, x, y = random(SITES, 8, 3, 3), random(SITES, 12, n), random(SITES, 12, n)
+    blocks, kernels, parity = hermitian(random), backend.kernels.wilson_dslash, EVEN if single else ODD
+    packed, half = packed_links(kernels, backend.array(links), LATTICE, parity), to_half(backend.array(x))
     terms, exact_terms = {"b": -0.5, "sign": -1}, {"b": -0.5, "sign": -1}
     if added:
-        terms |= {"a": 0.7, "diagonal": to_half(backend.array(y))}
+        diagonal = backend.array(y)
+        terms |= {"a": 0.7, "diagonal": diagonal if single else to_half(diagonal)}
         exact_terms |= {"a": 0.7, "diagonal": y.astype(complex)}
     if matrices != "none":
         terms["clover"] = matrices, backend.kernels.clover.pack(backend.array(blocks))
         exact_terms["clover"] = matrices, reference_clover.pack(blocks.astype(complex))
-    out = kernels.wilson_dslash(packed, half, HalfField.empty(SITES, n, backend.xp), **terms)
-    exact = reference.wilson_dslash(
-        reference.pack(links.astype(complex), LATTICE, ODD),
-        x.astype(complex),
-        np.empty(x.shape, complex),
-        **exact_terms,
-    )
-    assert error(backend.host(from_half(out)), exact) < 1e-4
-
-
-@pytest.mark.parametrize("n", widths((1, 3), (8,)))
-@pytest.mark.parametrize("matrices", ["none", "hop", "diagonal"])
-def test_into_single(backend, random, n, matrices):
-    """The arithmetic on what 16 bits hold is that of single precision."""
-    links, x, y, blocks = (
-        random(SITES, 8, 3, 3),
-        random(SITES, 12, n),
-        random(SITES, 12, n),
-        hermitian(random),
-    )
-    kernels = backend.kernels.wilson_dslash
-    packed, half = packed_links(kernels, backend.array(links), LATTICE, EVEN), to_half(backend.array(x))
-    terms = {"diagonal": backend.array(y), "a": 0.3, "b": -1.1}
-    exact_terms = {"diagonal": y.astype(complex), "a": 0.3, "b": -1.1}
-    if matrices != "none":
-        terms["clover"] = matrices, backend.kernels.clover.pack(backend.array(blocks))
-        exact_terms["clover"] = matrices, reference_clover.pack(blocks.astype(complex))
-    out = kernels.wilson_dslash(packed, half, backend.array(np.full_like(y, np.nan)), **terms)
-    held = from_half(to_half(x)).astype(complex)
-    exact = reference.wilson_dslash(
-        reference.pack(links.astype(complex), LATTICE, EVEN), held, np.empty(x.shape, complex), **exact_terms
-    )
-    assert error(backend.host(out), exact) < 1e-6
+    empty = backend.array(np.full_like(y, np.nan)) if single else HalfField.empty(SITES, n, backend.xp)
+    out = kernels.wilson_dslash(packed, half, empty, **terms)
+    exactly = reference.pack(links.astype(complex), LATTICE, parity)
+    held = from_half(to_half(x)) if single else x
+    exact = reference.wilson_dslash(exactly, held.astype(complex), np.empty(x.shape, complex), **exact_terms)
+    found = backend.host(out if single else from_half(out))
+    assert error(found, exact) < (1e-6 if single else 1e-4)
 
 
 def test_misuse(backend, random):

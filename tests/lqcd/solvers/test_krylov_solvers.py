@@ -1,155 +1,54 @@
-"""One table of solvers and precisions drives these tests: true residuals, equivalence, cost."""
+"""Conjugate gradients of a batch and of a block: compiled kernels, cost, narrowing."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from test_every_solver import check
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_device_like
 from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.recurrence import WIDTHS
-from stages.lqcd.solvers.solution import SolveStatus
 from support.matrices import relative_residuals
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
 
-SOLVERS = {
-    f"{method.__name__}-{precision.removeprefix('double-')}": (method, precision)
-    for method in (BatchedCG, BlockCGrQ)
-    for precision in ("double", "double-single")
-}
-
-
-@pytest.fixture(params=SOLVERS)
-def solver(request):
-    """solver(tolerance, **options) of each row of the table."""
-    method, precision = SOLVERS[request.param]
-
-    def make(tolerance=1e-10, **options):
-        return method(tolerance, precision=precision, **options)
-
-    return make
-
-
-def rows(*names):
-    """The solvers of the quick run by name; the full run takes every row of the table."""
-    values = [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in SOLVERS]
-    return pytest.mark.parametrize("solver", values, indirect=True)
-
-
-def check(A, b, solution, tolerance):
-    assert solution.status is SolveStatus.CONVERGED
-    assert (solution.residual <= tolerance).all()
-    np.testing.assert_allclose(
-        solution.residual, relative_residuals(A, solution.x, b), rtol=1e-2, atol=tolerance / 50
-    )
-
-
-OPERATORS = [("hisq", 0.1, 5e-6), ("hisq", 0.1, 1e-12), ("naive", 0.02, 1e-12)]
-QUICK = [(33, OPERATORS[0]), (1, OPERATORS[1]), (8, OPERATORS[2])]
-
-
-@pytest.mark.parametrize(
-    ("rhs", "action", "mass", "tolerance"),
-    [
-        pytest.param(rhs, *operator, marks=() if (rhs, operator) in QUICK else pytest.mark.slow)
-        for operator in OPERATORS
-        for rhs in (1, 3, 8, 16, 33)
-    ],
-)
-def test_every_true_residual_reaches_the_tolerance(
-    solver, staggered, random_block, rhs, action, mass, tolerance
-):
-    """The last operator has a condition of 17000, about as large as still allows 1e-12."""
-    A = staggered(action, mass)
-    b = random_block(29 + rhs, *A.shape, rhs)
-    check(A, b, solver(tolerance).solve(A, b), tolerance)
+METHODS = (BatchedCG, BlockCGrQ)
 
 
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("dependent", [False, pytest.param(True, marks=pytest.mark.slow)])
-@rows("BatchedCG-single", "BlockCGrQ-single")
-def test_with_compiled_kernels(solver, staggered, random_block, backend, dependent):
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("precision", ["double-single", pytest.param("double", marks=pytest.mark.slow)])
+def test_with_compiled_kernels(method, precision, staggered, random_block, backend, dependent):
     """The blocks and coefficients live where the kernels run; x, narrowing and counts come out as the
     reference's; on so few sites each cycle exhausts the Krylov space, and counts in single precision vary.
     """
+    solver = method(1e-11, precision=precision)
     A, plain = staggered("hisq", 0.1, backend), staggered("hisq", 0.1)
     b = random_block(31, *A.shape, 16 if dependent else 3)
     if dependent:
         b[..., 7:] = b[..., :7] @ random_block(32, 7, 9)
         b[..., 3] = 0
     with kernels_of("cpu"):
-        own = replace(A, dslash=replace(A.dslash))
-        solution = solver(1e-11).solve(own, to_device_like(b, A.dslash.links.fat))
+        own = replace(A, dslash=replace(A.dslash, _precisions={}))
+        solution = solver.solve(own, to_device_like(b, A.dslash.links.fat))
     assert array_module(solution.x) is array_module(A.dslash.links.fat)
     check(plain, b, replace(solution, x=as_numpy(solution.x)), 1e-11)
-    expected = solver(1e-11).solve(plain, b)
+    expected = solver.solve(plain, b)
     assert abs(solution.iterations - expected.iterations) <= 0.3 * expected.iterations
     np.testing.assert_allclose(as_numpy(solution.x), expected.x, atol=1e-8)
 
 
-def test_zero_equal_and_dependent_right_hand_sides(solver, staggered, random_block):
-    A = staggered("naive", 0.02)
-    b = random_block(37, *A.shape, 16)
-    b[..., [4, 9]] = 0
-    b[..., 5] = b[..., 3]
-    b[..., 6] = -2.5j * b[..., 1]
-    b[..., 7] = b[..., 0] + 1e-7 * b[..., 2]
-    b[..., 8] = b[..., 0] + b[..., 1] - b[..., 2]
-    b[..., 10] *= 1e-9
-    b[..., 11] *= 1e9
-    solution = solver(1e-12).solve(A, b)
-    check(A, b, solution, 1e-12)
-    assert not solution.x[..., [4, 9]].any() and not solution.residual[[4, 9]].any()
-    np.testing.assert_allclose(solution.x[..., 5], solution.x[..., 3], atol=1e-9)
-
-
-@rows("BatchedCG-single", "BlockCGrQ-single")
-def test_right_hand_sides_of_any_size(solver, staggered, random_block):
-    """Squares of their residuals are far outside the range of single precision."""
-    A = staggered("hisq", 0.2)
-    b = random_block(40, *A.shape, 3) * np.array([1e-40, 1, 1e60])
-    with kernels_of("cpu"):
-        check(A, b, solver(1e-12).solve(A, b), 1e-12)
-
-
-def test_nothing_but_zeros(solver, staggered):
-    A = staggered("hisq", 0.1)
-    solution = solver().solve(A, np.zeros((*A.shape, 3), complex), x0=np.ones((*A.shape, 3), complex))
-    assert solution.status is SolveStatus.CONVERGED and solution.iterations == 0
-    assert not solution.x.any()
-
-
-@rows("BatchedCG-double", "BlockCGrQ-single")
-def test_block_equals_single_solves(solver, staggered, random_block):
-    A = staggered("hisq", 0.2)
-    b = random_block(41, *A.shape, 5)
-    together = solver(1e-12).solve(A, b).x
-    alone = [solver(1e-12).solve(A, np.ascontiguousarray(b[..., n : n + 1])).x for n in range(5)]
-    np.testing.assert_allclose(together, np.concatenate(alone, axis=-1), atol=1e-9)
-
-
-@rows("BatchedCG-single", "BlockCGrQ-double")
-def test_first_guess(solver, staggered, random_block):
-    A = staggered("hisq", 0.5)
-    b = random_block(43, *A.shape, 4)
-    rough, cold = (solver(tolerance).solve(A, b) for tolerance in (1e-6, 1e-9))
-    guess = rough.x.copy()
-    warm = solver(1e-9).solve(A, b, x0=guess)
-    check(A, b, warm, 1e-9)
-    assert 0 < warm.iterations < 0.6 * cold.iterations
-    assert np.array_equal(guess, rough.x)
-    again = solver(1e-9).solve(A, b, x0=warm.x)
-    assert again.iterations == 0 and np.array_equal(again.x, warm.x)
-
-
-def test_statistics(solver, dense, random_block):
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("precision", ["double", "double-single"])
+def test_statistics(method, precision, dense, random_block):
     A = dense(47, np.geomspace(0.01, 4, 120))
     b = random_block(48, *A.shape, 6)
     seen = []
-    solution = solver(1e-9).solve(
+    solution = method(1e-9, precision=precision).solve(
         A, b, progress=lambda iteration, residuals: seen.append((iteration, residuals))
     )
     assert solution.matvecs == sum(A.widths)

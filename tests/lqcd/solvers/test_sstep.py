@@ -185,13 +185,3 @@ def test_ritz_values_are_found_once_for_an_operator(monkeypatch):
     assert known_ritz_values(model, dtype) is first and len(calls) == 1
     del model
     assert known_ritz_values(strakos(50, 0.2, 0.9), dtype)[0] > 0.19 and len(calls) == 2
-
-
-@pytest.mark.usefixtures("reference_kernels")
-def test_right_hand_side_that_is_not_finite_costs_no_other(staggered, random_block):
-    A = staggered("hisq", 0.1)
-    b = random_block(51, *A.shape, 3)
-    b[7, 2, 0] = np.nan
-    solution = SStepCG(tolerance=1e-8, s=4).solve(A, b, on_failure="return")
-    assert solution.status is SolveStatus.NOT_FINITE
-    assert np.flatnonzero(~(solution.residual <= 1e-8)).tolist() == [0]

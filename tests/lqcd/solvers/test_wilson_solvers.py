@@ -1,108 +1,36 @@
-"""One table of solvers for operators that are not Hermitian drives these tests, on Wilson-clover fields."""
+"""Solvers for operators that are not Hermitian, on Wilson-clover fields and small matrices."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
+from test_every_solver import HEAVY, LIGHT, WILSON, check, normal
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels.dispatch import array_module, as_numpy, kernels_of, to_device_like
 from stages.lqcd.solvers.bicgstab import BiCGstab
-from stages.lqcd.solvers.block_cgrq import BlockCGrQ
 from stages.lqcd.solvers.cg import BatchedCG
 from stages.lqcd.solvers.defect_correction import DefectCorrection
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, GCR, gcr_correction
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR, Solve, workspace_of
 from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import NotConverged, SolveStatus
-from support.matrices import relative_residuals
 
 pytestmark = pytest.mark.usefixtures("reference_kernels")
-
-HEAVY, LIGHT = -0.5, -1.2
-
-
-def normal(method):
-    return lambda **options: NormalEquations(method(**options))
-
-
-def corrected(method, **precision):
-    """Defect correction around a solver of so loose a tolerance."""
-
-    def make(tolerance, max_iterations=10_000):
-        limited = method(max_iterations=max_iterations, **precision)
-        return DefectCorrection(limited, tolerance, max_iterations)
-
-    return make
-
-
-SOLVERS = {
-    **{
-        f"gcr-{precision.removeprefix('double-')}": partial(GCR, precision=precision)
-        for precision in ("double", "double-single")
-    },
-    **{
-        f"bicgstab-{precision.removeprefix('double-')}": partial(BiCGstab, precision=precision)
-        for precision in ("double", "double-single")
-    },
-    **{
-        f"cgnr-{precision.removeprefix('double-')}": partial(normal(BatchedCG), precision=precision)
-        for precision in ("double", "double-single")
-    },
-    "block-cgnr": normal(BlockCGrQ),
-    "defect-bicgstab": corrected(BiCGstab, tolerance=1e-3),
-    "defect-gcr": corrected(GCR, tolerance=1e-4),
-}
-
-
-@pytest.fixture(params=SOLVERS)
-def solver(request):
-    """solver(tolerance, **options) of each row of the table."""
-
-    def make(tolerance=1e-10, **options):
-        return SOLVERS[request.param](tolerance=tolerance, **options)
-
-    return make
-
-
-def rows(*names):
-    """The solvers of the quick run by name; the full run takes every row of the table."""
-    values = [pytest.param(name, marks=() if name in names else pytest.mark.slow) for name in SOLVERS]
-    return pytest.mark.parametrize("solver", values, indirect=True)
 
 
 def norms(field):
     return np.linalg.norm(field.reshape(-1, field.shape[-1]), axis=0)
 
 
-def check(A, b, solution, tolerance):
-    assert solution.status is SolveStatus.CONVERGED
-    assert (solution.residual <= tolerance).all()
-    true = relative_residuals(A, solution.x, b)
-    np.testing.assert_allclose(solution.residual, true, rtol=1e-2, atol=tolerance / 50)
-
-
-@pytest.mark.parametrize(
-    ("mass", "tolerance", "rhs"),
-    [
-        (LIGHT, 1e-11, 3),
-        *(pytest.param(*row, marks=pytest.mark.slow) for row in ((HEAVY, 1e-12, 1), (LIGHT, 1e-6, 8))),
-    ],
-)
-def test_every_true_residual_reaches_the_tolerance(solver, wilson, random_block, mass, tolerance, rhs):
-    A = wilson(mass)
-    b = random_block(29 + rhs, *A.shape, rhs)
-    check(A, b, solver(tolerance).solve(A, b), tolerance)
-
-
+@pytest.mark.parametrize("solver", WILSON.values(), ids=WILSON)
 def test_solution_is_that_of_the_dense_matrix(solver, random_block):
     """Eigenvalues in a disc around one, and no symmetry at all."""
     size = 90
     matrix = np.eye(size) + 0.6 * random_block(5, size, size) / np.sqrt(size)
     A = Dense(matrix)
     b = random_block(6, *A.shape, 3)
-    x = solver(1e-12).solve(A, b).x
+    x = solver(tolerance=1e-12).solve(A, b).x
     np.testing.assert_allclose(x.reshape(size, 3), np.linalg.solve(matrix, b.reshape(size, 3)), atol=1e-9)
 
 
@@ -134,91 +62,30 @@ class Dense:
 
 
 @pytest.mark.parametrize("backend", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@rows("bicgstab-single")
-def test_with_compiled_kernels(solver, wilson, random_block, backend):
+@pytest.mark.parametrize(
+    "name",
+    ["bicgstab-single", *(pytest.param(e, marks=pytest.mark.slow) for e in WILSON if e != "bicgstab-single")],
+)
+def test_with_compiled_kernels(name, wilson, random_block, backend):
+    solver = WILSON[name](tolerance=1e-11)
     A, plain = wilson(HEAVY, backend), wilson(HEAVY)
     b = random_block(31, *A.shape, 3)
     with kernels_of("cpu"):
         own = replace(A, M=replace(A.M, dslash=replace(A.M.dslash)))
-        solution = solver(1e-11).solve(own, to_device_like(b, A.M.links.links))
+        solution = solver.solve(own, to_device_like(b, A.M.links.links))
     assert array_module(solution.x) is array_module(A.M.links.links)
     check(plain, b, replace(solution, x=as_numpy(solution.x)), 1e-11)
-    expected = solver(1e-11).solve(plain, b)
+    expected = solver.solve(plain, b)
     assert abs(solution.iterations - expected.iterations) <= 0.1 * expected.iterations + 1
     np.testing.assert_allclose(as_numpy(solution.x), expected.x, atol=1e-9)
 
 
-@rows("gcr-single", "bicgstab-single", "block-cgnr", "defect-gcr")
-def test_zero_equal_and_dependent_right_hand_sides(solver, wilson, random_block):
-    A = wilson(HEAVY)
-    b = random_block(37, *A.shape, 12)
-    b[..., [4, 9]] = 0
-    b[..., 5] = b[..., 3]
-    b[..., 6] = -2.5j * b[..., 1]
-    b[..., 8] = b[..., 0] + b[..., 1] - b[..., 2]
-    b[..., 10] *= 1e-9
-    b[..., 11] *= 1e9
-    solution = solver(1e-11).solve(A, b)
-    check(A, b, solution, 1e-11)
-    assert not solution.x[..., [4, 9]].any() and not solution.residual[[4, 9]].any()
-    np.testing.assert_allclose(solution.x[..., 5], solution.x[..., 3], atol=1e-9)
-
-
-@rows("gcr-single", "bicgstab-single", "cgnr-single", "defect-bicgstab")
-def test_right_hand_sides_of_any_size(solver, wilson, random_block):
-    """Squares of their residuals are far outside the range of single precision."""
-    A = wilson(HEAVY)
-    b = random_block(40, *A.shape, 4) * np.array([1e-40, 1e-20, 1, 1e60])
-    check(A, b, solver(1e-11).solve(A, b), 1e-11)
-
-
-def test_nothing_but_zeros(solver, wilson):
-    A = wilson(HEAVY)
-    solution = solver().solve(A, np.zeros((*A.shape, 3), complex), x0=np.ones((*A.shape, 3), complex))
-    assert solution.status is SolveStatus.CONVERGED and solution.iterations == 0
-    assert not solution.x.any()
-
-
-@rows("gcr-double", "bicgstab-single", "block-cgnr", "defect-bicgstab")
-def test_block_equals_single_solves(solver, wilson, random_block):
-    A = wilson(HEAVY)
-    b = random_block(41, *A.shape, 2)
-    together = solver(1e-12).solve(A, b)
-    alone = [solver(1e-12).solve(A, np.ascontiguousarray(b[..., n : n + 1])) for n in range(2)]
-    np.testing.assert_allclose(together.x, np.concatenate([s.x for s in alone], axis=-1), atol=1e-10)
-    assert together.iterations <= max(s.iterations for s in alone) + 2
-
-
-@rows("gcr-single", "bicgstab-double", "block-cgnr", "defect-gcr")
-def test_first_guess(solver, wilson, random_block):
-    A = wilson(HEAVY)
-    b = random_block(43, *A.shape, 2)
-    rough, cold = (solver(tolerance).solve(A, b) for tolerance in (1e-6, 1e-9))
-    guess = rough.x.copy()
-    warm = solver(1e-9).solve(A, b, x0=guess)
-    check(A, b, warm, 1e-9)
-    assert 0 < warm.iterations < 0.7 * cold.iterations
-    assert np.array_equal(guess, rough.x)
-
-
+@pytest.mark.parametrize("solver", WILSON.values(), ids=WILSON)
 def test_iteration_limit(solver, wilson, random_block):
     A = wilson(LIGHT)
     with pytest.raises(NotConverged, match=r"3 of 3 .*tolerance 1e-10 .*after 4 iterations.*max_iter") as e:
-        solver(1e-10, max_iterations=4).solve(A, random_block(11, *A.shape, 3))
+        solver(tolerance=1e-10, max_iterations=4).solve(A, random_block(11, *A.shape, 3))
     assert e.value.solution.status is SolveStatus.ITERATION_LIMIT and e.value.solution.iterations == 4
-
-
-def test_right_hand_side_that_is_not_finite(solver, wilson, random_block):
-    A = wilson(HEAVY)
-    b = random_block(17, *A.shape, 3)
-    b[5, 1, 2] = np.nan
-    with pytest.raises(NotConverged, match=r"^right-hand side 2 is not finite.*NaN or infinite: check") as e:
-        solver(1e-8).solve(A, b)
-    residual = e.value.solution.residual
-    assert e.value.solution.status is SolveStatus.NOT_FINITE and (residual[:2] <= 1e-8).all()
-    assert np.isnan(residual[2]) and not e.value.solution.x[..., 2].any()
-    left = norms(b[..., :2] - A.apply(np.ascontiguousarray(e.value.solution.x[..., :2])))
-    assert (left <= 1e-8 * norms(b[..., :2])).all()
 
 
 def test_divergence_is_noticed(random_block):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,17 +191,24 @@ def by_field_matrix(apply: Callable[[NDArray], NDArray]) -> NDArray:
     return apply(unit).reshape(SIZE, SIZE)
 
 
-@pytest.mark.parametrize(
-    "given", [True, pytest.param(False, marks=SLOW)], ids=["files' links", "product's links"]
-)
-def test_reference_numbers(given: bool, reference_data: Path) -> None:
-    """Low-mode correlators of another code, of 100 modes whose ranks it lists, and dense traces."""
+@pytest.fixture(scope="module")
+def published(reference_data: Path) -> Any:
+    """Numbers of another code; its gauge field, fat and long links."""
     numbers = json.loads((REFERENCE / "hvp/connected.json").read_text())
     with warnings.catch_warnings(action="ignore"):
         gauge = read_gauge(reference_data / "hvp/l4444a.ildg.20")
         fat, long = (
             read_field(reference_data / f"hvp/{name}4444a.ildg.20").values for name in ("fat", "lng")
         )
+    return numbers, gauge, fat, long
+
+
+@pytest.mark.parametrize(
+    "given", [True, pytest.param(False, marks=SLOW)], ids=["files' links", "product's links"]
+)
+def test_reference_numbers(given: bool, published: Any) -> None:
+    """Low-mode correlators of another code, of 100 modes whose ranks it lists, and dense traces."""
+    numbers, gauge, fat, long = published
     lattice = gauge.lattice
     if given:
         links = given_links(fat, long, gauge.links, lattice)
@@ -226,14 +234,9 @@ def test_reference_numbers(given: bool, reference_data: Path) -> None:
 
 
 @pytest.mark.slow
-def test_dense_traces_are_those_of_the_reference(reference_data: Path) -> None:
+def test_dense_traces_are_those_of_the_reference(published: Any) -> None:
     """Of the conserved current, of two operators, and the loop: Tr P_t O G = i J(t) of the one-link one."""
-    numbers = json.loads((REFERENCE / "hvp/connected.json").read_text())
-    with warnings.catch_warnings(action="ignore"):
-        gauge = read_gauge(reference_data / "hvp/l4444a.ildg.20")
-        fat, long = (
-            read_field(reference_data / f"hvp/{name}4444a.ildg.20").values for name in ("fat", "lng")
-        )
+    numbers, gauge, fat, long = published
     dense = DenseStaggered.of(given_links(fat, long, gauge.links, gauge.lattice))
     inverse = np.linalg.inv(dense.operator(numbers["full/l/CX-CX"]["mass"]))
     fat_link = replace(dense, thin=dense.fat).current("GX-G1")
