@@ -1,20 +1,22 @@
 """Fields of the tests of kernels, in single and in double precision."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 WIDE = (17, 33)
-"""Numbers of right-hand sides that leave a rest of vectors; a quick run has them in single precision."""
+"""Numbers of right-hand sides that leave a rest of vectors; a quick run compiles them in single precision."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        given = getattr(item, "callspec", None)
-        if given and given.params.get("n") in WIDE and given.params.get("dtype") == "complex128":
+        given = item.callspec.params if hasattr(item, "callspec") else {}
+        wide = given.get("n") in WIDE and given.get("dtype") == "complex128"
+        if wide and given.get("backend") != "cuda" and item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.slow)
 
 
