@@ -22,7 +22,7 @@ from workflows.parameter_file import read_parameter_file
 
 SHIPPED = Path(__file__).parents[2] / "workflows"
 GOLDEN = Path(__file__).parent / "golden" / "forecasts.json"
-FILES = ("g2_disconnected", "g2_low_modes", "mesons", "hisq_mesons", "laph_mesons")
+FILES = ("g2_disconnected", "g2_connected", "g2_low_modes", "mesons", "hisq_mesons", "laph_mesons")
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = YAML(typ="safe").load(
     Path(__file__).with_name("forecast_variants.yaml")
 )

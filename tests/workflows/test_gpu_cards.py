@@ -41,6 +41,7 @@ DEFLATED = "g2_disconnected, 64 eigenvectors"
 WORKFLOWS: dict[str, dict[str, Any]] = {
     "g2_disconnected": {},
     DEFLATED: {"deflation": {"vectors": 64}},
+    "g2_connected": {},
     "hisq_mesons": {},
     "mesons": {},
     "laph_mesons": {},
