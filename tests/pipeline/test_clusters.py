@@ -95,13 +95,12 @@ def test_names_and_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         choose("loca")
 
     monkeypatch.setattr("pipeline.running.clusters.address.TIMEOUT", 0.5)
-    with (
-        pytest.raises(InputError, match="no Dask scheduler answers at tcp://127"),
-        at("tcp://127.0.0.1:9").open(DEMAND),
+    for where, said in (
+        ("tcp://127.0.0.1:9", "no Dask scheduler answers at tcp://127"),
+        ("nowhere.json", "neither an address"),
     ):
-        pass
-    with pytest.raises(InputError, match="neither an address"), at("nowhere.json").open(DEMAND):
-        pass
+        with pytest.raises(InputError, match=said):
+            at(where).open(DEMAND).__enter__()
 
 
 @pytest.mark.parametrize(
@@ -132,11 +131,8 @@ def test_cuda_without_its_packages(monkeypatch: pytest.MonkeyPatch, lacking: str
         without(monkeypatch, "cupy")
     else:
         monkeypatch.setattr("pipeline.running.clusters.cuda._device_count", lambda: 1)
-    with (
-        pytest.raises(InputError, match=rf"{named} .* pip install -e '\.\[cuda13\]'"),
-        Cuda().open(DEMAND),
-    ):
-        pass
+    with pytest.raises(InputError, match=rf"{named} .* pip install -e '\.\[cuda13\]'"):
+        Cuda().open(DEMAND).__enter__()
 
 
 @pytest.mark.nvrtc
@@ -151,11 +147,8 @@ def test_cuda_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_slurm_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "dask_jobqueue")
-    with (
-        pytest.raises(InputError, match=r"pip install -e '\.\[slurm\]'"),
-        JobQueue(ClusterSection(kind="slurm")).open(DEMAND),
-    ):
-        pass
+    with pytest.raises(InputError, match=r"pip install -e '\.\[slurm\]'"):
+        JobQueue(ClusterSection(kind="slurm")).open(DEMAND).__enter__()
 
 
 def test_workers_know_their_threads_and_allocator() -> None:

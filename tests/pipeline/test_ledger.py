@@ -1,7 +1,6 @@
 """The ledger of a campaign: append-only, shared by drivers, cut lines skipped."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -10,8 +9,7 @@ from pipeline.store.store import Store
 from stages.base.errors import InputError
 
 
-def test_entries_are_appended_and_a_line_that_was_cut_off_is_skipped(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+def test_entries_are_appended_and_a_line_that_was_cut_off_is_skipped(store: Store) -> None:
     store.create()
     ledger = Ledger(store)
     assert list(ledger.entries()) == []
@@ -24,9 +22,8 @@ def test_entries_are_appended_and_a_line_that_was_cut_off_is_skipped(tmp_path: P
     assert second.joules is None and second.time >= first.time  # type: ignore[operator]
 
 
-def test_an_entry_after_one_that_was_torn_is_not_lost_with_it(tmp_path: Path) -> None:
+def test_an_entry_after_one_that_was_torn_is_not_lost_with_it(store: Store) -> None:
     """A driver that died while it wrote, or a disk that was full, left a line without its end."""
-    store = Store(tmp_path / "store")
     store.create()
     ledger = Ledger(store)
     ledger.path.write_bytes(b'\xff\xfe\n{"event": "began", "jo')
@@ -43,8 +40,7 @@ def test_an_entry_after_one_that_was_torn_is_not_lost_with_it(tmp_path: Path) ->
     assert job.seconds is None and job.state == "ended"
 
 
-def test_a_ledger_that_is_no_file_is_named(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+def test_a_ledger_that_is_no_file_is_named(store: Store) -> None:
     store.create()
     os.mkfifo(store.path / ".ledger.jsonl")
     with pytest.raises(InputError, match=r"ledger .*\.ledger\.jsonl cannot be read .*is no file.: mend it"):

@@ -188,11 +188,8 @@ def test_workers_that_do_not_answer_in_time_are_one_clear_error(monkeypatch, par
 
     monkeypatch.setattr("distributed.LocalCluster", lambda **_: nullcontext())
     monkeypatch.setattr(f"distributed.{part}", late)
-    with (
-        pytest.raises(InputError, match=r"no worker could be started \(TimeoutError\)"),
-        Local(workers=1).open(Demand(1, 0)),
-    ):
-        pass
+    with pytest.raises(InputError, match=r"no worker could be started \(TimeoutError\)"):
+        Local(workers=1).open(Demand(1, 0)).__enter__()
 
 
 def test_a_run_whose_cluster_does_not_start_in_time_ends_with_what_it_has(store, monkeypatch):

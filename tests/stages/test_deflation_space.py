@@ -58,9 +58,7 @@ def spaces(dslash: StaggeredDslash) -> dict[str, DeflationSpace]:
 
 
 @pytest.mark.parametrize("precision", ROUNDING)
-def test_eigenvalues_and_the_matrices_of_the_rounded_vectors(
-    spaces: dict[str, DeflationSpace], dense: np.ndarray, precision: str
-) -> None:
+def test_eigenvalues_and_the_matrices_of_the_rounded_vectors(spaces, dense, precision):
     space, exact = spaces[precision], np.linalg.eigvalsh(dense)
     np.testing.assert_allclose(space.eigenvalue, exact[:VECTORS], rtol=1e-10)
     V = from_store(space.vectors, space.scale, np).reshape(len(dense), VECTORS).astype(complex)
@@ -85,9 +83,7 @@ def test_what_is_stored(spaces: dict[str, DeflationSpace], precision: str, dtype
     assert space.vectors.nbytes + space.scale.nbytes == pytest.approx(share * spaces["double"].vectors.nbytes)
 
 
-def test_vectors_of_sixteen_bits(
-    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash, dense: np.ndarray
-) -> None:
+def test_vectors_of_sixteen_bits(spaces, dslash, dense):
     """They keep every number to its scale, and are smoothed."""
     exact, rounded = (from_store(spaces[p].vectors, spaces[p].scale, np) for p in ("double", "half"))
     assert (exact.dtype, rounded.dtype) == (np.complex128, np.complex64)
@@ -137,9 +133,7 @@ def test_rounded_vectors_of_a_loose_tolerance_are_searched_in_single_precision(
     assert (abs(np.sort(ritz) - lowest) <= 1e-6 * lowest[-1] + space.residual.max() ** 2 / lowest[0]).all()
 
 
-def test_a_part_of_the_space_serves_and_no_more_than_there_is(
-    spaces: dict[str, DeflationSpace], dslash: StaggeredDslash
-) -> None:
+def test_a_part_of_the_space_serves_and_no_more_than_there_is(spaces, dslash):
     whole, part = (deflation(dslash, spaces["single"], at=At(**AT), vectors=k).even for k in (None, 7))
     assert len(part) == 7
     np.testing.assert_array_equal(part.vectors, whole.vectors[..., :7])
@@ -155,9 +149,7 @@ def test_a_part_of_the_space_serves_and_no_more_than_there_is(
 
 @pytest.mark.parametrize("change", ["gauge field", "boundary", "naik_epsilon"])
 @pytest.mark.parametrize("precision", ["double", "half"])
-def test_a_space_of_another_operator_is_refused(
-    spaces: dict[str, DeflationSpace], gauge: configuration.GaugeLinks, precision: str, change: str
-) -> None:
+def test_a_space_of_another_operator_is_refused(spaces, gauge, precision, change):
     if change == "gauge field":
         at = At(config="modes.3")
         field = configuration.heatbath_configuration(
@@ -205,9 +197,7 @@ def resumed(dslash: StaggeredDslash, folder: Path, **options: Any) -> tuple[At, 
         return at, deflation_space(dslash, at=at, vectors=VECTORS, tolerance=1e-9, search=search)
 
 
-def test_a_killed_eigensolve_goes_on_and_finds_the_same(
-    dslash: StaggeredDslash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_eigensolve_goes_on_and_finds_the_same(dslash, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "FIRST_SAVE", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", np.inf)
     at, whole = resumed(dslash, tmp_path / "none", block=2)
@@ -219,9 +209,7 @@ def test_a_killed_eigensolve_goes_on_and_finds_the_same(
     np.testing.assert_array_equal(again.vectors, whole.vectors)
 
 
-def test_a_checkpoint_of_another_block_is_none(
-    dslash: StaggeredDslash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_of_another_block_is_none(dslash, tmp_path, monkeypatch):
     """The block is in no key, so that the chunk is the same."""
     monkeypatch.setattr(checkpoint, "FIRST_SAVE", 0.0)
     interrupted(dslash, tmp_path, 1, block=2)

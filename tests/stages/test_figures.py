@@ -57,7 +57,7 @@ def test_curves_of_convergence_and_cost_are_logarithmic() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(curves)
 
 
-def test_error_budget_recovers_the_variances():
+def test_error_budget_recovers_the_variances() -> None:
     """Loops = gauge part of spread 2 + noise of spread 3; corrections of spread 0.1."""
     loops = 2 * RNG.normal(size=(400, 1, 5)) + 3 * RNG.normal(size=(400, 8, 5))
     corrections = 0.1 * RNG.normal(size=(400, 4, 5))
@@ -69,9 +69,6 @@ def test_error_budget_recovers_the_variances():
     (axes,) = figures.error_budget_figure(loops, corrections).axes
     assert np.allclose(axes.lines[0].get_ydata(), budget.sloppy)
     assert [line.get_label() for line in axes.lines][1] == "correction, 4 fine vectors"
-
-
-def test_error_budget_of_one_configuration_and_one_fine_vector_leaves_out_what_is_unknown():
     loops = RNG.normal(size=(1, 5, 4))
     assert np.isnan(error_budget(loops, loops[:, :1]).correction)
     (axes,) = figures.error_budget_figure(loops, loops[:, :1]).axes

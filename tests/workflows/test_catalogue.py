@@ -60,16 +60,13 @@ def test_suggestions_know_it(quarkline: CommandLine, tmp_path: Path, install: In
     )
 
 
-def test_a_name_that_quarkline_has(quarkline: CommandLine, tmp_path: Path, install: Install) -> None:
+def test_a_name_that_quarkline_or_another_package_has(quarkline, tmp_path, install):
     install("outside_c", "mesons = outside_c")
     answer = plan_of(quarkline, tmp_path, "mesons")
     refused(answer, "'mesons' is registered by quarkline and by package outside_c", "rename")
     assert plan_of(quarkline, tmp_path, "laph_meson").code == 2  # files of other workflows are not concerned
-
-
-def test_a_name_that_two_packages_have(quarkline: CommandLine, tmp_path: Path, install: Install) -> None:
-    install("outside_d", "own_mesons = outside_d")
-    install("outside_e", "own_mesons = outside_e")
+    for name in ("outside_d", "outside_e"):
+        install(name, f"own_mesons = {name}")
     answer = plan_of(quarkline, tmp_path, "own_mesons")
     refused(answer, "package outside_d", "package outside_e", "uninstall")
 

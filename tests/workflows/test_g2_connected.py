@@ -119,9 +119,7 @@ def test_the_eigenvectors_are_those_of_loops(quarkline: CommandLine, connected: 
         ("1.0e-3", "next 12 walls", 8),
     ],
 )
-def test_a_target_adds_walls(
-    quarkline: CommandLine, connected: Path, error: str, said: str, walls: int
-) -> None:
+def test_a_target_adds_walls(quarkline, connected, error, said, walls):
     """By the measured variances and costs, up to a limit."""
     target = f"target: {{error: {error}, quark: light, current: local, window: [1, 2], most_walls: 12}}\n"
     edit(connected, ("store: store", f"{target}store: store"))

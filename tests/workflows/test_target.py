@@ -156,7 +156,7 @@ def test_rounds_go_on_with_the_cheapest_number(quarkline: CommandLine, tmp_path:
     assert quarkline("run", "g2.yaml").code == 0
 
 
-def test_one_configuration_has_no_gauge_noise(quarkline: CommandLine, tmp_path: Path) -> None:
+def test_targets_of_one_configuration_and_of_none(quarkline: CommandLine, tmp_path: Path) -> None:
     (tmp_path / "g2.yaml").write_text(TARGETED)
     file = edit(tmp_path / "g2.yaml", ("configurations: 2", "configurations: 1"))
     assert quarkline("plan", file).code == 0
@@ -165,9 +165,6 @@ def test_one_configuration_has_no_gauge_noise(quarkline: CommandLine, tmp_path: 
         quarkline("plan", file),
         "`target.stochastic_to_gauge` (line 19): one configuration has no gauge noise",
     )
-
-
-def test_an_empty_section_is_no_target(quarkline: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "g2.yaml"
     file.write_text(TINY)
     plain = quarkline("plan", file, "--json")
