@@ -37,7 +37,7 @@ wilson_clover z2_wall_source
     "workflows": """
 AnalysisSection Configurations Definition DeflationSection EnsembleSection FileSection LinkSmearingSection
 Location NAIK_EPSILON Names ParameterFile Problem Project QuarkDefinition QuarkParameters QuarkSolves
-QuarkSourceSection SOLVES SPACE STAGGERED_MASS Seed SolverSection StaggeredDefinition Step
+QuarkSourceSection PositiveSolves SOLVES SPACE STAGGERED_MASS Seed SolverSection StaggeredDefinition Step
 TOLERANCE Times Triples Usual WorkflowParameters aliases available choice_sections correlator_section
 correlator_text
 deflation_economies deflation_variants degrees_of_freedom errors_in first_chunk gauge_section loaded

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         solves_section,
         spectrum_section,
     )
-    from workflows.shared.solves_section import SolverSection
+    from workflows.shared.solves_section import PositiveSolves, SolverSection
     from workflows.shared.source_sections import (
         Names,
         QuarkSourceSection,

@@ -15,20 +15,10 @@ from stages.connected.low_modes import LowLow
 from stages.connected.walls import WallCorrelators
 from stages.lqcd.analysis import jackknife
 from stages.lqcd.analysis.stochastic_error import NoiseMoments, linear_moments
-from stages.lqcd.estimators.truncated import Estimate, Piece, estimate, truncated_pieces
+from stages.lqcd.estimators.truncated import Piece, estimate
 from stages.lqcd.spectroscopy.vector_currents import CURRENTS
 
 LABELS = {"operator": FromParameter("operators"), "current": FromParameter("currents")}
-
-
-class WallEstimate(NamedTuple):
-    """What low modes leave of C(t) of a configuration, by random walls; float64."""
-
-    mean: Annotated[np.ndarray, Dims("operator", "time")]
-    current_mean: Annotated[np.ndarray, Dims("current", "time")]
-    """Of means over the operators of a current."""
-    error: Annotated[np.ndarray, Dims("current", "time")]
-    """Over walls, their times included."""
 
 
 class ConnectedCorrelator(NamedTuple):
@@ -70,32 +60,23 @@ def by_current(values: NDArray, operators: Sequence[str], currents: Sequence[str
 
 
 def wall_pieces(
-    walls: Chunks[WallCorrelators], fine: Chunks[WallCorrelators] | None, subtracted: bool = True
+    walls: Chunks[WallCorrelators], fine: Chunks[WallCorrelators] | None = None
 ) -> tuple[Piece, ...]:
-    """The rest ``[wall, operator, time]`` by sloppy solves, and its correction on walls with fine ones.
-
-    subtracted: without the same walls' low modes; with them, the pieces are those of C itself.
-    """
+    """The rest ``[wall, operator, time]`` by sloppy solves, and its correction on walls with fine ones."""
     sloppy, low = _of_walls(walls)
-    piece = Piece(sloppy.noise, sloppy.values - subtracted * low)
-    if fine is None:
-        return truncated_pieces(piece, None)
-    return piece, _of_walls(fine)[0].minus(sloppy)
+    piece = Piece(sloppy.noise, sloppy.values - low)
+    return (piece, _of_walls(fine)[0].minus(sloppy)) if fine else (piece,)
 
 
 def wall_moments(
-    walls: Sequence[Chunks[WallCorrelators]],
-    operators: Sequence[str],
-    current: str,
-    subtracted: bool = True,
+    walls: Sequence[Chunks[WallCorrelators]], operators: Sequence[str], current: str
 ) -> NoiseMoments:
     """Moments of the noise of a current's C(t) on one configuration, from its walls, and fine ones if any.
 
     Raises InputError for fewer than 4 walls of a kind.
     """
-    pieces = wall_pieces(walls[0], walls[1] if len(walls) > 1 else None, subtracted)
-    means = (by_current(each.values, operators, [current])[:, 0] for each in pieces)
-    return linear_moments([Piece(each.noise, mean) for each, mean in zip(pieces, means, strict=True)])
+    pieces = wall_pieces(*walls)
+    return linear_moments([Piece(p.noise, by_current(p.values, operators, [current])[:, 0]) for p in pieces])
 
 
 def _of_walls(chunks: Chunks[WallCorrelators]) -> tuple[Piece, NDArray[np.float64]]:
@@ -105,49 +86,30 @@ def _of_walls(chunks: Chunks[WallCorrelators]) -> tuple[Piece, NDArray[np.float6
     return Piece(numbers, full), low
 
 
-def wall_estimates(
-    pieces: Sequence[Piece], operators: Sequence[str], currents: Sequence[str]
-) -> tuple[Estimate, Estimate]:
-    """Of operators and of currents. Raises InputError for fewer than two walls of a piece."""
-    means = [Piece(each.noise, by_current(each.values, operators, currents)) for each in pieces]
-    return estimate(pieces), estimate(means)
-
-
-@stage(version="1", over=("config",), transient=True)
-def wall_estimate(
-    walls: Chunks[WallCorrelators],
-    fine: Chunks[WallCorrelators] | None = None,
-    *,
-    at: At,
-    operators: Sequence[str],
-    currents: Sequence[str],
-) -> WallEstimate:
-    """What low modes leave: sloppy solves on all walls, and fine ones on the first few to correct them.
-
-    Unbiased for any tolerance and modes (arXiv:1208.4349). operators: those of the walls. currents: names of
-    `stages.lqcd.spectroscopy.vector_currents.CURRENTS`. Raises InputError for fewer than two walls.
-    """
-    pieces = wall_pieces(walls, fine)
-    rest, of_current = wall_estimates(pieces, operators, currents)
-    at.record(walls=[len(piece.noise) for piece in pieces])
-    return WallEstimate(rest.mean, *of_current)
-
-
 @stage(version="1", over=("config",), labels=LABELS, cost=correlator_cost)
 def connected_correlator(
-    rest: WallEstimate,
+    walls: Chunks[WallCorrelators],
+    fine: Chunks[WallCorrelators],
     low: LowLow | None = None,
     *,
     at: At,
     operators: Sequence[str],
     currents: Sequence[str],
 ) -> ConnectedCorrelator:
-    """C(t) = LL + rest of each current; operators and currents as of `wall_estimate`."""
+    """C(t) = LL + rest: sloppy solves on all walls, fine ones on the first few to correct them.
+
+    Unbiased for any tolerance and modes (arXiv:1208.4349). fine: the walls themselves where no others are.
+    operators: those of the walls. currents: names of `stages.lqcd.spectroscopy.vector_currents.CURRENTS`.
+    Raises InputError for fewer than two walls.
+    """
+    pieces = wall_pieces(walls, fine)
+    means = [Piece(each.noise, by_current(each.values, operators, currents)) for each in pieces]
+    rest, of_current = estimate(pieces), estimate(means)
     exact = low.low_low if low else np.zeros_like(rest.mean)
-    of_current = by_current(exact, operators, currents)
+    part = by_current(exact, operators, currents)
     sources = "all sources of low modes, random walls for the rest" if low else "random walls"
-    at.record(normalisation="slice trace", sources=sources)
-    return ConnectedCorrelator(of_current + rest.current_mean, rest.error, of_current, exact + rest.mean)
+    at.record(normalisation="slice trace", sources=sources, walls=[len(piece.noise) for piece in pieces])
+    return ConnectedCorrelator(part + of_current.mean, of_current.error, part, exact + rest.mean)
 
 
 @stage(

@@ -17,7 +17,6 @@ from stages.connected.correlator import (
     ConnectedCorrelator,
     by_current,
     connected_correlator,
-    wall_estimate,
 )
 from stages.connected.low_modes import LowLow, low_low, low_propagator, meson_fields
 from stages.connected.walls import WallCorrelators, random_wall_sources, wall_correlators
@@ -112,8 +111,8 @@ def whole(
     walls: Sequence[Chunk], fine: Sequence[Chunk] | None, exact: LowLow | None, currents: Sequence[str]
 ) -> ConnectedCorrelator:
     at, operators = At(config="a"), tuple(label for name in currents for label in CURRENTS[name])
-    rest = wall_estimate(walls, fine, at=at, operators=operators, currents=currents)
-    return connected_correlator(rest, exact, at=at, operators=operators, currents=currents)
+    given = walls, fine or walls, exact
+    return connected_correlator(*given, at=at, operators=operators, currents=currents)
 
 
 def solved_exactly(sources: StaggeredSources, inverse: NDArray) -> StaggeredPropagators:

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
-from stages.connected.correlator import connected_average, connected_correlator, wall_estimate
+from stages.connected.correlator import connected_average, connected_correlator
 from stages.connected.low_modes import low_low, low_propagator, meson_fields
 from stages.connected.walls import random_wall_sources, wall_correlators
 from stages.ensemble.staggered_operator import hisq_operator
@@ -61,15 +61,13 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         """Add what leads to C(t) of each configuration; C(t) of each quark."""
         parameters = self.parameters
         operators, currents = parameters.operators, parameters.currents
-        estimate = partial(wall_estimate, operators=operators, currents=currents)
         whole = partial(connected_correlator, operators=operators, currents=currents)
         correlators = []
         for quark in parameters.quarks:
             walls = [self.walls(quark, *each) for each in self.accuracies]
-            rest = self.workflow.add(estimate, *walls, place=Place(f"rest_{quark}"))
             exact = [self.low_low(quark)] if parameters.has_modes(quark) else []
             place = Place(f"correlator_{quark}")
-            correlators.append(self.workflow.add(whole, rest, *exact, place=place))
+            correlators.append(self.workflow.add(whole, walls[0], walls[-1], *exact, place=place))
         return correlators
 
     @property

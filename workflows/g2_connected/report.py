@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import numpy as np
 import xarray
+from numpy.typing import NDArray
 
 from pipeline import At, Figure, NodeAccount, Section, Store, Table, accounts, counted
 from stages.connected.correlator import linear_in_c, wall_moments
@@ -111,84 +111,50 @@ def estimators_section(store: Store, parameters: ConnectedParameters) -> Section
     return Section("Estimators", text, shown)
 
 
-def times_of(parameters: ConnectedParameters, extent: int) -> tuple[int, ...]:
-    """Time slices of the table of estimators."""
-    return parameters.analysis.times or (extent // 4, 7 * extent // 16)
-
-
 def estimator_table(store: Store, parameters: ConnectedParameters, quark: str, current: str) -> Table:
-    """A row for each estimator of a quark's current."""
-    costs: dict[str, list[EstimatorCost]] = {}
-    extent = loaded(store, parameters.workflow, "average").sizes["time"]
-    times = times_of(parameters, extent)
-    for name, moments, counts, seconds, once in estimators(store, parameters, quark, current):
-        of_times = (NoiseMoments(moments.loops, *(part[..., t] for part in moments[1:])) for t in times)
-        costs[name] = [EstimatorCost(each, counts, seconds, once) for each in of_times]
+    """A row for each estimator of a quark's current; the error to reach is that of the first."""
+    ends = ("", "_fine")[: 1 + bool(parameters.solves.fine)]
+    walls = [loaded(store, parameters.workflow, f"walls_{quark}{end}") for end in ends]
+    extent, low = walls[0].sizes["time"], walls[0].low
+    times = parameters.analysis.times or (extent // 4, 7 * extent // 16)
+    nodes = {node.name: node for node in accounts(store, parameters.workflow)}
+    seconds = [_seconds(nodes, f"walls_{quark}{end}") for end in ends]
+    modes = parameters.has_modes(quark)
+    deflated = _seconds(nodes, SPACE) if modes else 0.0
+    once = deflated + sum(_seconds(nodes, name) for name in ("meson_fields", f"low_low_{quark}") if modes)
+    tried = {MAIN: (walls, low, sum(seconds), once)}
+    if modes:
+        tried["random walls alone, deflated"] = walls, 0 * low, sum(seconds), deflated
+        if len(walls) > 1:
+            tried["low modes, fine solves alone"] = walls[1:], low, seconds[1], once
+    if len(walls) > 1:
+        tried[f"fine solves alone{', deflated' * modes}"] = walls[1:], 0 * low, seconds[1], deflated
+    goals: list[float] = []
     rows = []
-    for name, of_name in costs.items():
-        errors = [float(linear_in_c(np.array(cost.correlator_error()))) for cost in of_name]
-        needed = [
-            cost.work_for(own.correlator_error()) for cost, own in zip(of_name, costs[MAIN], strict=True)
-        ]
-        ratio = [n / own.work() for n, own in zip(needed, costs[MAIN], strict=True)]
-        first = of_name[0]
-        each = first.seconds / first.counts[0]
-        walls = " + ".join(map(str, first.counts))
-        rows.append([name, walls, *errors, first.once, each, *needed, *ratio])
+    for name, (pieces, part, spent, before) in tried.items():
+        own = [each.assign(low=part.sel(source=each.source)) for each in pieces]
+        counts, linear = tuple(each.sizes["source"] for each in own), _linear(own, parameters, current)
+        of_times = [NoiseMoments(linear[..., t], linear[..., t], np.zeros((len(own),) * 4)) for t in times]
+        costs = [EstimatorCost(each, counts, spent, before) for each in of_times]
+        errors = [cost.correlator_error() for cost in costs]
+        goals = goals or errors
+        needed = [cost.work_for(goal) for cost, goal in zip(costs, goals, strict=True)]
+        walls_text, shown = " + ".join(map(str, counts)), linear_in_c(np.array(errors)).tolist()
+        rows.append([name, walls_text, *shown, before, spent / counts[0], *needed])
     columns = ["estimator", "walls", *(f"error at t = {t}" for t in times), "s once", "s per wall"]
-    columns += [f"s for the same error at {t}" for t in times] + [f"ratio at {t}" for t in times]
+    columns += [f"s for the same error at {t}" for t in times]
     return Table(columns, rows, f"Estimators of C(t), {quark}, {current}", digits=3)
 
 
-def estimators(
-    store: Store, parameters: ConnectedParameters, quark: str, current: str
-) -> Iterator[tuple[str, NoiseMoments, tuple[int, ...], float, float]]:
-    """Estimators of C(t) that the run's walls tell of: name, moments, walls, seconds of these and once."""
-    walls = [loaded(store, parameters.workflow, f"walls_{quark}")]
-    walls += [loaded(store, parameters.workflow, f"walls_{quark}_fine")] if parameters.solves.fine else []
-    nodes = {node.name: node for node in accounts(store, parameters.workflow)}
-    seconds = [_seconds(nodes, f"walls_{quark}{end}") for end in ("", "_fine")[: len(walls)]]
-    modes = parameters.has_modes(quark)
-    once = sum(_seconds(nodes, name) for name in (SPACE, "meson_fields", f"low_low_{quark}") if modes)
-    deflated = _seconds(nodes, SPACE) if modes else 0.0
-    of_walls = partial(_moments, walls, parameters, current)
-    yield MAIN, *of_walls(subtracted=True), sum(seconds), once
-    if modes:
-        yield "random walls alone, deflated", *of_walls(subtracted=False), sum(seconds), deflated
-    if len(walls) > 1:
-        if modes:
-            alone = _moments(walls[1:], parameters, current, True, walls[0].low)
-            yield "low modes, fine solves alone", *alone, seconds[1], once
-        alone = _moments(walls[1:], parameters, current, subtracted=False)
-        yield "fine solves alone, deflated" if modes else "fine solves alone", *alone, seconds[1], deflated
-
-
-def _moments(
-    walls: Sequence[xarray.Dataset],
-    parameters: ConnectedParameters,
-    current: str,
-    subtracted: bool,
-    low: xarray.DataArray | None = None,
-) -> tuple[NoiseMoments, tuple[int, ...]]:
-    """Moments of the noise of C(t), means over configurations, and numbers of walls of each piece.
-
-    low: that is subtracted from the walls, in place of their own.
-    """
+def _linear(walls: Sequence[xarray.Dataset], parameters: ConnectedParameters, current: str) -> NDArray:
+    """Covariances of single walls' C(t), ``[piece, piece, time]``, means over configurations."""
     of_configs = []
     for config in range(walls[0].sizes["config"]):
-        chunks = [[(At(source=_numbers(each)), _of_config(each, config, low))] for each in walls]
-        of_configs.append(wall_moments(chunks, parameters.operators, current, subtracted))
-    moments = NoiseMoments(*(np.mean(parts, axis=0) for parts in zip(*of_configs, strict=True)))
-    return moments, tuple(len(each.source) for each in walls)
-
-
-def _numbers(walls: xarray.Dataset) -> list[int]:
-    return [int(number) for number in walls.source.values]
-
-
-def _of_config(walls: xarray.Dataset, config: int, low: xarray.DataArray | None) -> WallCorrelators:
-    own = WallCorrelators(*(walls[name].values[config] for name in WallCorrelators._fields))
-    return own if low is None else own._replace(low=low.sel(source=walls.source).values[config])
+        results = [[each[name].values[config] for name in WallCorrelators._fields] for each in walls]
+        numbers = [At(source=each.source.values.tolist()) for each in walls]
+        chunks = [[(at, WallCorrelators(*one))] for at, one in zip(numbers, results, strict=True)]
+        of_configs.append(wall_moments(chunks, parameters.operators, current).linear)
+    return np.mean(of_configs, axis=0)
 
 
 def _seconds(nodes: dict[str, NodeAccount], name: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -12,8 +12,6 @@ from pipeline import LARGEST
 from stages.base.errors import suggestion
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.solvers.frame import MAX_ITERATIONS
-from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.spectroscopy.vector_currents import CURRENTS
 from workflows import (
     NAIK_EPSILON,
@@ -23,9 +21,9 @@ from workflows import (
     DeflationSection,
     FileSection,
     Names,
+    PositiveSolves,
     Problem,
     Seed,
-    SolverSection,
     Times,
     Usual,
     WorkflowParameters,
@@ -114,21 +112,9 @@ class FineSection(FileSection):
     """Walls that are solved for again, the first ones; their times are drawn, too."""
 
 
-class SolvesSection(SolverSection):
+class SolvesSection(PositiveSolves):
     """Solution of the linear systems, `block` right-hand sides at a time."""
 
-    solvers: ClassVar = tuple(POSITIVE)
-    lighter: ClassVar = {"block_cgrq": ("batched_cg",)}
-
-    solver: Literal["auto", "block_cgrq", "batched_cg"] = "block_cgrq"
-    """The method; auto measures both on the first configuration and takes the cheapest."""
-    precision: Literal["double", "double-single", "double-half"] = "double-single"
-    """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
-    batched_cg. With auto the coarsest that may be taken, finer ones are measured, too; left out, all are."""
-    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
-    """A solve that has not converged by then fails."""
-    block: int = Field(default=24, ge=1, le=64)
-    """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
     sloppy: SloppySection
     """The solves of every wall."""
     fine: FineSection | None = None

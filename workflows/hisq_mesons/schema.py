@@ -9,8 +9,6 @@ from pydantic import Field, field_validator
 
 from stages.base.errors import suggestion
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.solvers.frame import MAX_ITERATIONS
-from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.spectroscopy.staggered_operators import MULTIPLETS, SpinTaste, operators_of
 from workflows import (
     NAIK_EPSILON,
@@ -21,9 +19,9 @@ from workflows import (
     LinkSmearingSection,
     Location,
     Names,
+    PositiveSolves,
     Problem,
     QuarkSourceSection,
-    SolverSection,
     Times,
     Triples,
     WorkflowParameters,
@@ -98,24 +96,11 @@ class StaggeredMesonSection(FileSection):
         yield from aliases(self.momenta, lattice)
 
 
-class StaggeredSolves(SolverSection):
+class StaggeredSolves(PositiveSolves):
     """Solution of the linear systems, `block` right-hand sides at a time."""
 
-    solvers: ClassVar = tuple(POSITIVE)
-    lighter: ClassVar = {"block_cgrq": ("batched_cg",)}
-
-    solver: Literal["auto", "block_cgrq", "batched_cg"] = "block_cgrq"
-    """Conjugate gradients with one Krylov space for a block, or column by column; auto measures both on the
-    first configuration and takes the cheapest."""
-    precision: Literal["double", "double-single", "double-half"] = "double-single"
-    """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
-    batched_cg. With auto the coarsest that may be taken, finer ones are measured, too; left out, all are."""
     tolerance: Annotated[float, TOLERANCE] = Field(ge=1e-14, lt=1)
     """|b - A x| / |b| of the even sites' system."""
-    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
-    """A solve that has not converged by then fails."""
-    block: int = Field(default=24, ge=1, le=64)
-    """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
 
 
 class HisqMesonParameters(WorkflowParameters):

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from pydantic import Field
+
 from stages.ensemble.expected_solves import ExpectedSolves
-from stages.lqcd.solvers.named import HALVES, PRECISIONS, WHOLE_PRECISIONS, Solve
+from stages.lqcd.solvers.frame import MAX_ITERATIONS
+from stages.lqcd.solvers.named import HALVES, POSITIVE, PRECISIONS, WHOLE_PRECISIONS, Solve
 from stages.lqcd.solvers.trial import candidates, trial_widths
 from workflows.parameter_file import FileSection, Problem
 from workflows.shared.variants import after, less
@@ -72,3 +75,21 @@ class SolverSection(FileSection):
                 ("precision",),
                 f"{self.precision} is for {names}, not for {self.solver}: take {taken}, or double-single",
             )
+
+
+class PositiveSolves(SolverSection):
+    """Solution of positive definite systems, such as the staggered 4 m^2 - D^2."""
+
+    solvers: ClassVar = tuple(POSITIVE)
+    lighter: ClassVar = {"block_cgrq": ("batched_cg",)}
+
+    solver: Literal["auto", "block_cgrq", "batched_cg"] = "block_cgrq"
+    """Conjugate gradients with one Krylov space for a block, or column by column; auto measures both on the
+    first configuration and takes the cheapest."""
+    precision: Literal["double", "double-single", "double-half"] = "double-single"
+    """Double throughout, or iterations in single or half with residuals recomputed in double. Half is for
+    batched_cg. With auto the coarsest that may be taken, finer ones are measured, too; left out, all are."""
+    max_iterations: int = Field(default=MAX_ITERATIONS, ge=1)
+    """A solve that has not converged by then fails."""
+    block: int = Field(default=24, ge=1, le=64)
+    """Right-hand sides that are solved together; with auto wider and narrower blocks are measured, too."""
