@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from stages.lqcd.analysis.scale import Measured
 from stages.lqcd.analysis.table import correlator_table
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
 from workflows import available, gauge_section, loaded, node_of, nodes_of, spectrum_section, with_errors
+from workflows.g2_connected.report import solves_section as wall_solves
 from workflows.g2_disconnected.report import solves_section
 from workflows.g2_hvp.schema import HvpParameters
 
@@ -41,42 +42,63 @@ class Results:
         """G(t) and the budget."""
         return loaded(self.store, self.workflow, "a_mu")
 
-    def statistic(self, node: str, name: str) -> Any:
-        """What a node's record says, or None."""
-        return next(iter(node_of(self.store, self.workflow, node).statistics(name)), None)
-
-    @property
-    def digest(self) -> str | None:
-        """Of the blinding."""
-        found = self.statistic("a_mu", "blinded")
-        return str(found) if found else None
+    def said(self, node: str, name: str) -> Any:
+        """What a node's record says, or ()."""
+        return next(iter(node_of(self.store, self.workflow, node).statistics(name)), ())
 
     @property
     def budgets(self) -> Iterator[HvpBudget]:
         """The budget of each window."""
-        data, section = self.a_mu, self.parameters.analysis
-        notes = [str(note) for note in self.statistic("a_mu", "notes") or ()]
-        for window in map(str, data.window.values):
+        data, corrections = self.a_mu, self.parameters.analysis.corrections
+        for window in names_along(data, "window"):
             each = data.sel(window=window)
-            rows = [
-                Measured(float(np.nan_to_num(value)), float(error), str(name))
+            rows = {
+                name: Measured(float(np.nan_to_num(value)), float(error), name)
                 for name, value, error in zip(
-                    each.row.values, each.budget.values, each.budget_error.values, strict=True
+                    names_along(data, "row"), each.budget.values, each.budget_error.values, strict=True
                 )
                 if np.isfinite(error) and name != "total"
-            ]
-            names = [str(name) for name in data.part.values]
-            parts = tuple(row for row in rows if row.name in names)
-            corrections = tuple(row for row in rows if row.name in section.corrections)
-            sources = tuple(row for row in rows if row not in (*parts, *corrections))
-            own = tuple(note for note in notes if note.startswith(f"{window}, "))
-            yield HvpBudget(f"a_mu [{window}]", parts, sources, corrections, own, self.digest)
+            }
+            own, stated = names_along(data, "part"), corrections.keys()
+            kinds = (own, rows.keys() - {*own, *stated}, stated)
+            parts, sources, added = (
+                tuple(row for name, row in rows.items() if name in kind) for kind in kinds
+            )
+            notes = tuple(note for note in self.said("a_mu", "notes") if note.startswith(f"{window}, "))
+            digest = self.said("a_mu", "blinded") or None
+            yield HvpBudget(f"a_mu [{window}]", parts, sources, added, notes, digest)
+
+    @property
+    def blinded(self) -> str:
+        """What the pages of a blinded run say; else nothing."""
+        if not (digest := self.said("a_mu", "blinded")):
+            return ""
+        return (
+            f"BLINDED ({digest}): all that is linear in averages of correlators has one secret factor; "
+            "ratios, such as relative errors, Z_V, effective masses, are free. Stated corrections are added "
+            "when it is opened. "
+        )
+
+
+def names_along(data: xarray.Dataset, dim: str) -> list[str]:
+    """Labels along a dimension."""
+    return [str(name) for name in data[dim].values]
+
+
+def table(first: str, names: Sequence[str], values: Any, errors: Any, caption: str, begin: int = 0) -> Table:
+    """A column of numbers with errors for each name, ``[name, row]``; rows are numbered from `begin`."""
+    columns = [with_errors(*each) for each in zip(np.asarray(values), np.asarray(errors), strict=True)]
+    return Table(
+        [first, *names], list(zip(range(begin, begin + len(columns[0])), *columns, strict=True)), caption
+    )
 
 
 def sections(parameters: HvpParameters, store: Store) -> list[Section]:
     """The sections of a finished run."""
-    results = Results(parameters, store)
-    solves = [node for node in accounts(store, parameters.workflow) if node.statistics("iterations")]
+    results, workflow = Results(parameters, store), parameters.workflow
+    loops = [
+        n for n in accounts(store, workflow) if n.name.startswith("loops") and n.statistics("iterations")
+    ]
     masses = {name: quark.mass for name, quark in parameters.quarks.items()}
     return available(
         lambda: budget_section(results),
@@ -85,81 +107,69 @@ def sections(parameters: HvpParameters, store: Store) -> list[Section]:
         lambda: correlator_section(results),
         lambda: z_v_section(results),
         lambda: autocorrelation_section(results),
-        lambda: solves_section(solves) if solves else (),
-        lambda: spectrum_section(store, parameters.workflow, masses) if parameters.deflation else (),
-        lambda: gauge_section(store, parameters.workflow),
+        lambda: wall_solves(store, parameters.of_connected),
+        lambda: solves_section(loops) if loops else (),
+        lambda: spectrum_section(store, workflow, masses) if parameters.deflation else (),
+        lambda: gauge_section(store, workflow),
     )
 
 
 def texts(parameters: HvpParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: the budgets, and all correlators with all their digits."""
     results = Results(parameters, store)
-    tables = {}
-    for name, data, metadata in (
-        ("correlators.txt", results.average, {"not included": "charges, Z_V^2, 1/L^3"}),
-        ("g.txt", results.a_mu, {"included": "charges, Z_V^2, 1/L^3"}),
+    about = {"blinded": digest} if (digest := results.said("a_mu", "blinded")) else {}
+    factors, tables = "charges, Z_V^2, 1/L^3", {}
+    for name, data, kind in (
+        ("correlators", results.average, "not included"),
+        ("g", results.a_mu, "included"),
     ):
-        marked = metadata | ({"blinded": results.digest} if results.digest else {})
-        tables[name] = correlator_table(
-            data.correlator, data.correlator_error, list(map(str, data.part.values)), marked
-        )
+        values = (data.correlator, data.correlator_error, names_along(data, "part"))
+        tables[f"{name}.txt"] = correlator_table(*values, {kind: factors, **about})
     return {"a_mu.txt": "\n\n".join(map(str, results.budgets)) + "\n", **tables}
-
-
-def blinded_words(results: Results) -> str:
-    """What a blinded run says on its pages."""
-    if not results.digest:
-        return ""
-    return (
-        f"BLINDED ({results.digest}): all numbers linear in averages of correlators carry one secret factor; "
-        "ratios, such as relative errors, Z_V and effective masses, are free. Stated corrections are added "
-        "when it is opened: quarkline open. "
-    )
 
 
 def budget_section(results: Results) -> Section:
     """a_mu in all windows: parts, errors by source, and how much of the error is noise."""
-    data = results.a_mu
-    names = [str(name) for name in data.part.values]
-    rows = [str(name) for name in data.row.values]
-    windows = [str(name) for name in data.window.values]
+    data, said = results.a_mu, results.said
+    names, rows, windows = (names_along(data, dim) for dim in ("part", "row", "window"))
+    values, errors = data.budget.values, data.budget_error.values
     columns = [
-        [_entry(value, error) for value, error in zip(values, errors, strict=True)]
-        for values, errors in zip(data.budget.values, data.budget_error.values, strict=True)
+        [_entry(*each) for each in zip(*both, strict=True)] for both in zip(values, errors, strict=True)
     ]
     budget = Table(
         ["", *windows], list(zip(rows, *columns, strict=True)), f"a_mu {UNITS}, and errors by source"
     )
     sources = [k for k, name in enumerate(rows) if name not in names and name != "total"]
-    errors = data.budget_error.values[:, sources]
-    figure = Figure(
-        budget_figure(errors, [rows[k] for k in sources], windows), "Errors of the total by source."
-    )
-    statistical = data.budget_error.values[:, [rows.index(name) for name in names]]
-    noise = data.stochastic.values
+    figure = budget_figure(errors[:, sources], [rows[k] for k in sources], windows)
+    statistical, noise = errors[:, [rows.index(name) for name in names]], data.stochastic.values
     gauge = np.sqrt(np.maximum(statistical**2 - np.nan_to_num(noise) ** 2, 0))
-    shares = Table(
-        ["window", "part", "statistical", "noise", "gauge"],
-        [
-            [window, name, statistical[w, k], _number(noise[w, k]), gauge[w, k]]
-            for w, window in enumerate(windows)
-            for k, name in enumerate(names)
-        ],
-        f"Statistical errors {UNITS}: of the noise at fixed gauge fields, and of these",
-        digits=3,
-    )
-    notes = [*_list(results.statistic("average", "notes")), *_list(results.statistic("a_mu", "notes"))]
-    freedom = results.statistic("average", "freedom")
-    counts = ", ".join(
-        f"{n} of {part}" for part, n in dict(results.statistic("average", "configurations") or {}).items()
-    )
+    shares = [
+        [window, name, statistical[w, k], noise[w, k] if np.isfinite(noise[w, k]) else None, gauge[w, k]]
+        for w, window in enumerate(windows)
+        for k, name in enumerate(names)
+    ]
+    counts = ", ".join(f"{n} of {part}" for part, n in said("average", "configurations").items())
     text = (
-        f"{blinded_words(results)}a_mu = sum over n of w(n) G(n), G(n) folded, with charges, Z_V^2, 1/L^3. "
-        f"Configurations: {counts}. {f'{freedom}. ' if freedom else ''}"
+        f"{results.blinded}a_mu = sum over n of w(n) G(n), G(n) folded. Configurations: {counts}. "
         "Statistical errors of parts are correlated; the row `statistical` is that of their sum. "
-        + "".join(f"{note}. " for note in notes)
     )
-    return Section("Contribution to a_mu", text, [budget, figure, shares])
+    notes = (*said("average", "notes"), said("average", "freedom"), *said("a_mu", "notes"))
+    text += "".join(f"{note}. " for note in notes if note)
+    columns_of_shares = ["window", "part", "statistical", "noise", "gauge"]
+    return Section(
+        "Contribution to a_mu",
+        text,
+        [
+            budget,
+            Figure(figure, "Errors of the total by source."),
+            Table(
+                columns_of_shares,
+                shares,
+                f"Statistical errors {UNITS}, of noise and of gauge fields",
+                digits=3,
+            ),
+        ],
+    )
 
 
 def _entry(value: float, error: float) -> str:
@@ -170,110 +180,83 @@ def _entry(value: float, error: float) -> str:
     )
 
 
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _list(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list | tuple) else []
-
-
 def integrand_section(results: Results) -> Section:
-    """w(t) G(t) and partial sums by part."""
-    data, window = results.a_mu, str(results.a_mu.window.values[0])
-    names, weight = [str(name) for name in data.part.values], data.weight.values[0]
-    count = len(weight)
-    samples = data.correlator_samples.values
-    both = np.concatenate([data.correlator.values[None], samples])
-    folded = (both[..., :count] + both[..., -np.arange(count)]) / 2
-    terms = weight * folded
-    bootstrap = results.parameters.analysis.errors.bootstrap
-    errors = weight * Resampling(bootstrap=bootstrap or 0).error(folded)
-    figure = Figure(
-        integrand_figure(terms[0], errors, names, window), f"w(t) G(t) {UNITS}, window {window}, G folded."
-    )
-    columns = [with_errors(terms[0, k], errors[k]) for k in range(len(names))]
-    first = Table(
-        ["t/a", *names], list(zip(range(count), *columns, strict=True)), f"w(t) G(t) {UNITS}, {window}"
-    )
-    tables = [first]
-    for number, name in enumerate(map(str, data.window.values)):
-        sums = [
-            with_errors(data.partial_sum.values[number, k], data.partial_sum_error.values[number, k])
-            for k in range(len(names))
-        ]
-        rows = list(zip(range(count), *sums, strict=True))
-        tables.append(Table(["up to t/a", *names], rows, f"Partial sums {UNITS}, {name}, without bounds"))
-    moments = [with_errors(data.moment.values[k], data.moment_error.values[k]) for k in range(len(names))]
+    """w(t) G(t), partial sums and moments by part."""
+    data = results.a_mu
+    names, windows = names_along(data, "part"), names_along(data, "window")
+    n = np.arange(data.sizes["slice"])
+    both = np.concatenate([data.correlator.values[None], data.correlator_samples.values])
+    terms = data.weight.values[0] * (both[..., n] + both[..., -n]) / 2
+    resampling = Resampling(bootstrap=results.parameters.analysis.errors.bootstrap or 0)
+    errors, caption = resampling.error(terms), f"w(t) G(t) {UNITS}, {windows[0]}, G folded"
+    sums = [
+        table(
+            "up to t/a",
+            names,
+            data.partial_sum[k],
+            data.partial_sum_error[k],
+            f"Partial sums {UNITS}, {window}",
+        )
+        for k, window in enumerate(windows)
+    ]
+    moments = [with_errors(*each) for each in zip(data.moment.values, data.moment_error.values, strict=True)]
     of_parts = [[name, *row] for name, row in zip(names, moments, strict=True)]
-    tables.append(
-        Table(["part", *(f"t^{p}, GeV^{2 - p}" for p in data.power.values)], of_parts, "Time moments of G")
+    heads = ["part", *(f"t^{p}, GeV^{2 - p}" for p in data.power.values)]
+    figure = Figure(integrand_figure(terms[0], errors, names, windows[0]), f"{caption}.")
+    tables = [
+        table("t/a", names, terms[0], errors, caption),
+        *sums,
+        Table(heads, of_parts, "Time moments of G"),
+    ]
+    return Section(
+        "Integrand", f"{results.blinded}Partial sums have no bounds of the tail.", [figure, *tables]
     )
-    return Section("Integrand", f"{blinded_words(results)}The sum is of G itself.", [figure, *tables])
 
 
 def bounds_section(results: Results) -> Section:
     """Bounding bands of the light and the disconnected part."""
-    data = results.a_mu
-    figures: list[Figure | Table] = []
-    for part in map(str, data.bounded.values):
-        each = data.sel(bounded=part).isel(window=0)
-        known = np.flatnonzero(np.isfinite(each.bound.values[0]))
-        if not len(known):
-            continue
-        window = str(each.window.values)
-        figures.append(
-            Figure(bounds_figure(each.bound, each.bound_error, part, window), f"Bounds of the tail, {part}.")
-        )
-        columns = [
-            with_errors(each.bound.values[s, known], each.bound_error.values[s, known]) for s in (0, 1)
-        ]
-        rows = list(zip(known, *columns, strict=True))
-        figures.append(Table(["n_c", "lower", "upper"], rows, f"a_mu {UNITS}, {part}, {window}"))
+    shown: list[Figure | Table] = []
+    for part in names_along(results.a_mu, "bounded"):
+        each = results.a_mu.sel(bounded=part).isel(window=0)
+        known, window = np.flatnonzero(np.isfinite(each.bound.values[0])), str(each.window.values)
+        if len(known):
+            figure = bounds_figure(each.bound, each.bound_error, part, window)
+            shown.append(Figure(figure, f"Bounds of the tail, {part}."))
+            values = (each.bound.values[:, known], each.bound_error.values[:, known])
+            caption = f"a_mu {UNITS}, {part}, {window}"
+            shown.append(table("n_c", ("lower", "upper"), *values, caption, begin=int(known[0])))
     text = "The tail beyond n_c is between two decays; without a signal the bands are apart, or noise."
-    return Section("Bounds of the tails", f"{blinded_words(results)}{text}", figures)
+    return Section("Bounds of the tails", f"{results.blinded}{text}", shown)
 
 
 def correlator_section(results: Results) -> Section:
     """C(t) as measured, and effective masses."""
     data = results.average
-    names = [str(name) for name in data.part.values]
-    values, errors = data.correlator.values, data.correlator_error.values
-    columns = [with_errors(*each) for each in zip(values, errors, strict=True)]
-    table = Table(
-        ["t/a", *names], list(zip(range(values.shape[1]), *columns, strict=True)), "C(t), lattice units"
-    )
-    mass, error = data.effective_mass.values, data.effective_mass_error.values
+    names, values = names_along(data, "part"), (data.correlator.values, data.correlator_error.values)
+    masses = effective_mass_figure(data.effective_mass, data.effective_mass_error, names)
     text = (
-        f"{blinded_words(results)}Slice traces C(t), and products JJ(t) of loops, light - strange; without "
-        "charges, Z_V^2 and 1/L^3. Effective masses are of [C(t - 1) + 2 C(t) + C(t + 1)] / 4, which "
-        "suppresses the partner of other parity; this smoothing enters no sum."
+        f"{results.blinded}Slice traces C(t), and products JJ(t) of loops, light - strange; without charges, "
+        "Z_V^2 and 1/L^3. Effective masses are of [C(t - 1) + 2 C(t) + C(t + 1)] / 4, which suppresses the "
+        "partner of other parity; this smoothing enters no sum."
     )
-    return Section(
-        "Correlators",
-        text,
-        [
-            Figure(meson_figure(values, errors, names), "|C(t)|; triangles: negative C(t)."),
-            table,
-            Figure(effective_mass_figure(mass, error, names), "Effective masses."),
-        ],
-    )
+    figure = Figure(meson_figure(*values, names), "|C(t)|; triangles: negative C(t).")
+    listed = table("t/a", names, *values, "C(t), lattice units")
+    return Section("Correlators", text, [figure, listed, Figure(masses, "Effective masses.")])
 
 
 def z_v_section(results: Results) -> Section:
     """Z_V of each part's current, and what the ratio to the conserved current gives at other slices."""
     data = results.a_mu
-    names = [str(name) for name in data.part.values]
     used = with_errors(data.z_v.values, data.z_v_error.values)
     ratios = [
-        [v if np.isfinite(r) else None for v, r in zip(with_errors(row, err), row, strict=True)]
-        for row, err in zip(data.z_v_ratio.values, data.z_v_ratio_error.values, strict=True)
+        with_errors(*each) for each in zip(data.z_v_ratio.values, data.z_v_ratio_error.values, strict=True)
     ]
-    rows = [[name, z, *ratio[1:]] for name, z, ratio in zip(names, used, ratios, strict=True)]
+    known = [[text if "nan" not in text else None for text in ratio[1:]] for ratio in ratios]
+    rows = [[name, z, *ratio] for name, z, ratio in zip(names_along(data, "part"), used, known, strict=True)]
     columns = ["part", "Z_V in use", *(f"ratio at {n}" for n in range(1, data.sizes["slice"]))]
     text = (
-        "The ratio is sqrt(S_conserved / S) at a slice, S = [C(t - 1) + 2 C(t) + C(t + 1)] / 4; how it "
-        "changes with t and mass is of order a^2."
+        "The ratio is sqrt(S_conserved / S) at a slice, S = [C(t - 1) + 2 C(t) + C(t + 1)] / 4; its change "
+        "with t and mass is of order a^2."
     )
     return Section("Z_V", text, [Table(columns, rows)])
 
@@ -281,43 +264,31 @@ def z_v_section(results: Results) -> Section:
 def autocorrelation_section(results: Results) -> Section:
     """Integrated autocorrelation times of each part's correlator, by the Gamma method."""
     node = nodes_of(results.store, results.workflow)["average"]
-    streams = results.parameters.analysis.errors.streams
-    half, rows = results.average.sizes["time"] // 4, []
-    title, text = (
-        "Autocorrelations",
-        f"tau_int of C(t) at t = {half}, in units of the least spacing; 1/2: none.",
-    )
-    options = node["parameters"]
+    streams, options = results.parameters.analysis.errors.streams, node["parameters"]
+    t, rows = results.average.sizes["time"] // 4, []
     for part, source in zip(options["parts"], options["sources"], strict=True):
         data = open_result(results.store, node["inputs"][source["input"]], workflow=results.workflow)
-        values = data.correlator.values[:, source["row"], half]
-        labels = stream_labels([str(label) for label in data.config.values], streams)
+        values = data.correlator.values[:, source["row"], t]
         try:
-            found = gamma_error({part: (values, labels)})
+            found = gamma_error({part: (values, stream_labels(names_along(data, "config"), streams))})
         except InputError as error:
-            return Section(title, str(error), [])
-        except Exception as error:  # of pyerrors, which needs longer chains than tests have
-            rows.append([part, f"none: {error}", None])
-            continue
-        naive = float(np.std(values, ddof=1) / np.sqrt(len(values)))
+            return Section("Autocorrelations", str(error), [])
         tau = with_errors(np.array([found.tau_int]), np.array([found.tau_int_error]))[0]
+        naive = float(np.std(values, ddof=1) / np.sqrt(len(values)))
         rows.append([part, tau, f"{found.error / naive:.3g}" if naive else None])
-    return Section(title, text, [Table(["part", "tau_int", "error over that of independent ones"], rows)])
+    text = f"tau_int of C(t) at t = {t}, in units of the least spacing of configurations; 1/2: none."
+    columns = ["part", "tau_int", "error over that of independent ones"]
+    return Section("Autocorrelations", text, [Table(columns, rows)])
 
 
 def opened(parameters: HvpParameters, store: Store, key: Path) -> str:
     """The budgets without the blinding's factor, corrections added. Raises InputError for another key."""
     results = Results(parameters, store)
-    if not results.digest:
+    if not (digest := results.said("a_mu", "blinded")):
         raise InputError(f"the results of {parameters.workflow} in {store.path} are not blinded")
-    blinding = Blinding.of_file(key, results.digest)
+    blinding, stated = Blinding.of_file(key, digest), parameters.analysis.corrections
     lines = []
-    for budget in results.budgets:
-        window = budget.quantity[len("a_mu [") : -1]
-        corrections = [
-            each.named(name)
-            for name, each in parameters.analysis.corrections.items()
-            if each.window == window
-        ]
+    for window, budget in zip(names_along(results.a_mu, "window"), results.budgets, strict=True):
+        corrections = [each.named(name) for name, each in stated.items() if each.window == window]
         lines.append(str(budget.opened(blinding.key).corrected(*corrections)))
     return "\n\n".join(lines)

@@ -22,6 +22,7 @@ from workflows import (
     DeflationSection,
     EnsembleSection,
     FileSection,
+    Location,
     ParameterFile,
     Problem,
     WorkflowParameters,
@@ -259,7 +260,7 @@ class HvpParameters(WorkflowParameters):
         if self.target:
             yield from self._beyond_inputs(self.target.a_mu, lattice)
         half, tail = lattice.time_extent // 2, analysis.tail
-        limits = [(("last",), analysis.last, half)]
+        limits: list[tuple[Location, int | None, int]] = [(("last",), analysis.last, half)]
         limits += [(("z_v", name, "at"), each.at, half) for name, each in analysis.z_v.items()]
         if tail:
             limits += [(("tail", "steps"), tail.steps, half - 2), (("tail", "slice"), tail.slice, half - 1)]
@@ -328,7 +329,7 @@ class HvpParameters(WorkflowParameters):
         """What the workflow g2_connected would have in its file; light quarks are the first."""
         section = self.connected
         return ConnectedParameters(
-            workflow="g2_connected",
+            workflow=self.workflow,
             ensemble=self.ensemble,
             links=ConnectedLinks(boundary=self.links.boundary),
             quarks={
@@ -351,7 +352,7 @@ class HvpParameters(WorkflowParameters):
         section = self.disconnected
         assert section
         return G2Parameters(
-            workflow="g2_disconnected",
+            workflow=self.workflow,
             ensemble=self.ensemble,
             links=LinksSection(
                 action="hisq", boundary=self.links.boundary, naik_epsilon=self.epsilon("light")
