@@ -17,7 +17,7 @@ workflow: g2_hvp
 ensemble:
   heatbath: {extents: [4, 4, 4, 8], beta: 6.0, configurations: 4, sweeps: 3, overrelaxation: 1, seed: 977}
 links: {boundary: antiperiodic}
-quarks: {light: {mass: 0.2}, strange: {mass: 0.4}}
+quarks: {light: {mass: 0.2}, strange: {mass: 0.3}}
 connected:
   currents: [one_link, conserved]
   noise: {seed: 55, walls: 2}

@@ -16,7 +16,8 @@ from stages.lqcd.analysis.common_resampling import stream_labels
 from stages.lqcd.analysis.hvp_kernel import Muon
 from stages.lqcd.analysis.hvp_sum import TOTAL, WINDOWS
 from stages.lqcd.analysis.scale import Measured, Scale
-from workflows import AnalysisSection, FileSection, Problem, Seed, Usual
+from workflows import FileSection, Problem, Usual
+from workflows.g2_disconnected.schema import ResampledAnalysis
 
 Positive = Annotated[float, Field(gt=0)]
 Error = Annotated[float, Field(ge=0)]
@@ -43,41 +44,33 @@ class CorrectionSection(MeasuredSection):
 
 
 class ScaleSection(FileSection):
-    """The lattice spacing: `a_fm` with its `error`, or w0 or sqrt(t0) in lattice units and in fm."""
+    """The lattice spacing: `a_fm` with its `error`, or a length in lattice units and in fm."""
 
     a_fm: Annotated[float, Usual(0.02, 0.3, "is it in fm?")] | None = Field(default=None, gt=0)
     """Lattice spacing in fm."""
     error: Error | None = None
     """Error of `a_fm`."""
-    w0_a: MeasuredSection | None = None
-    """Flow scale w0 in lattice units."""
-    w0_fm: MeasuredSection | None = None
-    """Flow scale w0 in fm."""
-    sqrt_t0_a: MeasuredSection | None = None
-    """Flow scale sqrt(t0) in lattice units."""
-    sqrt_t0_fm: MeasuredSection | None = None
-    """Flow scale sqrt(t0) in fm."""
+    lattice: MeasuredSection | None = None
+    """Instead, w0 or sqrt(t0) in lattice units."""
+    fm: MeasuredSection | None = None
+    """The same length in fm."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ScaleSection:
         given = self.model_fields_set
         if given == {"a_fm"}:
             raise ValueError("the lattice spacing has no error: add `error`, in fm")
-        if given not in ({"a_fm", "error"}, {"w0_a", "w0_fm"}, {"sqrt_t0_a", "sqrt_t0_fm"}):
-            raise ValueError(
-                "give `a_fm` and `error`, or `w0_a` and `w0_fm`, or `sqrt_t0_a` and `sqrt_t0_fm`"
-            )
+        if given not in ({"a_fm", "error"}, {"lattice", "fm"}):
+            raise ValueError("give `a_fm` and `error`, or `lattice` and `fm`, a length in both units")
         return self
 
     @property
     def of_stages(self) -> Scale:
         """The lattice spacing."""
-        if self.a_fm is not None and self.error is not None:
-            return Scale(self.a_fm, self.error)
-        for lattice, physical in ((self.w0_a, self.w0_fm), (self.sqrt_t0_a, self.sqrt_t0_fm)):
-            if lattice and physical:
-                return Scale.from_ratio(lattice.named("w0 / a"), physical.named("w0"))
-        raise AssertionError("checked when it was read")
+        if self.lattice and self.fm:
+            return Scale.from_ratio(self.lattice.named("the length / a"), self.fm.named("the length in fm"))
+        assert self.a_fm is not None and self.error is not None  # checked when it was read
+        return Scale(self.a_fm, self.error)
 
 
 class WindowSection(FileSection):
@@ -165,21 +158,6 @@ class TailSection(FileSection):
         return Tail(self.energy, self.strange_energy, self.slice, self.disconnected_slice, steps=self.steps)
 
 
-class ErrorsSection(FileSection):
-    """Errors beside the jackknife's bins of `jackknife_bin`."""
-
-    bootstrap: Annotated[int, Usual(100, 1_000_000, "errors from fewer are uncertain themselves")] | None = (
-        Field(default=None, ge=10)
-    )
-    """Number of bootstrap samples, for all numbers; default: the jackknife."""
-    seed: Seed = 0
-    """Seed of the bootstrap."""
-    streams: str | None = None
-    """Pattern of the configurations' labels, "l4864{stream}.{number}.ildg": bins hold one stream only, and
-    numbers put configurations in order; * stands for what does not matter. Default: a label ends in its
-    number, what stands before it is the stream."""
-
-
 class BlindSection(FileSection):
     """One secret factor on all that is linear in the correlators' averages."""
 
@@ -189,7 +167,7 @@ class BlindSection(FileSection):
     """The factor is uniform in 1 - spread ... 1 + spread."""
 
 
-class HvpAnalysis(AnalysisSection):
+class HvpAnalysis(ResampledAnalysis):
     """From correlators to a_mu: a change here repeats the analysis only."""
 
     current: Literal["conserved", "one_link", "local"] = "one_link"
@@ -206,8 +184,10 @@ class HvpAnalysis(AnalysisSection):
     """Bounds of the tails; default: the correlators are summed to N/2."""
     corrections: dict[str, CorrectionSection] = Field(default={})
     """Stated inputs in 1e-10 by name (finite volume, taste breaking), added as rows of the budget."""
-    errors: ErrorsSection = ErrorsSection()
-    """Bootstrap, and streams of configurations."""
+    streams: str | None = None
+    """Pattern of the configurations' labels, "l4864{stream}.{number}.ildg": bins hold one stream only, and
+    numbers put configurations in order; * stands for what does not matter. Default: a label ends in its
+    number, what stands before it is the stream."""
     blind: BlindSection | None = None
     """A secret factor on all results; default: none."""
     muon_gev: Positive = Muon().mass
@@ -258,8 +238,8 @@ class HvpAnalysis(AnalysisSection):
         for name in self.z_v:
             if name not in ("one_link", "local"):
                 yield ("z_v", name), f"{name!r} is none of one_link and local; the conserved current has 1"
-        if self.errors.streams is not None:
+        if self.streams is not None:
             try:
-                stream_labels([], self.errors.streams)
+                stream_labels([], self.streams)
             except InputError as error:
-                yield ("errors", "streams"), str(error)
+                yield ("streams",), str(error)

@@ -116,20 +116,20 @@ class HvpWorkflow(Definition[HvpParameters]):
     def analysis(self) -> None:
         """The common average, and a_mu in its windows."""
         parameters, section = self.parameters, self.parameters.analysis
-        blinding, errors = parameters.blinding, section.errors
+        blinding, bootstrap = parameters.blinding, section.bootstrap
         digest = blinding.digest if blinding else None
         try:
-            configurations(stream_labels(self.ensemble.labels, errors.streams), "ensemble")
+            configurations(stream_labels(self.ensemble.labels, section.streams), "ensemble")
         except InputError as error:
-            raise InputError(f"`analysis.errors.streams`: {error}") from None
+            raise InputError(f"`analysis.streams`: {error}") from None
         average = partial(
             hvp_average,
             parts=tuple(self.sources),
             sources=tuple(self.sources.values()),
             jackknife_bin=section.jackknife_bin,
-            bootstrap=errors.bootstrap or 0,
-            seed=errors.seed,
-            streams=errors.streams,
+            bootstrap=bootstrap.samples if bootstrap else 0,
+            seed=bootstrap.seed if bootstrap else 0,
+            streams=section.streams,
             blinded=digest,
             key_file=str(Path(section.blind.key).expanduser().absolute()) if section.blind else None,
         )
@@ -156,7 +156,7 @@ class HvpWorkflow(Definition[HvpParameters]):
             fit=tuple(fit.model_dump().values()) if fit else None,
             middle=section.middle,
             last=section.last,
-            bootstrap=bool(errors.bootstrap),
+            bootstrap=bootstrap is not None,
             corrections=corrections,
             blinded=digest,
         )
@@ -205,8 +205,8 @@ class HvpWorkflow(Definition[HvpParameters]):
             facts["blinded"] = (
                 f"average, a_mu: {blinding.digest}; open: what is over `config`, as loops and correlators"
             )
-        if errors := section.errors.bootstrap:
-            facts["errors"] = f"bootstrap, one standard deviation, {errors} samples"
+        if section.bootstrap:
+            facts["errors"] = f"bootstrap, one standard deviation, {section.bootstrap.samples} samples"
         return facts
 
     def step(self, plan: Plan, store: Store) -> Step:

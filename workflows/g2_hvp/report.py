@@ -187,7 +187,7 @@ def integrand_section(results: Results) -> Section:
     n = np.arange(data.sizes["slice"])
     both = np.concatenate([data.correlator.values[None], data.correlator_samples.values])
     terms = data.weight.values[0] * (both[..., n] + both[..., -n]) / 2
-    resampling = Resampling(bootstrap=results.parameters.analysis.errors.bootstrap or 0)
+    resampling = Resampling(bootstrap=2 * (results.parameters.analysis.bootstrap is not None))
     errors, caption = resampling.error(terms), f"w(t) G(t) {UNITS}, {windows[0]}, G folded"
     sums = [
         table(
@@ -264,7 +264,7 @@ def z_v_section(results: Results) -> Section:
 def autocorrelation_section(results: Results) -> Section:
     """Integrated autocorrelation times of each part's correlator, by the Gamma method."""
     node = nodes_of(results.store, results.workflow)["average"]
-    streams, options = results.parameters.analysis.errors.streams, node["parameters"]
+    streams, options = results.parameters.analysis.streams, node["parameters"]
     t, rows = results.average.sizes["time"] // 4, []
     for part, source in zip(options["parts"], options["sources"], strict=True):
         data = open_result(results.store, node["inputs"][source["input"]], workflow=results.workflow)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,8 +16,6 @@ from stages.lqcd.analysis.milc_ensembles import Ensemble, milc_ensemble, own_ens
 from stages.lqcd.analysis.scale import Scale
 from stages.lqcd.lattice.geometry import Lattice
 from workflows import (
-    NAIK_EPSILON,
-    STAGGERED_MASS,
     DeflationSection,
     EnsembleSection,
     FileSection,
@@ -32,10 +29,10 @@ from workflows.g2_connected.schema import (
     ConnectedAnalysis,
     ConnectedParameters,
     Currents,
+    QuarkSection,
     WallSection,
 )
 from workflows.g2_connected.schema import LinksSection as ConnectedLinks
-from workflows.g2_connected.schema import QuarkSection as ConnectedQuark
 from workflows.g2_connected.schema import SolvesSection as ConnectedSolves
 from workflows.g2_disconnected.noise_schema import EstimatorSection, NoiseSection
 from workflows.g2_disconnected.schema import (
@@ -84,22 +81,6 @@ class HvpEnsemble(EnsembleSection):
                 ("name",),
                 f"{self.name} is an ensemble of {extents}, but the configurations are of {lattice}",
             )
-
-
-class QuarkSection(FileSection):
-    """A valence quark."""
-
-    mass: Annotated[float, STAGGERED_MASS] = Field(gt=0)
-    """m of M = 2 m + D, lattice units."""
-    naik_epsilon: Annotated[float, NAIK_EPSILON] | None = None
-    """Epsilon of the Naik term; charm needs one, default for other quarks: 0."""
-
-
-class HvpLinksSection(FileSection):
-    """HISQ links of all quarks."""
-
-    boundary: Literal["periodic", "antiperiodic"]
-    """Boundary condition of the quarks in time."""
 
 
 class ConnectedSection(FileSection):
@@ -154,7 +135,7 @@ class HvpParameters(WorkflowParameters):
 
     ensemble: HvpEnsemble
     """Gauge configurations: generated, or read from files."""
-    links: HvpLinksSection
+    links: ConnectedLinks
     """Links of the quarks, which are HISQ."""
     quarks: dict[str, QuarkSection]
     """Valence quarks; light is the mean of up and down."""
@@ -187,7 +168,7 @@ class HvpParameters(WorkflowParameters):
                 yield ("quarks", name), f"no quark is named {name!r}{suggestion(name, QUARKS)}"
         if "light" not in quarks:
             yield ("quarks",), "there is no light quark: add `light: {mass: ...}`"
-        if (charm := quarks.get("charm")) and charm.naik_epsilon is None:
+        if "charm" in quarks and "naik_epsilon" not in quarks["charm"].model_fields_set:
             yield ("quarks", "charm"), _no_epsilon(self.ensemble)
         if ("up" in quarks) != ("down" in quarks):
             yield ("quarks",), "strong isospin breaking takes both `up` and `down`: add the other one"
@@ -320,10 +301,6 @@ class HvpParameters(WorkflowParameters):
         blind = self.analysis.blind
         return Blinding.of_file(Path(blind.key), spread=blind.spread) if blind else None
 
-    def epsilon(self, quark: str) -> float:
-        """Naik's epsilon of a quark."""
-        return self.quarks[quark].naik_epsilon or 0.0
-
     @property
     def of_connected(self) -> ConnectedParameters:
         """What the workflow g2_connected would have in its file; light quarks are the first."""
@@ -331,17 +308,13 @@ class HvpParameters(WorkflowParameters):
         return ConnectedParameters(
             workflow=self.workflow,
             ensemble=self.ensemble,
-            links=ConnectedLinks(boundary=self.links.boundary),
-            quarks={
-                name: ConnectedQuark(mass=self.quarks[name].mass, naik_epsilon=self.epsilon(name))
-                for name in QUARKS
-                if name in self.quarks
-            },
+            links=self.links,
+            quarks={name: self.quarks[name] for name in QUARKS if name in self.quarks},
             currents=section.currents,
             noise=section.noise,
             solves=section.solves,
             deflation=self.deflation,
-            analysis=ConnectedAnalysis(jackknife_bin=self.analysis.jackknife_bin),
+            analysis=ConnectedAnalysis(),
             store=self.store,
             report=self.report,
         )
@@ -355,7 +328,9 @@ class HvpParameters(WorkflowParameters):
             workflow=self.workflow,
             ensemble=self.ensemble,
             links=LinksSection(
-                action="hisq", boundary=self.links.boundary, naik_epsilon=self.epsilon("light")
+                action="hisq",
+                boundary=self.links.boundary,
+                naik_epsilon=self.quarks["light"].naik_epsilon,
             ),
             masses=MassesSection(light=self.quarks["light"].mass, strange=self.quarks["strange"].mass),
             noise=section.noise,
@@ -363,7 +338,7 @@ class HvpParameters(WorkflowParameters):
             estimator=section.estimator,
             current=section.current,
             deflation=self.deflation,
-            analysis=ResampledAnalysis(jackknife_bin=self.analysis.jackknife_bin),
+            analysis=ResampledAnalysis(),
             store=self.store,
             report=self.report,
         )

@@ -55,7 +55,7 @@ def stream_labels(labels: Sequence[str], pattern: str | None) -> list[str]:
         return [str(label) for label in labels]
     if pattern.count("{number}") != 1 or pattern.count("{stream}") > 1:
         raise InputError(f"{pattern!r} is no pattern of labels: it has {{number}} once, {{stream}} at most")
-    parts = {"{number}": r"(?P<number>\d+)", "{stream}": "(?P<stream>.*?)", "*": ".*"}
+    parts = {"{number}": r"(?P<number>\d+)", "{stream}": "(?P<stream>.*?)", "*": ".*?"}
     tokens = re.split(r"(\{number\}|\{stream\}|\*)", pattern)
     expression = re.compile("".join(parts.get(token, re.escape(token)) for token in tokens))
     places: dict[str, str] = {}

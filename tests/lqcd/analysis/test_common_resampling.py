@@ -10,6 +10,7 @@ from stages.lqcd.analysis.common_resampling import (
     common_samples,
     configurations,
     gamma_error,
+    stream_labels,
 )
 from stages.lqcd.analysis.jackknife import bin_means, bootstrap_samples, jackknife_samples
 
@@ -182,3 +183,23 @@ def test_gamma_method_of_parts_on_different_configurations():
     assert found.value == pytest.approx(data[:700].mean() - data[300:].mean(), rel=1e-12)
     samples, _ = common_samples(parts)
     assert found.error == pytest.approx(JACKKNIFE.error(samples["one"] + samples["two"]), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "labels", "found"),
+    [
+        (None, ["a.1", "a.2"], ["a.1", "a.2"]),
+        ("l48{stream}.{number}.ildg", ["l48a.0012.ildg", "l48b.6.ildg"], ["a.12", "b.6"]),
+        ("*{number}", ["x-10", "x-0"], [".10", ".0"]),
+        ("{stream}_{number}*", ["a_b_3.lime", "a_b_12.lime"], ["a_b.3", "a_b.12"]),
+        ("l48{stream}.{number}", ["l48a.12", "m.13"], r"does not match the label 'm\.13'"),
+        ("*.{number}", ["a.1", "b.1"], r"makes 'a\.1' and 'b\.1' alike: '\.1'"),
+        ("{stream}", ["a.1"], r"is no pattern of labels: it has \{number\} once"),
+    ],
+)
+def test_patterns_of_labels(pattern, labels, found):
+    if isinstance(found, list):
+        assert stream_labels(labels, pattern) == found
+    else:
+        with pytest.raises(InputError, match=found):
+            stream_labels(labels, pattern)
