@@ -147,7 +147,7 @@ def test_single_precision_reaches_what_conjugate_gradients_do():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"s": 0}, "s must be 1 to 16"),
+        ({"s": 0}, "s must be a whole number of at least 1, got 0"),
         ({"s": 17}, "s must be 1 to 16"),
         ({"basis": "legendre"}, "basis must be one of monomial, newton, chebyshev"),
     ],
