@@ -37,12 +37,13 @@ wilson_clover z2_wall_source
     "workflows": """
 AnalysisSection Configurations Definition DeflationSection EnsembleSection FileSection LinkSmearingSection
 Location NAIK_EPSILON Names ParameterFile Problem Project QuarkDefinition QuarkParameters QuarkSolves
-QuarkSourceSection PositiveSolves SOLVES SPACE STAGGERED_MASS Seed SolverSection StaggeredDefinition Step
+QuarkSourceSection PositiveSolves SLOPPY SOLVES SPACE STAGGERED_MASS Seed SloppySection SolverSection
+StaggeredDefinition Step
 TOLERANCE Times Triples Usual WorkflowParameters aliases available choice_sections correlator_section
 correlator_text
 deflation_economies deflation_variants degrees_of_freedom errors_in first_chunk gauge_section loaded
 mass_section mass_text momentum_text node_of nodes_of
-setup_sections solves_of solves_row solves_section spectrum_section validated variants with_errors
+setup_sections solves_of solves_row solves_section spectrum_section validated variants winding with_errors
 """,
 }
 """Names that are kept: one that goes, or means something else, is a change that CHANGELOG tells."""

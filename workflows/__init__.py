@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Seed,
         Usual,
         WorkflowParameters,
+        winding,
     )
     from workflows.shared.solver_sections import (
         SOLVES,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
         solves_section,
         spectrum_section,
     )
-    from workflows.shared.solves_section import PositiveSolves, SolverSection
+    from workflows.shared.solves_section import SLOPPY, PositiveSolves, SloppySection, SolverSection
     from workflows.shared.source_sections import (
         Names,
         QuarkSourceSection,

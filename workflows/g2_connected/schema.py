@@ -15,6 +15,7 @@ from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.spectroscopy.vector_currents import CURRENTS
 from workflows import (
     NAIK_EPSILON,
+    SLOPPY,
     STAGGERED_MASS,
     TOLERANCE,
     AnalysisSection,
@@ -24,18 +25,16 @@ from workflows import (
     PositiveSolves,
     Problem,
     Seed,
+    SloppySection,
     Times,
-    Usual,
     WorkflowParameters,
+    winding,
 )
 
 NAME = re.compile(r"[A-Za-z]\w*")
 """Of a quark: it ends the names of nodes."""
-THREE_HOPS = 3
-"""Of Naik links: an extent below is wound around."""
 ROWS = 256
 """Rows of meson fields that are made, committed and repeated together."""
-SLOPPY = Usual(1e-13, 0.1, "looser solutions are far from the propagator, and rounding prevents tighter ones")
 CHARM = 0.4
 """Mass above which a quark without naik_epsilon is doubtful."""
 
@@ -96,13 +95,6 @@ class WallSection(FileSection):
             yield ("chunk",), text
 
 
-class SloppySection(FileSection):
-    """The solves of all walls."""
-
-    tolerance: Annotated[float, SLOPPY] = Field(gt=0, lt=1)
-    """|b - A x| / |b| of the solves of all walls."""
-
-
 class FineSection(FileSection):
     """The few solves that correct the sloppy ones' bias: the first `walls` walls."""
 
@@ -143,9 +135,9 @@ class TargetSection(FileSection):
     error: float = Field(gt=0)
     """Of one configuration, root mean square over configurations and the window."""
     quark: str
-    """Whose C(t)."""
+    """The quark whose C(t) it is."""
     current: str
-    """Of which current."""
+    """The current, one of `currents`."""
     window: tuple[int, ...] = Field(strict=False, min_length=2, max_length=2)
     """First and last t."""
     most_walls: int = Field(default=1024, ge=LEAST_VECTORS, le=LARGEST)
@@ -240,9 +232,4 @@ class ConnectedParameters(WorkflowParameters):
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
-        if min(lattice.extents) < THREE_HOPS:
-            yield (
-                ("links",),
-                f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}: "
-                "take at least 4 sites in each direction",
-            )
+        yield from winding(lattice, "links")

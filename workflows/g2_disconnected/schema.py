@@ -16,6 +16,7 @@ from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.named import POSITIVE
 from workflows import (
     NAIK_EPSILON,
+    SLOPPY,
     STAGGERED_MASS,
     TOLERANCE,
     AnalysisSection,
@@ -24,10 +25,12 @@ from workflows import (
     ParameterFile,
     Problem,
     Seed,
+    SloppySection,
     SolverSection,
     Usual,
     WorkflowParameters,
     validated,
+    winding,
 )
 from workflows.g2_disconnected.noise_schema import (
     AlternativeSection,
@@ -44,12 +47,6 @@ from workflows.g2_disconnected.target_schema import (
 
 PREFIX = re.compile(r"[A-Za-z]\w*")
 """Of an alternative estimator: it begins the names of nodes."""
-THREE_HOPS = 3
-"""Of Naik links, which the actions but the naive one have: an extent below is wound around.
-
-On 4 sites three hops forward end where one hop backward does. Two terms then join the same sites by different
-paths, none of which winds around: that is the improved operator of this small torus, as MILC has it.
-"""
 EXACT_SITES = 6**4
 """Largest lattice for an exact trace: three solves per site."""
 
@@ -80,12 +77,8 @@ class LinksSection(FileSection):
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """A lattice that long links wind around."""
-        if min(lattice.extents) < THREE_HOPS and self.action != "naive":
-            yield (
-                ("action",),
-                f"{self.action} has links of three hops, which wind around an extent of 2 of the lattice "
-                f"{lattice}: take at least 4 sites in each direction, or action naive",
-            )
+        if self.action != "naive":
+            yield from winding(lattice, "action", self.action, ", or action naive")
 
 
 Mass = Annotated[float, Field(strict=True), STAGGERED_MASS]
@@ -110,16 +103,6 @@ class MassesSection(FileSection):
         if mass <= 0:
             raise ValueError(f"a mass must be positive, got {mass}: the normal operator is 4 m^2 - D^2")
         return mass
-
-
-SLOPPY = Usual(1e-13, 0.1, "looser solutions are far from the propagator, and rounding prevents tighter ones")
-
-
-class SloppySection(FileSection):
-    """The solves of all noise vectors."""
-
-    tolerance: Annotated[float, SLOPPY] = Field(gt=0, lt=1)
-    """|b - A x| / |b| of the solves of all noise vectors."""
 
 
 class FineSection(FileSection):

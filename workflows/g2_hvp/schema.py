@@ -23,9 +23,9 @@ from workflows import (
     ParameterFile,
     Problem,
     WorkflowParameters,
+    winding,
 )
 from workflows.g2_connected.schema import (
-    THREE_HOPS,
     ConnectedAnalysis,
     ConnectedParameters,
     Currents,
@@ -228,9 +228,9 @@ class HvpParameters(WorkflowParameters):
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Windows and slices beyond the lattice, and links that wind around it."""
-        if min(lattice.extents) < THREE_HOPS:
-            text = f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}"
-            yield ("links",), f"{text}: take at least 4 sites in each direction"
+        wound = list(winding(lattice, "links"))
+        if wound:
+            yield from wound
             return
         analysis = self.analysis
         for name in analysis.windows:

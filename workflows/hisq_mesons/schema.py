@@ -26,10 +26,8 @@ from workflows import (
     Triples,
     WorkflowParameters,
     aliases,
+    winding,
 )
-
-THREE_HOPS = 3
-"""Of Naik links: an extent below is wound around."""
 
 
 class HisqSection(FileSection):
@@ -128,9 +126,4 @@ class HisqMesonParameters(WorkflowParameters):
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""
-        if min(lattice.extents) < THREE_HOPS:
-            yield (
-                ("quark",),
-                f"HISQ has links of three hops, which wind around an extent of 2 of the lattice {lattice}: "
-                "take at least 4 sites in each direction",
-            )
+        yield from winding(lattice, "quark")

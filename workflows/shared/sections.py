@@ -18,6 +18,23 @@ from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import FileSection, Location, ParameterFile, Problem, validated
 
+THREE_HOPS = 3
+"""Of Naik links, which the actions but the naive one have: an extent below is wound around.
+
+On 4 sites three hops forward end where one hop backward does. Two terms then join the same sites by different
+paths, none of which winds around: that is the improved operator of this small torus, as MILC has it.
+"""
+
+
+def winding(lattice: Lattice, key: str, action: str = "HISQ", other: str = "") -> Iterator[Problem]:
+    """The problem with a lattice that long links wind around, if it is one; other: a further remedy."""
+    if min(lattice.extents) < THREE_HOPS:
+        yield (
+            (key,),
+            f"{action} has links of three hops, which wind around an extent of 2 of the lattice {lattice}: "
+            f"take at least 4 sites in each direction{other}",
+        )
+
 
 @dataclass(frozen=True)
 class Usual:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.named import HALVES, POSITIVE, PRECISIONS, WHOLE_PRECISIONS, Solve
 from stages.lqcd.solvers.trial import candidates, trial_widths
 from workflows.parameter_file import FileSection, Problem
+from workflows.shared.sections import Usual
 from workflows.shared.variants import after, less
 
 
@@ -75,6 +76,16 @@ class SolverSection(FileSection):
                 ("precision",),
                 f"{self.precision} is for {names}, not for {self.solver}: take {taken}, or double-single",
             )
+
+
+SLOPPY = Usual(1e-13, 0.1, "looser solutions are far from the propagator, and rounding prevents tighter ones")
+
+
+class SloppySection(FileSection):
+    """The solves of all noise vectors or walls."""
+
+    tolerance: Annotated[float, SLOPPY] = Field(gt=0, lt=1)
+    """|b - A x| / |b| of the solves of all noise vectors or walls."""
 
 
 class PositiveSolves(SolverSection):
