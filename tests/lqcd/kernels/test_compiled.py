@@ -8,15 +8,12 @@ from pathlib import Path
 from queue import Queue
 
 import numba
-import numpy as np
 import pytest
-from numba import njit
 
 from stages.base.compilation import telling
 from stages.lqcd.kernels import block_blas, cg_update, slice_products
 from stages.lqcd.kernels.cg_update import CGCoefficients
 from stages.lqcd.kernels.cpu import compiled
-from stages.lqcd.kernels.random_numbers import philox4x32
 from stages.lqcd.lattice.geometry import Lattice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -131,21 +128,3 @@ def test_processes_that_start_together_compile_once(tmp_path):
     together = [subprocess.Popen([sys.executable, "-c", COMPILE_ONE], **options) for _ in range(4)]
     misses = [int(process.communicate()[0]) for process in together]
     assert sorted(misses) == [0, 0, 0, 1]
-
-
-PHILOX = [
-    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-    ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
-    (
-        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-        (0xA4093822, 0x299F31D0),
-        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
-    ),
-]
-
-
-@pytest.mark.parametrize(("counter", "key", "words"), PHILOX)
-def test_philox_known_answers(counter, key, words):
-    """The vectors of Random123 1.14 (kat_vectors, philox4x32 with 10 rounds)."""
-    numbers, keys = (tuple(map(np.uint64, each)) for each in (counter, key))
-    assert njit(philox4x32)(numbers, keys) == words

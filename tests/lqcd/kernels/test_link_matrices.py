@@ -1,10 +1,11 @@
-"""Kernels on link matrices: the exponential of stout smearing, phases and decompositions, field strength."""
+"""Kernels on links: exponentials, phases, decompositions, field strength, staples, doubled links."""
 
 import numpy as np
 import pytest
 from scipy.linalg import expm
 
 from stages.base.errors import InputError
+from stages.lqcd.kernels.dispatch import implementation_of
 from stages.lqcd.kernels.gamma import sigma
 from stages.lqcd.lattice.geometry import Lattice
 from support.lexicographic import to_lexicographic, to_parity
@@ -123,3 +124,81 @@ def test_clover_term_gains_spins_times_colours(backend, random, tolerance):
         for chirality in range(2):
             expected = term[site][chirality] + np.kron(blocks[chirality], strength[site])
             assert np.abs(backend.host(out)[site][chirality] - expected).max() <= 2 * tolerance * 10
+
+
+def staples_by_shifts(field, u, lattice, mu, nu):
+    """U F U^dag above and U^dag F U below, by rolling the lexicographic lattice, in double."""
+    f, u = (to_lexicographic(values.astype(complex), lattice) for values in (field, u))
+
+    def ahead(values, direction, hops=1):
+        return np.roll(values, -hops, axis=3 - direction)
+
+    above = u @ ahead(f, nu) @ dagger(ahead(u, mu))
+    below = ahead(dagger(u) @ f @ ahead(u, mu), nu, -1)
+    return to_parity(above + below, lattice)
+
+
+@pytest.mark.parametrize("plane", [(mu, nu) for mu in range(4) for nu in range(4) if mu != nu], ids=str)
+def test_staples_equal_shifts_of_the_lattice(backend, random, tolerance, plane):
+    lattice = Lattice((6, 4, 2, 8))
+    start, field, links = (random(2, lattice.half_volume, 3, 3) for _ in range(3))
+    out = backend.array(start)
+    backend.kernels.smearing.add_staple(
+        out, backend.array(field), backend.array(links), lattice, *plane, -0.7
+    )
+    expected = start - 0.7 * staples_by_shifts(field, links, lattice, *plane)
+    assert np.abs(backend.host(out) - expected).max() <= tolerance * np.abs(expected).max()
+
+
+def test_refuses_a_plane_of_one_direction_and_overwriting(backend, random):
+    lattice = Lattice((4, 4, 4, 4))
+    out, links = (backend.array(random(2, lattice.half_volume, 3, 3)) for _ in range(2))
+    with pytest.raises(InputError, match="two different directions"):
+        backend.kernels.smearing.add_staple(out, links, links, lattice, 2, 2, 1.0)
+    with pytest.raises(InputError, match="must not be one of its inputs"):
+        backend.kernels.smearing.add_staple(out, links, out, lattice, 0, 1, 1.0)
+
+
+LATTICE = Lattice((6, 4, 2, 8))
+
+
+def by_shifts(field, mu, hops, sign):
+    """Links forward, and pre-daggered ones backward with a sign, of a direction, ``[parity, site, 3, 3]``."""
+    plain = to_lexicographic(field[mu], LATTICE)
+    behind = np.roll(plain, hops, axis=3 - mu).conj().swapaxes(-1, -2)
+    return field[mu], to_parity(sign * behind, LATTICE)
+
+
+def doubled_links(backend, links, parity, out):
+    """Write them as each package of a backend does."""
+    if backend.xp is not np:
+        tile = (1, 1, 1, 1)
+        if out.shape[1] == 6:
+            rows = out.reshape(-1, 6, 1, 3, 3)
+            numbers = backend.array(np.ones(12))
+            weighted = implementation_of("link_fields.weighted_in_tiles", "cuda")
+            yield weighted(links[0], numbers, LATTICE, parity, rows, tile)
+        else:
+            yield implementation_of("link_fields.in_tiles", "cuda")(*links, LATTICE, parity, out, tile)
+        return
+    for package in ("cpu", "reference"):
+        yield implementation_of("link_fields.doubled_links", package)(*links, LATTICE, parity, out)
+
+
+@pytest.mark.parametrize("parity", [0, 1])
+@pytest.mark.parametrize("directions", [16, 8, 6])
+def test_doubled_links_equal_shifts_of_the_lattice(backend, dtype, parity, directions):
+    rng = np.random.default_rng(8)
+    shape = (4, 2, LATTICE.half_volume, 3, 3)
+    fat, long = (rng.normal(size=shape) + 1j * rng.normal(size=shape) for _ in range(2))
+    expected = []
+    for mu in range(3 if directions == 6 else 4):
+        expected += by_shifts(fat, mu, 1, 1 if directions == 6 else -1)
+        if directions == 16:
+            expected += by_shifts(long, mu, 3, -1)
+    wanted = np.stack([direction[parity] for direction in expected], axis=1)
+    links = [backend.array(fat), backend.array(long) if directions == 16 else None]
+    out = backend.xp.full((LATTICE.half_volume, directions, 3, 3), np.nan, dtype)
+    for _ in doubled_links(backend, links, parity, out):
+        assert np.array_equal(backend.host(out), wanted.astype(dtype))
+        out.fill(np.nan)
