@@ -59,15 +59,6 @@ def test_folded_operator():
     assert A.astype(np.complex128) is A
 
 
-def test_slices_do_not_mix():
-    lattice = Lattice((4, 4, 4, 6))
-    A = folded_laplacian(SpatialHop(rough_links(11, lattice), lattice))
-    x = np.zeros((lattice.half_volume, 3, 1), complex)
-    x[64:96] = 1
-    image = A.apply(x)
-    assert image[64:96].any() and not image[:64].any() and not image[96:].any()
-
-
 def test_refusals():
     lattice = Lattice((4, 4, 4, 4))
     with pytest.raises(InputError, match="complex64 or complex128, got int64"):

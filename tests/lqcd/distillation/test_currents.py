@@ -60,16 +60,6 @@ def test_left_in_single_beside_right_in_double():
     assert np.abs(found - expected).max() < 1e-14 * np.abs(expected).max()
 
 
-def test_blocks_are_what_single_columns_give():
-    insertions, links = Insertions(LATTICE, MOMENTA, WORDS), links_of(LATTICE)
-    left, right = solutions(LATTICE, 3, 53), solutions(LATTICE, 4, 54)
-    block = current_insertions(left, right, links, insertions, GAMMAS, np, AMPLE)
-    for i, j in ((0, 0), (2, 3)):
-        pair = left[..., i : i + 1].copy(), right[..., j : j + 1].copy()
-        one = current_insertions(*pair, links, insertions, GAMMAS, np, AMPLE)
-        assert np.abs(block[..., i, j] - one[..., 0, 0]).max() < 1e-12
-
-
 def test_every_bound_on_memory_gives_the_same_and_is_kept():
     lattice = Lattice((8, 8, 8, 8))
     insertions, links = Insertions(lattice, MOMENTA, WORDS), links_of(lattice)

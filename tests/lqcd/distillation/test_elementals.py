@@ -10,8 +10,9 @@ from stages.base.errors import InputError
 from stages.lqcd.dirac.displacement import reversed_word, steps_of
 from stages.lqcd.distillation.elementals import elementals, planned_bytes
 from stages.lqcd.distillation.insertions import Insertions
-from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.lattice.geometry import Lattice
 from support.refusals import refuses
+from workflows.certification.fields import rotated
 
 LATTICE = Lattice((4, 2, 6, 4))
 MOMENTA = ((0, 0, 0), (1, 0, -2), (-3, 1, 1))
@@ -65,25 +66,11 @@ def test_the_adjoint_is_the_path_back_at_the_opposite_momentum():
 def test_elementals_are_gauge_invariant():
     insertions, links = Insertions(LATTICE, MOMENTA, WORDS), links_of(LATTICE)
     vectors, g = eigenvectors(LATTICE, 3, 34), special_unitary(35, 2, LATTICE.half_volume)
-    rotated = np.empty_like(links)
-    for mu in range(4):
-        for parity in (EVEN, ODD):
-            there = g[1 - parity][LATTICE.neighbour(parity, mu, 1)]
-            rotated[mu, parity] = g[parity] @ links[mu, parity] @ there.conj().swapaxes(-1, -2)
     turned = g.reshape(2, LATTICE.time_extent, -1, 3, 3).swapaxes(0, 1) @ vectors
     before = elementals(vectors, links, insertions, np, AMPLE)
-    after = elementals(turned, rotated, insertions, np, AMPLE)
+    after = elementals(turned, rotated(links, g, LATTICE), insertions, np, AMPLE)
     assert np.abs(after - before).max() < 1e-13 * np.abs(before).max()
     assert np.abs(elementals(turned, links, insertions, np, AMPLE) - before).max() > 0.1
-
-
-def test_blocks_are_what_single_vectors_give():
-    insertions, links = Insertions(LATTICE, MOMENTA, WORDS), links_of(LATTICE)
-    vectors = eigenvectors(LATTICE, 5, 36)
-    block = elementals(vectors, links, insertions, np, AMPLE)
-    for i in (0, 4):
-        one = elementals(vectors[..., i : i + 1].copy(), links, insertions, np, AMPLE)
-        assert np.abs(block[..., i, i] - one[..., 0, 0]).max() < 1e-12
 
 
 def test_every_bound_on_memory_gives_the_same_and_is_kept():

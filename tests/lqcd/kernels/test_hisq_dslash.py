@@ -1,4 +1,4 @@
-"""The dslash against shifts of the plain lexicographic lattice; its algebra; its misuse."""
+"""The dslash against shifts of the plain lexicographic lattice; its misuse."""
 
 from itertools import product
 
@@ -30,16 +30,6 @@ def by_shifts(links, x, lattice, parity):
         doubled[parity] = links[:, d]
         total += to_lexicographic(doubled, lattice) @ np.roll(field, -hops, axis=3 - mu)
     return to_parity(total, lattice)[parity]
-
-
-def doubled(lattice, parity, fat, long):
-    """Links into `parity` as the operator packs them, from X, N ``[mu, parity, site, 3, 3]``."""
-    columns = []
-    for mu in range(4):
-        for field, hops in ((fat, 1), (long, 3)):
-            behind = field[mu, 1 - parity][lattice.neighbour(parity, mu, -hops)]
-            columns += [field[mu, parity], -behind.conj().swapaxes(-1, -2)]
-    return np.stack(columns, axis=1)
 
 
 @pytest.mark.parametrize("n", WIDTHS)
@@ -130,41 +120,6 @@ def test_sums_need_a_diagonal_and_doubles(backend, random):
     refuses("give a diagonal", apply, packed, x, out, dots=backend.array(np.zeros(2)))
     with pytest.raises(InputError, match=r"dots must be .* float64 array of shape \(2,\)"):
         apply(packed, x, out, diagonal=out, dots=backend.array(np.zeros(2, np.float32)))
-
-
-@pytest.mark.parametrize("extents", LATTICES, ids=str)
-def test_even_odd_blocks_are_anti_adjoint(backend, random, tolerance, extents):
-    """D_eo^dag = -D_oe, whatever the links: they need not be unitary."""
-    lattice = Lattice(extents)
-    fat, long = random(4, 2, lattice.half_volume, 3, 3), random(4, 2, lattice.half_volume, 3, 3)
-    even, odd = random(lattice.half_volume, 3, 3), random(lattice.half_volume, 3, 3)
-    results = {}
-    for parity, x in ((EVEN, odd), (ODD, even)):
-        links = backend.array(doubled(lattice, parity, fat, long))
-        packed = packed_links(backend.kernels.hisq_dslash, links, lattice, parity)
-        x = backend.array(x)
-        results[parity] = backend.host(
-            backend.kernels.hisq_dslash.hisq_dslash(packed, x, backend.xp.empty_like(x))
-        )
-    left = np.einsum("scn,scn->n", even.conj(), results[EVEN].astype(complex))
-    right = np.einsum("scn,scn->n", results[ODD].conj().astype(complex), odd)
-    scale = np.linalg.norm(even) * np.linalg.norm(results[EVEN])
-    assert np.abs(left + right).max() <= tolerance * scale
-    assert np.abs(left).max() > 100 * tolerance * scale
-
-
-@in_single
-def test_a_right_hand_side_does_not_depend_on_its_company(backend, random, tolerance):
-    lattice = Lattice((4, 4, 6, 4))
-    links, x = random(lattice.half_volume, 16, 3, 3), random(lattice.half_volume, 3, 33)
-    packed = packed_links(backend.kernels.hisq_dslash, backend.array(links), lattice, EVEN)
-    together = backend.array(np.zeros_like(x))
-    backend.kernels.hisq_dslash.hisq_dslash(packed, backend.array(x), together)
-    for n in (0, 16, 32):
-        alone = backend.array(np.zeros_like(x[:, :, :1]))
-        column = backend.array(np.ascontiguousarray(x[:, :, n : n + 1]))
-        backend.kernels.hisq_dslash.hisq_dslash(packed, column, alone)
-        assert close(backend.host(alone)[..., 0], backend.host(together)[..., n], tolerance)
 
 
 @pytest.mark.parametrize(

@@ -52,19 +52,6 @@ def test_slice_gram(backend, random, tolerance, shape):
     assert np.abs(backend.host(out) - expected).max() <= 5 * tolerance * scale
 
 
-def test_blocks_give_what_single_vectors_give(backend, random, tolerance):
-    vectors, solutions = random(2, 2, 48, 3, 6), random(2, 96, 12, 5)
-    kernel = backend.kernels.slice_products.sink_projection
-    block = backend.array(np.empty((2, 4, 6, 5), complex))
-    kernel(backend.array(vectors), backend.array(solutions), block)
-    for i, j in [(0, 0), (5, 4), (2, 3)]:
-        one = backend.array(np.empty((2, 4, 1, 1), complex))
-        parts = (np.ascontiguousarray(field[..., c : c + 1]) for field, c in ((vectors, i), (solutions, j)))
-        kernel(*map(backend.array, parts), one)
-        difference = backend.host(block)[..., i, j] - backend.host(one)[..., 0, 0]
-        assert np.abs(difference).max() <= tolerance * 300
-
-
 def test_single_precision_is_summed_in_double(backend):
     """Sums of 120,000 equal terms, which single precision alone gets wrong in the fourth digit."""
     sites, value = 20000, np.float32(0.1)
