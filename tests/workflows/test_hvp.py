@@ -212,6 +212,61 @@ def test_a_target_beside_the_inputs(hvp: Path, quarkline: CommandLine) -> None:
     assert missing(quarkline, hvp) == {"a_mu": 1}
 
 
+CONNECTED = """\
+workflow: g2_connected
+ENSEMBLE
+links: {boundary: antiperiodic}
+quarks: {light: {mass: 0.2}, strange: {mass: 0.3}}
+currents: [one_link, conserved]
+deflation: {vectors: 6, block: 2}
+noise: {seed: 55, walls: 2}
+solves: {block: 12, sloppy: {tolerance: 1.0e-8}}
+store: store
+report: connected
+"""
+DISCONNECTED = """\
+workflow: g2_disconnected
+ENSEMBLE
+links: {action: hisq, boundary: antiperiodic}
+masses: {light: 0.2, strange: 0.3}
+deflation: {vectors: 6, block: 2}
+noise: {kind: z2, seed: 55, vectors: 2, chunk: 2, dilution: {displacement: 2}}
+solves: {solver: block_cgrq, precision: double-single, sloppy: {tolerance: 1.0e-8}}
+current: {links: thin}
+store: store
+report: disconnected
+"""
+
+
+def test_keys_are_those_of_the_parts_own_workflows(quarkline: CommandLine, tmp_path: Path) -> None:
+    """Eigenvectors are there once, loops and correlators of configurations are shared."""
+    (hvp := tmp_path / "hvp.yaml").write_text(f"{HVP}deflation: {{vectors: 6, block: 2}}\n")
+    ours, ensemble = keys_by_node(quarkline, hvp), re.search(r"^ensemble:\n.*\n", HVP, re.M)[0].strip("\n")
+    for name, text in (("c.yaml", CONNECTED), ("d.yaml", DISCONNECTED)):
+        (tmp_path / name).write_text(text.replace("ENSEMBLE", ensemble))
+        theirs = keys_by_node(quarkline, tmp_path / name)
+        assert len(shared := theirs.keys() - {"average"}) > 5
+        assert {node: ours[node] for node in shared} == {node: theirs[node] for node in shared}
+    assert [node for node in ours if "deflation_space" in node] == ["deflation_space"]
+
+
+def keys_by_node(quarkline: CommandLine, file: Path) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for chunk in json.loads(quarkline("plan", file, "--json").out)["missing"]:
+        found.setdefault(chunk["node"], set()).add(chunk["key"])
+    return found
+
+
+def test_strong_isospin_breaking(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
+    """Up, down and minus light are parts of the sum."""
+    edit(hvp, ("strange: {mass: 0.3}", "strange: {mass: 0.3}, up: {mass: 0.19}, down: {mass: 0.21}"))
+    assert quarkline("run", hvp, "--cluster", cluster).code == 0
+    budget = open_result(hvp.parent / "store", "a_mu").load().budget.sel(window="SD")
+    names = ["light", "strange", "up", "down", "minus_light", "disconnected"]
+    assert budget.sel(row="total") == pytest.approx(float(budget.sel(row=names).sum()), rel=1e-12)
+    assert budget.sel(row="minus_light") == pytest.approx(-float(budget.sel(row="light")), rel=0.3)
+
+
 @pytest.mark.slow
 def test_from_links_to_a_mu(quarkline: CommandLine, tmp_path: Path, cluster: str) -> None:
     """Connected and disconnected, killed by a time limit, resumed, extended; as its parts' own workflows."""

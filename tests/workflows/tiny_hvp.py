@@ -59,7 +59,7 @@ def without_solves(patch: pytest.MonkeyPatch) -> None:
         over = {"config": own.ensemble.labels}
         return [
             own.workflow.add(
-                partial(drawn_correlator, seed=number, scales=(3.0 - number, 2.43 - 0.81 * number)),
+                partial(drawn_correlator, seed=number, scales=(3 / (1 + number), 2.43 / (1 + number))),
                 place=Place(f"correlator_{quark}", over),
             )
             for number, quark in enumerate(own.parameters.quarks)

@@ -204,6 +204,9 @@ class HvpParameters(WorkflowParameters):
         if "light" not in self.quarks:
             return
         for part, whole in self._wholes():
+            if whole.solver_is_open:
+                text = f"auto measures solvers in a run of g2_{part} alone: name the one that it chose"
+                yield (part, "solves", "solver"), text
             for place, text in whole.contradictions():
                 if place[0] in ("noise", "solves", "estimator", "currents"):
                     yield (part, *place), text
