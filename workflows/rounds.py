@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from pipeline import Outcome, Plan, Store
 from pipeline import plan as make_plan
+from workflows.shared.blinded_averages import refuse_mixed
 from workflows.shared.definition import Project, Step
 from workflows.shared.ensemble import refuse_copies
 
@@ -78,7 +79,7 @@ class Rounds:
         while following:
             following, self.plan = self._planned(following)
             refuse_copies(self.plan)
-            following.refuse(self.plan, self.store)
+            refuse_mixed(self.plan, self.store)
             self.projects.append(following)
             if not following.in_rounds or self.plan.missing:
                 return

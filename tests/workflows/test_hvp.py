@@ -178,6 +178,9 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
         "averages of the same correlators that are of another blinding (hvp_average",
     )
     refused(quarkline("plan", "blind.yaml", "--store", "store"), "that are open (hvp_average")
+    refused(
+        quarkline("plan", "hvp.yaml", "--store", "blind"), "that are blinded (hvp_average", "`quarkline open`"
+    )
     (hvp.parent / "hvp.key").unlink()
     refused(
         quarkline("run", "blind.yaml"), "there is no key of a blinding in hvp.key", "--new-key hvp.key` makes"

@@ -35,13 +35,10 @@ def test_the_last_round_is_the_last_that_is_run(monkeypatch, held, ran):
 
     done: list[str] = []
     monkeypatch.setattr(rounds, "make_plan", planned)
-    common = {"refuse": lambda *_: None}
-    campaign = SimpleNamespace(
-        workflow="campaign", in_rounds=False, on_next_configuration=lambda: None, **common
-    )
+    campaign = SimpleNamespace(workflow="campaign", in_rounds=False, on_next_configuration=lambda: None)
     step = SimpleNamespace(text="chosen", met=True, project=campaign)
     choice: Any = SimpleNamespace(
-        workflow="choice", in_rounds=True, step=lambda *_: step, on_next_configuration=lambda: None, **common
+        workflow="choice", in_rounds=True, step=lambda *_: step, on_next_configuration=lambda: None
     )
     store: Any = None
     driven = Rounds(choice, store, "cpu")

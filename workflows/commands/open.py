@@ -29,8 +29,8 @@ def open(
 ) -> None:
     """Print blinded results without their secret factor, with the stated corrections.
 
-    The store stays blinded. For open pages and files remove `blind` from the file and run it again: only the
-    analysis is repeated.
+    The store stays blinded. For open pages and files remove its folder `hvp_average` and, from the file,
+    `blind`, and run it again: only the analysis is repeated.
 
     Example: quarkline open --new-key ~/keys/hvp.key
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Place, Plan, Record, Store, Workflow, node_keys
+from pipeline import Node, Place, Plan, Store, Workflow, node_keys
 from stages.base.errors import InputError
 from stages.hvp.average import PartSource, hvp_average
 from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
@@ -30,8 +29,6 @@ from workflows.g2_disconnected.build import G2Workflow
 from workflows.g2_hvp.schema import QUARKS, HvpParameters
 from workflows.g2_hvp.target import next_round
 
-AVERAGES = ("hvp_average", "ensemble_average", "bootstrap_average", "connected_average", "trace_allocation")
-"""Stages whose results are linear in averages of C."""
 DISCONNECTED = "disconnected"
 
 
@@ -218,25 +215,6 @@ class HvpWorkflow(Definition[HvpParameters]):
         """All results; of a blinded run without correlators of configurations, which are open."""
         blind = parameters.analysis.blind
         return [name for name in cls.results_in(nodes) if not (blind and name.startswith("correlator"))]
-
-    @classmethod
-    def refuse(cls, parameters: HvpParameters, plan: Plan, store: Store) -> None:
-        """A blinded run beside averages of the same correlators that are open, or have another factor."""
-        if not (blinding := parameters.blinding):
-            return
-        (average,) = (chunk for chunk in plan.chunks if chunk.node.name == "average")
-        own = {source.key for source in chain.from_iterable(average.inputs)}
-        for stage in AVERAGES:
-            for key in store.keys(stage):
-                record = Record.of(store.record(stage, key))
-                same = own.intersection(chain.from_iterable(record.inputs))
-                if same and record.parameters.get("blinded") != blinding.digest:
-                    kind = "of another blinding" if record.parameters.get("blinded") else "open"
-                    raise InputError(
-                        f"{store.path} has averages of the same correlators that are {kind} ({stage} "
-                        f"{key[:12]}), beside which a blinded one gives its factor away: remove that folder, "
-                        "or run into another store"
-                    )
 
     @classmethod
     def opened(cls, parameters: HvpParameters, store: Store, key: Path) -> str:

@@ -119,10 +119,6 @@ class Definition(ABC, Generic[Parameters]):
         return cls.results_in(nodes)
 
     @classmethod
-    def refuse(cls, parameters: Parameters, plan: Plan, store: Store) -> None:
-        """Raise InputError for a store that a plan must not be run into."""
-
-    @classmethod
     def opened(cls, parameters: Parameters, store: Store, key: Path) -> str:
         """Blinded results without their factor, for people. Raises InputError."""
         raise InputError(f"results of the workflow {cls.name} are not blinded")
@@ -293,10 +289,6 @@ class Project(Generic[Parameters]):
     def in_rounds(self) -> bool:
         """True if the results of this round lead to a step."""
         return not self.mark and (self.chooses_solver or self.parameters.in_rounds)
-
-    def refuse(self, plan: Plan, store: Store) -> None:
-        """Raise InputError for a store that this plan must not be run into."""
-        self.definition.refuse(self.parameters, plan, store)
 
     def step(self, plan: Plan, store: Store) -> Step:
         """Next step after this round, whose plan is complete."""
