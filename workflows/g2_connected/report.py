@@ -106,7 +106,7 @@ def estimators_section(store: Store, parameters: ConnectedParameters) -> Section
         "Errors of C(t) of one configuration by the walls' noise and times, at fixed gauge fields: root mean "
         "squares over configurations. Work is seconds per configuration, at the pace of the fastest chunk of "
         "each kind; eigenvectors, meson fields and LL are its part that is done once. The last columns say "
-        "what each estimator would take for the error of the first one."
+        "what each estimator would take for the error of the first one, in joules too where they are known."
     )
     return Section("Estimators", text, shown)
 
@@ -118,20 +118,20 @@ def estimator_table(store: Store, parameters: ConnectedParameters, quark: str, c
     extent, low = walls[0].sizes["time"], walls[0].low
     times = parameters.analysis.times or (extent // 4, 7 * extent // 16)
     nodes = {node.name: node for node in accounts(store, parameters.workflow)}
-    seconds = [_seconds(nodes, f"walls_{quark}{end}") for end in ends]
-    modes = parameters.has_modes(quark)
-    deflated = _seconds(nodes, SPACE) if modes else 0.0
-    once = deflated + sum(_seconds(nodes, name) for name in ("meson_fields", f"low_low_{quark}") if modes)
-    tried = {MAIN: (walls, low, sum(seconds), once)}
+    modes, solved = parameters.has_modes(quark), [f"walls_{quark}{end}" for end in ends]
+    once = [SPACE, "meson_fields", f"low_low_{quark}"] if modes else []
+    tried = {MAIN: (walls, low, solved, once)}
     if modes:
-        tried["random walls alone, deflated"] = walls, 0 * low, sum(seconds), deflated
+        tried["random walls alone, deflated"] = walls, 0 * low, solved, once[:1]
         if len(walls) > 1:
-            tried["low modes, fine solves alone"] = walls[1:], low, seconds[1], once
+            tried["low modes, fine solves alone"] = walls[1:], low, solved[1:], once
     if len(walls) > 1:
-        tried[f"fine solves alone{', deflated' * modes}"] = walls[1:], 0 * low, seconds[1], deflated
+        tried[f"fine solves alone{', deflated' * modes}"] = walls[1:], 0 * low, solved[1:], once[:1]
+    measured = all(nodes[name].joules is not None for name in (*solved, *once))
     goals: list[float] = []
     rows = []
-    for name, (pieces, part, spent, before) in tried.items():
+    for name, (pieces, part, *names) in tried.items():
+        spent, before = (sum(_seconds(nodes, each) for each in group) for group in names)
         own = [each.assign(low=part.sel(source=each.source)) for each in pieces]
         counts, linear = tuple(each.sizes["source"] for each in own), _linear(own, parameters, current)
         of_times = [NoiseMoments(linear[..., t], linear[..., t], np.zeros((len(own),) * 4)) for t in times]
@@ -141,8 +141,13 @@ def estimator_table(store: Store, parameters: ConnectedParameters, quark: str, c
         needed = [cost.work_for(goal) for cost, goal in zip(costs, goals, strict=True)]
         walls_text, shown = " + ".join(map(str, counts)), linear_in_c(np.array(errors)).tolist()
         rows.append([name, walls_text, *shown, before, spent / counts[0], *needed])
+        if measured:
+            configurations = len(nodes["observables"].records)
+            drawn, first = (sum(nodes[n].joules or 0.0 for n in group) / configurations for group in names)
+            rows[-1] += [first + drawn * (each - before) / spent for each in needed]
     columns = ["estimator", "walls", *(f"error at t = {t}" for t in times), "s once", "s per wall"]
     columns += [f"s for the same error at {t}" for t in times]
+    columns += [f"J for the same error at {t}" for t in times if measured]
     return Table(columns, rows, f"Estimators of C(t), {quark}, {current}", digits=3)
 
 
