@@ -14,7 +14,6 @@ from pipeline import At, Chunks, Cost, Dims, FromParameter, Keyed, Node, stage
 from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.common_resampling import Resampling, common_samples, stream_labels
 from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
-from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import RECORD, of_lattice
 
@@ -101,11 +100,12 @@ def hvp_average(
     rows = factor * np.stack([samples[part] for part in parts], axis=1)
     mass = effective_mass(without_oscillation(rows))
     counts = {part: len(values) for part, (values, _) in data.items()}
-    facts = {"blinded": blinded} if blinded else {}
-    bins = len(rows) - 1 if not bootstrap else -(-max(counts.values()) // jackknife_bin)
-    at.record(
-        configurations=counts, bins=bins, notes=list(notes), freedom=few_degrees_of_freedom(bins), **facts
-    )
+    few: dict[str, list[str]] = {}
+    for note in notes:
+        part, _, text = note.partition(": ")
+        few.setdefault(text, []).append(part)
+    said = [text if len(of) == len(parts) else f"{', '.join(of)}: {text}" for text, of in few.items()]
+    at.record(configurations=counts, notes=said, **({"blinded": blinded} if blinded else {}))
     errors = resampling.error(rows)
     return HvpAverage(rows[0], errors, rows[1:], np.stack(noise), mass[0], resampling.error(mass))
 

@@ -148,13 +148,16 @@ def budget_section(results: Results) -> Section:
         for w, window in enumerate(windows)
         for k, name in enumerate(names)
     ]
-    counts = ", ".join(f"{n} of {part}" for part, n in said("average", "configurations").items())
+    counts = said("average", "configurations")
+    alike = str(min(counts.values())) if len({*counts.values()}) == 1 else ""
+    counts = alike or ", ".join(f"{n} of {part}" for part, n in counts.items())
     text = (
         f"{results.blinded}a_mu = sum over n of w(n) G(n), G(n) folded. Configurations: {counts}. "
         "Statistical errors of parts are correlated; the row `statistical` is that of their sum. "
     )
-    notes = (*said("average", "notes"), said("average", "freedom"), *said("a_mu", "notes"))
-    text += "".join(f"{note}. " for note in notes if note)
+    text += "".join(
+        f"{note[:1].upper()}{note[1:]}. " for note in (*said("average", "notes"), *said("a_mu", "notes"))
+    )
     columns_of_shares = ["window", "part", "statistical", "noise", "gauge"]
     return Section(
         "Contribution to a_mu",
