@@ -27,7 +27,7 @@ class MesonFieldRows(NamedTuple):
     phi: modes v on even sites and their odd partners w (`stages.lqcd.spectroscopy.meson_fields`).
     """
 
-    values: Annotated[
+    meson_field: Annotated[
         np.ndarray,
         Dims("operator", "parity", "time", "row", "eigenvector", pieces={"operator": 1, "parity": 1}),
     ]
@@ -89,7 +89,7 @@ def low_low(fields: Chunks[MesonFieldRows], *, at: At, operators: Sequence[str],
     for _, rows in fields:
         last = first + len(rows.eigenvalue)
         for number, label in enumerate(operators):
-            x, hops = np.asarray(rows.values[number]), int(label not in SITE)
+            x, hops = np.asarray(rows.meson_field[number]), int(label not in SITE)
             own = weights[..., first:last]
             totals[label] = totals[label] + rows_traced(x, x, own, weights, (hops, hops))
         first = last
