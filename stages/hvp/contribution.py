@@ -135,7 +135,7 @@ def hvp_contribution(
     """
     rows = dict(zip(averaged, np.moveaxis(_with_average(average), 1, 0), strict=True))
     resampling = Resampling(bootstrap=2 * bootstrap)
-    sums = [_sum(window, scale, muon, middle, last) for window in windows]
+    sums = [window_sum(window, scale, muon, middle, last) for window in windows]
     z_v, stated = {}, {}
     for name, part in zip(names, parts, strict=True):
         z_v[name] = _z_v(name, part, rows)
@@ -188,7 +188,8 @@ def _with_average(average: HvpAverage) -> Array:
     return np.concatenate([average.correlator[None], average.correlator_samples])
 
 
-def _sum(window: WindowEdges, scale: Scale, muon: Muon, middle: float, last: int | None) -> HvpSum:
+def window_sum(window: WindowEdges, scale: Scale, muon: Muon, middle: float, last: int | None) -> HvpSum:
+    """The sum in a window whose edges may be None."""
     name, start, stop, width = window
     edges = (-inf if start is None else start, inf if stop is None else stop)
     return HvpSum(scale, Window(name, *edges, width), muon, middle, last)

@@ -19,6 +19,7 @@ from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.bounding import Tail
 from stages.lqcd.analysis.hvp_sum import HvpSum
 from stages.lqcd.analysis.scale import Measured, Scale
+from workflows.g2_hvp.target import Kind, allotted
 
 BLIND = ("analysis:\n", "analysis:\n  blind: {key: hvp.key}\n")
 STATED = ("one_link: {at: 3}", "one_link: {value: 0.9, error: 0.01}")
@@ -213,6 +214,32 @@ def test_a_target_beside_the_inputs(hvp: Path, quarkline: CommandLine) -> None:
     refused(quarkline("plan", hvp), "0.003 is below what the scale alone leaves, 0.0064")
     edit(hvp, ("a_fm: 0.2, error: 0.001", "a_fm: 0.2, error: 0.0001"))
     assert missing(quarkline, hvp) == {"a_mu": 1}
+
+
+def test_a_target_asks_for_walls(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
+    """Where noise is a good part of the error."""
+    stated = ("one_link: {at: 3}", "one_link: {value: 0.9, error: 1.0e-6}")
+    edit(hvp, stated, ("error: 0.001", "error: 1.0e-6"), ("disconnected_slice: 2", "disconnected_slice: 3"))
+    tail = re.search(r"  tail: .*\n", hvp.read_text())[0]
+    edit(
+        hvp,
+        (tail, ""),
+        ("windows: [total, SD]", "windows: [SD]"),
+        ("value: 15.0, error: 4.0", "value: 0.0, error: 0.0, window: SD"),
+    )
+    assert quarkline("run", hvp, "--cluster", cluster).code == 0
+    found = open_result(hvp.parent / "store", "a_mu").load().isel(window=0)
+    error = float(found.budget_error.sel(row="total") / found.budget.sel(row="total"))
+    ask = "target={{a_mu: {{window: SD, relative: {:.8f}}}}}"
+    for factor, words in ((1.01, "target met"), (0.97, "next 8 walls, 2 noise vectors per")):
+        assert words in quarkline("plan", hvp, "--set", ask.format(factor * error)).out
+
+
+def test_noise_is_allotted_at_least_cost() -> None:
+    """Neyman's N ~ sqrt(variance / cost), and no more than four times what there is."""
+    cheap, dear = Kind("walls", 4, 2, 1024, 1.0, 1.0), Kind("noise vectors", 4, 2, 1024, 1.0, 4.0)
+    assert allotted([cheap, dear], 1.0) == [12, 6] and allotted([dear, cheap], 1.0) == [6, 12]
+    assert allotted([cheap, dear], 0.1) == [16, 16]
 
 
 CONNECTED = """\

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from stages.base.errors import InputError, suggestion
+from stages.hvp.contribution import window_sum
 from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.hvp_kernel import HBARC
-from stages.lqcd.analysis.hvp_sum import HvpSum, Window
+from stages.lqcd.analysis.hvp_sum import HvpSum
 from stages.lqcd.analysis.milc_ensembles import Ensemble, milc_ensemble, own_ensembles
 from stages.lqcd.analysis.scale import Scale
 from stages.lqcd.lattice.geometry import Lattice
@@ -40,7 +42,6 @@ from workflows.g2_disconnected.schema import (
     G2Parameters,
     LinksSection,
     MassesSection,
-    ResampledAnalysis,
     SolvesSection,
 )
 from workflows.g2_hvp.analysis_schema import HvpAnalysis
@@ -279,15 +280,8 @@ class HvpParameters(WorkflowParameters):
 
     def total(self, window: str) -> HvpSum:
         """The sum in a window."""
-        name, start, stop, width = self.analysis.edges(window)
-        edges = (-float("inf") if start is None else start, float("inf") if stop is None else stop)
-        return HvpSum(
-            self.scale,
-            Window(name, *edges, width),
-            self.analysis.muon,
-            self.analysis.middle,
-            self.analysis.last,
-        )
+        section = self.analysis
+        return window_sum(section.edges(window), self.scale, section.muon, section.middle, section.last)
 
     @property
     def scale(self) -> Scale:
@@ -307,44 +301,28 @@ class HvpParameters(WorkflowParameters):
     @property
     def of_connected(self) -> ConnectedParameters:
         """What the workflow g2_connected would have in its file; light quarks are the first."""
-        section = self.connected
         return ConnectedParameters(
-            workflow=self.workflow,
-            ensemble=self.ensemble,
             links=self.links,
             quarks={name: self.quarks[name] for name in QUARKS if name in self.quarks},
-            currents=section.currents,
-            noise=section.noise,
-            solves=section.solves,
-            deflation=self.deflation,
             analysis=ConnectedAnalysis(),
-            store=self.store,
-            report=self.report,
+            **self._of_part(self.connected),
         )
 
     @property
     def of_disconnected(self) -> G2Parameters:
         """What the workflow g2_disconnected would have in its file."""
-        section = self.disconnected
-        assert section
+        light, boundary = self.quarks["light"], self.links.boundary
         return G2Parameters(
-            workflow=self.workflow,
-            ensemble=self.ensemble,
-            links=LinksSection(
-                action="hisq",
-                boundary=self.links.boundary,
-                naik_epsilon=self.quarks["light"].naik_epsilon,
-            ),
-            masses=MassesSection(light=self.quarks["light"].mass, strange=self.quarks["strange"].mass),
-            noise=section.noise,
-            solves=section.solves,
-            estimator=section.estimator,
-            current=section.current,
-            deflation=self.deflation,
-            analysis=ResampledAnalysis(),
-            store=self.store,
-            report=self.report,
+            links=LinksSection(action="hisq", boundary=boundary, naik_epsilon=light.naik_epsilon),
+            masses=MassesSection(light=light.mass, strange=self.quarks["strange"].mass),
+            **self._of_part(self.disconnected),
         )
+
+    def _of_part(self, section: FileSection | None) -> dict[str, Any]:
+        """The keys of a section of one part, and those that all files have."""
+        common = ("workflow", "ensemble", "deflation", "store", "report")
+        own = {name: value for name, value in section or () if name != "every"}
+        return {**{name: getattr(self, name) for name in common}, **own}
 
 
 def _no_epsilon(ensemble: HvpEnsemble) -> str:

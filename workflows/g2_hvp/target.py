@@ -16,9 +16,10 @@ import numpy as np
 from pipeline import Plan, Record, Store, duration_text
 from stages.hvp.contribution import HvpContribution
 from stages.lqcd.analysis.allocation import GROWTH, Limits, VarianceModel, least_cost
-from workflows import Project, Step
+from workflows import Project, Step, variants
 from workflows.g2_hvp.schema import HvpParameters
 
+WALLS = "walls"
 FIXED_SHARE = 0.9
 """Of what a target leaves to statistics, the most that gauge noise may take; more takes configurations."""
 
@@ -49,16 +50,12 @@ def next_round(project: Project[HvpParameters], plan: Plan, store: Store) -> Ste
     fixed = hypot(*(e for row, e in errors.items() if row not in (*names, "statistical", "total") and e == e))
     noise = dict(zip(names, np.nan_to_num(result.stochastic[window]) / value, strict=True))
     asked, statistical = target.a_mu.relative, float(errors["statistical"])
-    text = (
-        f"a_mu [{target.a_mu.window}]: error {_percent(hypot(fixed, statistical))}, target {_percent(asked)}"
-    )
-    if hypot(fixed, statistical) <= asked:
+    error, reached = hypot(fixed, statistical), target.a_mu.window
+    text = f"a_mu [{reached}]: error {_percent(error)}, target {_percent(asked)}"
+    if error <= asked:
         return Step(f"{text}: target met", met=True)
     if fixed >= asked:
-        row = max((r for r in rows if r not in (*names, "statistical", "total")), key=lambda r: errors[r])
-        return Step(
-            f"{text}: not to be met, as {row} and other inputs alone are {_percent(fixed)}", met=False
-        )
+        return Step(f"{text}: not to be met, what is not statistical is {_percent(fixed)}", met=False)
     left = asked**2 - fixed**2
     gauge = max(statistical**2 - sum(each**2 for each in noise.values()), 0.0)
     count = len(project.ensemble.labels)
@@ -66,7 +63,7 @@ def next_round(project: Project[HvpParameters], plan: Plan, store: Store) -> Ste
         wanted = ceil(count * gauge / (FIXED_SHARE * left))
         return Step(f"{text}: it takes {wanted} configurations instead of {count}: add them", met=False)
     kinds = list(_kinds(project.parameters, plan, store, noise))
-    counts = _allotted(kinds, sqrt(left - gauge))
+    counts = allotted(kinds, sqrt(left - gauge))
     if all(new == kind.count for new, kind in zip(counts, kinds, strict=True)):
         return Step(f"{text}: not met within `target.most_vectors` and `target.most_walls`", met=False)
     more = ", ".join(f"{new} {kind.words}" for new, kind in zip(counts, kinds, strict=True))
@@ -79,11 +76,10 @@ def next_round(project: Project[HvpParameters], plan: Plan, store: Store) -> Ste
     )
 
 
-def _allotted(kinds: list[Kind], error: float) -> list[int]:
+def allotted(kinds: list[Kind], error: float) -> list[int]:
     """Counts for an error at least cost, of at most `GROWTH` times those at hand."""
-    order = sorted(
-        range(len(kinds)), key=lambda k: -sqrt(kinds[k].variance * kinds[k].count / kinds[k].seconds)
-    )
+    shares = [kind.variance * kind.count / kind.seconds for kind in kinds]
+    order = sorted(range(len(kinds)), key=lambda k: -shares[k])
     sorted_kinds = [kinds[k] for k in order]  # as the allocator takes them: the largest count first
     linear = np.diag([kind.variance * kind.count for kind in sorted_kinds])
     model = VarianceModel(linear, np.zeros((len(kinds),) * 4))
@@ -104,7 +100,7 @@ def _kinds(parameters: HvpParameters, plan: Plan, store: Store, noise: dict[str,
     assert target is not None
     connected = sum(each**2 for name, each in noise.items() if name != "disconnected")
     seconds = _seconds(plan, store, "source") / walls.walls
-    yield Kind("walls", walls.walls, walls.chunk, target.most_walls, connected, seconds)
+    yield Kind(WALLS, walls.walls, walls.chunk, target.most_walls, connected, seconds)
     if section := parameters.disconnected:
         vectors, own = section.noise, noise["disconnected"] ** 2
         seconds = _seconds(plan, store, "noise") / vectors.vectors
@@ -123,12 +119,10 @@ def _seconds(plan: Plan, store: Store, dim: str) -> float:
 
 
 def _with_counts(parameters: HvpParameters, counts: dict[str, int]) -> HvpParameters:
-    walls = parameters.connected.noise.model_copy(update={"walls": counts["walls"]})
-    changes: dict[str, object] = {"connected": parameters.connected.model_copy(update={"noise": walls})}
-    if section := parameters.disconnected:
-        noise = section.noise.model_copy(update={"vectors": counts["noise vectors"]})
-        changes["disconnected"] = section.model_copy(update={"noise": noise})
-    return parameters.model_copy(update=changes)
+    for name, count in counts.items():
+        key = "connected.noise.walls" if name == WALLS else "disconnected.noise.vectors"
+        parameters = variants.changed(parameters, key, count)
+    return parameters
 
 
 def _percent(value: float) -> str:
