@@ -74,9 +74,8 @@ def own_ensembles(path: str | Path | None) -> dict[str, Ensemble]:
         form = (
             "name: {extents: [48, 48, 48, 64], beta: 6.0, masses: {light: 0.002}, a_fm: 0.12, error: 0.001}"
         )
-        raise InputError(
-            f"{path}: no table of ensembles ({type(error).__name__}: {error}); write {form}"
-        ) from None
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        raise InputError(f"{path}: no table of ensembles ({why}); write {form}") from None
 
 
 def milc_ensemble(name: str, own: Mapping[str, Ensemble] | None = None) -> Ensemble:
