@@ -212,6 +212,12 @@ class HvpParameters(WorkflowParameters):
                 if place[0] in ("noise", "solves", "estimator", "currents"):
                     yield (part, *place), text
 
+    def doubts(self) -> Iterator[Problem]:
+        """Those of the workflows of both parts."""
+        for part, whole in self._wholes():
+            for place, text in whole.doubts():
+                yield (("quarks", *place[1:]) if place[0] == "masses" else (part, *place)), text
+
     def _wholes(self) -> Iterator[tuple[str, WorkflowParameters]]:
         """Parameters of the workflows that measure either part."""
         yield "connected", self.of_connected
