@@ -100,8 +100,8 @@ def test_what_repeats_what(hvp: Path, quarkline: CommandLine) -> None:
     }  # fmt: skip
 
 
-def test_loops_on_every_second_configuration(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
-    edit(hvp, ("disconnected:\n", "disconnected:\n  every: 2\n"))
+def test_loops_on_some_configurations(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
+    edit(hvp, ("disconnected:\n", "disconnected:\n  only: heatbath-[02]\n"))
     assert missing(quarkline, hvp) == {"average": 1, "a_mu": 1}
     assert quarkline("run", hvp, "--cluster", cluster).code == 0
     average = open_result(hvp.parent / "store", "average").load()

@@ -9,8 +9,9 @@ own: where they are blinded, no other average is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,12 @@ class HvpWorkflow(Definition[HvpParameters]):
         """Add all nodes."""
         self.observables()
         self.connected()
-        if self.parameters.disconnected:
-            self.disconnected(self.parameters.disconnected.every)
+        if section := self.parameters.disconnected:
+            labels = [label for label in self.ensemble.labels if fnmatchcase(label, section.only)]
+            if not labels and not self.project.mark:
+                raise InputError(f"`disconnected.only`: no configuration has a label like {section.only!r}")
+            if labels:
+                self.disconnected(labels)
         self.analysis()
 
     def connected(self) -> None:
@@ -87,12 +92,11 @@ class HvpWorkflow(Definition[HvpParameters]):
                 self.sources[f"{quark} {current}"] = PartSource(number, row, number)
             self.inputs.append(node)
 
-    def disconnected(self, every: int) -> None:
+    def disconnected(self, labels: Sequence[str]) -> None:
         """Nodes of g2_disconnected up to C(t) of configurations, and the errors of its noise."""
-        within = {"config": self.ensemble.labels[::every]}
         parameters = self.parameters.of_disconnected
         own = self.of(G2Workflow, parameters)
-        own.within = within if every > 1 else {}
+        own.within = {"config": labels}
         loops, correlator = own.correlators()
         noise = None
         fine = parameters.solves.fine

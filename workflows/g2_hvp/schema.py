@@ -107,8 +107,8 @@ class DisconnectedSection(FileSection):
     """How loops and their difference are estimated."""
     current: CurrentSection = CurrentSection(links="thin")
     """Links of the one-link current of loops."""
-    every: int = Field(default=1, ge=1)
-    """Of the configurations every second, third, ... has loops; all are resampled together."""
+    only: str = "*"
+    """Shell pattern of the labels of configurations that have loops; all parts are resampled together."""
 
 
 class AMuTarget(FileSection):
@@ -327,7 +327,7 @@ class HvpParameters(WorkflowParameters):
     def _of_part(self, section: FileSection | None) -> dict[str, Any]:
         """The keys of a section of one part, and those that all files have."""
         common = ("workflow", "ensemble", "deflation", "store", "report")
-        own = {name: value for name, value in section or () if name != "every"}
+        own = {name: value for name, value in section or () if name != "only"}
         return {**{name: getattr(self, name) for name in common}, **own}
 
 
