@@ -169,6 +169,8 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     assert [
         line for line in opened.out.splitlines() if not line.startswith("# ")
     ] == without_head.splitlines()
+    budgets = json.loads(quarkline("open", "blind.yaml", "--key", "hvp.key", "--json").out)
+    assert all(f"{each['value']:.4f}" in table for each in budgets["totals"]) and budgets["budgets"]
     assert quarkline("open", "--new-key", "other.key").code == 0
     refused(quarkline("open", "--new-key", "other.key"), "cannot write a key into other.key: File exists")
     refused(quarkline("open", "blind.yaml", "--key", "other.key"), "is not the one of the blinding")

@@ -9,9 +9,21 @@ import typer
 
 from pipeline import InputError
 from stages.lqcd.analysis.blinding import Blinding
-from workflows.commands.options import SetOption, StoreOption
+from stages.lqcd.analysis.hvp_budget import HvpBudget
+from stages.lqcd.analysis.scale import Measured
+from workflows.commands.options import JsonOption, SetOption, StoreOption
+from workflows.documents import Document
 from workflows.stores import project_and_store
-from workflows.terminal import say
+
+DOCUMENT = Document(
+    "open",
+    {
+        "new_key": Annotated[Path | None, "The file that a new key was written into."],
+        "budgets": Annotated[list[HvpBudget], "Of each window, in 1e-10."],
+        "totals": Annotated[list[Measured], "Value and error of each budget, in 1e-10."],
+    },
+    about="Blinded results without their secret factor, or a new key.",
+)
 
 
 def open(
@@ -26,6 +38,7 @@ def open(
     ] = None,
     changes: SetOption = None,
     store: StoreOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Print blinded results without their secret factor, with the stated corrections.
 
@@ -38,9 +51,12 @@ def open(
     """
     if new_key is not None and workflow is None and key is None:
         Blinding().write(new_key)
-        say(f"new key: {new_key}. Keep it away from the results, and do not lose it")
-        return
-    if workflow is None or key is None or new_key is not None:
+        text, budgets = f"new key: {new_key}. Keep it away from the results, and do not lose it", []
+    elif workflow is None or key is None or new_key is not None:
         raise InputError("give a workflow's file and --key FILE, or --new-key FILE by itself")
-    project, results = project_and_store(workflow, store, changes)
-    say(project.definition.opened(project.parameters, results, key))
+    else:
+        project, results = project_and_store(workflow, store, changes)
+        budgets = project.definition.opened(project.parameters, results, key)
+        text = "\n\n".join(map(str, budgets))
+    totals = [Measured(each.value, each.error, each.quantity) for each in budgets]
+    DOCUMENT.show({"new_key": new_key, "budgets": budgets, "totals": totals}, text=text, as_json=json)

@@ -23,6 +23,7 @@ from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
 from stages.lqcd.analysis.common_resampling import configurations, stream_labels
+from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows import Definition, Project, Step
 from workflows.g2_connected.build import ConnectedWorkflow
@@ -221,7 +222,7 @@ class HvpWorkflow(Definition[HvpParameters]):
         return [name for name in cls.results_in(nodes) if not (blind and name.startswith("correlator"))]
 
     @classmethod
-    def opened(cls, parameters: HvpParameters, store: Store, key: Path) -> str:
+    def opened(cls, parameters: HvpParameters, store: Store, key: Path) -> list[HvpBudget]:
         """The budgets without the blinding's factor, corrections added. Raises InputError for another key."""
         from workflows.g2_hvp.report import opened  # with figures
 

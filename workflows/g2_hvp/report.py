@@ -284,14 +284,14 @@ def autocorrelation_section(results: Results) -> Section:
     return Section("Autocorrelations", text, [Table(columns, rows)])
 
 
-def opened(parameters: HvpParameters, store: Store, key: Path) -> str:
+def opened(parameters: HvpParameters, store: Store, key: Path) -> list[HvpBudget]:
     """The budgets without the blinding's factor, corrections added. Raises InputError for another key."""
     results = Results(parameters, store)
     if not (digest := results.said("a_mu", "blinded")):
         raise InputError(f"the results of {parameters.workflow} in {store.path} are not blinded")
     blinding, stated = Blinding.of_file(key, digest), parameters.analysis.corrections
-    lines = []
+    budgets = []
     for window, budget in zip(names_along(results.a_mu, "window"), results.budgets, strict=True):
         corrections = [each.named(name) for name, each in stated.items() if each.window == window]
-        lines.append(str(budget.opened(blinding.key).corrected(*corrections)))
-    return "\n\n".join(lines)
+        budgets.append(budget.opened(blinding.key).corrected(*corrections))
+    return budgets

@@ -28,6 +28,7 @@ from workflows.shared.variants import changed
 
 if TYPE_CHECKING:
     from pipeline.reading.report import Section
+    from stages.lqcd.analysis.hvp_budget import HvpBudget
 
 Parameters = TypeVar("Parameters", bound=WorkflowParameters)
 
@@ -119,8 +120,8 @@ class Definition(ABC, Generic[Parameters]):
         return cls.results_in(nodes)
 
     @classmethod
-    def opened(cls, parameters: Parameters, store: Store, key: Path) -> str:
-        """Blinded results without their factor, for people. Raises InputError."""
+    def opened(cls, parameters: Parameters, store: Store, key: Path) -> list[HvpBudget]:
+        """Blinded results without their factor. Raises InputError."""
         raise InputError(f"results of the workflow {cls.name} are not blinded")
 
     @classmethod
