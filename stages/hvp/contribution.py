@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import Annotated, NamedTuple
 
@@ -136,21 +136,18 @@ def hvp_contribution(
     rows = dict(zip(averaged, np.moveaxis(_with_average(average), 1, 0), strict=True))
     resampling = Resampling(bootstrap=2 * bootstrap)
     sums = [window_sum(window, scale, muon, middle, last) for window in windows]
-    z_v, stated = {}, {}
-    for name, part in zip(names, parts, strict=True):
-        z_v[name] = _z_v(name, part, rows)
-        if part.z_v:
-            stated[name] = part.z_v
-    g = {
-        name: rows[part.row] * (CHARGES[name] * z_v[name][:, None] ** 2 / volume)
-        for name, part in zip(names, parts, strict=True)
-    }
+    of_parts = dict(zip(names, parts, strict=True))
+    z_v = {name: _z_v(name, part, rows) for name, part in of_parts.items()}
+    stated = {name: part.z_v for name, part in of_parts.items() if part.z_v}
+    factors = {name: CHARGES[name] * z[:, None] ** 2 / volume for name, z in z_v.items()}
+    g = {name: factors[name] * rows[part.row] for name, part in of_parts.items()}
     budgets, notes = [], []
     if fit is not None and tail is not None:
         fitted = ExponentialFit(*fit).continued(g["light"], int(tail.slice or 0), resampling)
-        g["light"], tail = fitted.correlator, replace(tail, bounded=("disconnected",))
-        lowest = f"lowest energy {fitted.energies[0, 0]:.4g}, {fitted.quality}"
-        notes.append(f"light beyond slice {tail.slice} from a fit: {lowest}")
+        g["light"], lowest = fitted.correlator, fitted.energies[0, 0]
+        notes.append(
+            f"light beyond slice {tail.slice} from a fit: lowest energy {lowest:.4g}, {fitted.quality}"
+        )
     for total in sums:
         budget = contribution(g, total, tail=tail, resampling=resampling, z_v=stated)
         notes += [f"{total.theta.name}, {note}" for note in budget.notes]
@@ -164,10 +161,8 @@ def hvp_contribution(
     partial = np.cumsum(folded[:, None] * weights[:, None], axis=-1)
     values, errors = (np.array(each) for each in zip(*(_rows(b, budget_rows) for b in budgets), strict=True))
     bands = np.stack([_bands(g, total, tail) for total in sums], axis=1)
-    noise = np.stack([
-        CHARGES[name] * z_v[name][0] ** 2 / volume * average.stochastic_error[list(averaged).index(part.row)]
-        for name, part in zip(names, parts, strict=True)
-    ])  # fmt: skip
+    errors_of = dict(zip(averaged, average.stochastic_error, strict=True))
+    noise = np.stack([factors[name][0] * errors_of[part.row] for name, part in of_parts.items()])
     stochastic = np.stack([_stochastic(noise, g, total, tail, resampling) for total in sums])
     moments = time_moments(together, MOMENTS, scale)
     ratios = np.stack([_ratio(part, rows)[..., : folded.shape[-1]] for part in parts], axis=1)
@@ -242,7 +237,7 @@ def _bands(g: Mapping[str, Array], total: HvpSum, tail: Tail | None) -> Array:
     first = next(iter(g.values()))
     result = np.full((len(first), len(BOUNDED), 2, first.shape[-1] // 2 + 1), np.nan)
     for number, name in enumerate(BOUNDED):
-        if tail is not None and name in g and (name == "light" or tail.strange_energy is not None):
+        if tail is not None and name in g and name in tail.bounded:
             cuts, bounds = bounding_band(name, g, total, tail)
             result[:, number, :, cuts] = np.stack(bounds, axis=1).transpose(2, 0, 1)
     return result

@@ -111,6 +111,15 @@ def test_loops_on_some_configurations(hvp: Path, quarkline: CommandLine, cluster
         hvp.parent / "report" / "index.html").read_text()) and "2 of disconnected" in text  # fmt: skip
 
 
+def test_tails_of_the_light_part_alone(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
+    edit(hvp, ("strange_energy: 0.8, slice: 2, disconnected_slice: 2", "slice: 2"))
+    assert quarkline("run", hvp, "--cluster", cluster).code == 0
+    found = open_result(hvp.parent / "store", "a_mu").load()
+    assert [row for row in found.row.values if row.startswith("tail")] == ["tail, light"]
+    disconnected = found.sel(part="disconnected").partial_sum[:, -1]
+    np.testing.assert_allclose(found.budget.sel(row="disconnected"), disconnected, rtol=1e-12)
+
+
 def numbers_in(folder: Path, opens: tuple[str, ...]) -> np.ndarray:
     """All numbers with all their digits in a store without the stages of open nodes: arrays and records."""
     store, found = Store(folder), []

@@ -154,8 +154,10 @@ class TailSection(FileSection):
 
     @property
     def of_stages(self) -> Tail:
-        """The tail as stages take it."""
-        return Tail(self.energy, self.strange_energy, self.slice, self.disconnected_slice, steps=self.steps)
+        """The tail as stages take it; the light part's is a fit's, if there is one."""
+        bounded = (*([] if self.fit else ["light"]), *(["disconnected"] if self.strange_energy else []))
+        slices = (self.slice, self.disconnected_slice)
+        return Tail(self.energy, self.strange_energy, *slices, steps=self.steps, bounded=bounded)
 
 
 class BlindSection(FileSection):

@@ -19,7 +19,7 @@ from typing import Any
 from pipeline import Node, Place, Plan, Store, Workflow, node_keys
 from stages.base.errors import InputError
 from stages.hvp.average import PartSource, hvp_average
-from stages.hvp.contribution import BOUNDED, HvpPart, hvp_contribution
+from stages.hvp.contribution import HvpPart, hvp_contribution
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
 from stages.lqcd.analysis.common_resampling import configurations, stream_labels
@@ -140,9 +140,7 @@ class HvpWorkflow(Definition[HvpParameters]):
         corrections = [(each.window, each.named(name)) for name, each in section.corrections.items()]
         sources = ["statistical", "scale", *dict.fromkeys(p.z_v.name for p in self.parts.values() if p.z_v)]
         fit = section.tail.fit if section.tail else None
-        bounded = [
-            f"tail, {name}" for name in BOUNDED if tail and name in names and not (fit and name == "light")
-        ]
+        bounded = [f"tail, {name}" for name in (tail.bounded if tail else ()) if name in names]
         a_mu = partial(
             hvp_contribution,
             averaged=tuple(self.sources),
