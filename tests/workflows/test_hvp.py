@@ -120,6 +120,11 @@ def test_tails_of_the_light_part_alone(hvp: Path, quarkline: CommandLine, cluste
     np.testing.assert_allclose(found.budget.sel(row="disconnected"), disconnected, rtol=1e-12)
 
 
+def test_what_is_refused_of_two_sections(hvp: Path, quarkline: CommandLine) -> None:
+    target = ("--set", "target={a_mu: {relative: 0.5}, most_walls: 2}", "--set", "connected.noise.walls=4")
+    refused(quarkline("plan", hvp, *target), "2 is less than the 4 walls of `noise`")
+
+
 def numbers_in(folder: Path, opens: tuple[str, ...]) -> np.ndarray:
     """All numbers with all their digits in a store without the stages of open nodes: arrays and records."""
     store, found = Store(folder), []
@@ -183,6 +188,7 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     assert quarkline("open", "--new-key", "other.key").code == 0
     refused(quarkline("open", "--new-key", "other.key"), "cannot write a key into other.key: File exists")
     refused(quarkline("open", "blind.yaml", "--key", "other.key"), "is not the one of the blinding")
+    refused(quarkline("open", "blind.yaml", "--key", "hvp.yaml"), "hvp.yaml holds no key")
     refused(quarkline("open", "hvp.yaml", "--key", "hvp.key"), "are not blinded")
     refused(quarkline("open", "blind.yaml"), "--key FILE")
     refused(

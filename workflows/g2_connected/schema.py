@@ -199,6 +199,9 @@ class ConnectedParameters(WorkflowParameters):
                     ("target",),
                     f"needs at least {LEAST_VECTORS} walls, and as many fine ones, to begin with",
                 )
+            if target.most_walls < self.noise.walls:
+                text = f"{target.most_walls} is less than `noise.walls`, {self.noise.walls}: raise it"
+                yield ("target", "most_walls"), text
         for name in self.quarks:
             if not NAME.fullmatch(name) or name.endswith("_fine"):
                 text = "take letters, digits and _, without _fine at the end"

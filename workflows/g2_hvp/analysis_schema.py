@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from stages.base.errors import InputError
 from stages.hvp.contribution import WindowEdges
+from stages.lqcd.analysis.a_mu import CHARGES
 from stages.lqcd.analysis.bounding import Tail
 from stages.lqcd.analysis.common_resampling import stream_labels
 from stages.lqcd.analysis.hvp_kernel import Muon
@@ -21,6 +22,8 @@ from workflows.g2_disconnected.schema import ResampledAnalysis
 
 Positive = Annotated[float, Field(gt=0)]
 Error = Annotated[float, Field(ge=0)]
+ROWS = (*CHARGES, "statistical", "scale", "total")
+"""Rows of a budget that no correction has the name of."""
 
 
 class MeasuredSection(FileSection):
@@ -46,7 +49,7 @@ class CorrectionSection(MeasuredSection):
 class ScaleSection(FileSection):
     """The lattice spacing: `a_fm` with its `error`, or a length in lattice units and in fm."""
 
-    a_fm: Annotated[float, Usual(0.02, 0.3, "is it in fm?")] | None = Field(default=None, gt=0)
+    a_fm: Annotated[float | None, Usual(0.02, 0.3, "is it in fm?")] = Field(default=None, gt=0)
     """Lattice spacing in fm."""
     error: Error | None = None
     """Error of `a_fm`."""
@@ -62,6 +65,10 @@ class ScaleSection(FileSection):
             raise ValueError("the lattice spacing has no error: add `error`, in fm")
         if given not in ({"a_fm", "error"}, {"lattice", "fm"}):
             raise ValueError("give `a_fm` and `error`, or `lattice` and `fm`, a length in both units")
+        try:
+            _ = self.of_stages
+        except InputError as error:
+            raise ValueError(str(error)) from None
         return self
 
     @property
@@ -78,7 +85,7 @@ class WindowSection(FileSection):
 
     start: float | None = None
     """Lower edge in fm; default: none."""
-    stop: float | None = None
+    stop: Positive | None = None
     """Upper edge in fm; default: none."""
     width: Positive = 0.15
     """Width of both edges in fm."""
@@ -151,6 +158,14 @@ class TailSection(FileSection):
             yield ("fit",), "needs `slice`, beyond which the light part follows it"
         if self.fit and not find_spec("corrfitter"):
             yield ("fit",), "needs corrfitter: pip install corrfitter, or leave `fit` out"
+        if self.fit and self.fit.last is not None and self.fit.first >= self.fit.last:
+            yield ("fit", "first"), f"{self.fit.first} is not before `last`, {self.fit.last}"
+        if self.disconnected_slice is not None and self.strange_energy is None:
+            text = "needs `strange_energy`, without which the disconnected part is summed to its end"
+            yield ("disconnected_slice",), text
+        for name in ("slice", "disconnected_slice"):
+            if (number := getattr(self, name)) is not None and number < self.steps:
+                yield (name,), f"{number} is less than `steps`, {self.steps}, over which the energy is taken"
 
     @property
     def of_stages(self) -> Tail:
@@ -192,9 +207,9 @@ class HvpAnalysis(ResampledAnalysis):
     number, what stands before it is the stream."""
     blind: BlindSection | None = None
     """A secret factor on all results; default: none."""
-    muon_gev: Positive = Muon().mass
+    muon_gev: Annotated[Positive, Usual(0.1, 0.11, "is it in GeV?")] = Muon().mass
     """Mass of the muon in GeV."""
-    inverse_alpha: Positive = Muon().inverse_alpha
+    inverse_alpha: Annotated[Positive, Usual(137.0, 137.1, "it is 137.036")] = Muon().inverse_alpha
     """Inverse of the fine-structure constant."""
     whole_middle: bool = False
     """Whether the slice N/2 has weight 1; default: 1/2, as half of it belongs to the backward side."""
@@ -230,7 +245,15 @@ class HvpAnalysis(ResampledAnalysis):
                 )
         if len(set(self.windows)) < len(self.windows):
             yield ("windows",), "names a window twice"
+        for name in self.own_windows:
+            if name in WINDOWS or not name.strip():
+                yield (
+                    ("own_windows", name),
+                    f"{name!r} is no name for it: take one that is none of {', '.join(WINDOWS)}",
+                )
         for name, correction in self.corrections.items():
+            if name in ROWS or name.startswith(("Z_V ", "tail, ")):
+                yield ("corrections", name), f"{name!r} is another row of the budget: name it otherwise"
             if correction.window not in self.windows:
                 have = ", ".join(self.windows)
                 text = (

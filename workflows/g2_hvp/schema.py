@@ -69,6 +69,8 @@ class HvpEnsemble(EnsembleSection):
 
     def contradictions(self) -> Iterator[Problem]:
         """A name that no table has, or a table that cannot be read."""
+        if self.table and not self.name:
+            yield ("table",), "needs `name`, one of the ensembles in it"
         try:
             _ = self.published
         except InputError as error:
@@ -176,6 +178,13 @@ class HvpParameters(WorkflowParameters):
         yield from self._current_faults()
         if self.disconnected and "strange" not in quarks:
             yield ("disconnected",), "is light - strange, and there is no strange quark: add it to `quarks`"
+        elif self.disconnected and quarks.get("light", quarks["strange"]).naik_epsilon != (
+            epsilon := quarks["strange"].naik_epsilon
+        ):
+            text = f"{epsilon:g} is not that of light: loops of light - strange have one for both"
+            yield ("quarks", "strange", "naik_epsilon"), text
+        if self.target:
+            yield from self._too_low(self.target)
         if analysis.scale is None and not self.ensemble.name:
             text = (
                 "there is no scale, without which nothing is converted: add `scale: {a_fm: ..., error: ...}`"
@@ -183,6 +192,17 @@ class HvpParameters(WorkflowParameters):
             yield ("analysis",), f"{text}, or `name` of a public ensemble to `ensemble`"
         if analysis.blind:
             yield from self._blind_faults(analysis.blind.key)
+
+    def _too_low(self, target: HvpTargetSection) -> Iterator[Problem]:
+        """Limits of a target that the file exceeds."""
+        counts = {"walls": self.connected.noise.walls}
+        counts |= {"vectors": self.disconnected.noise.vectors} if self.disconnected else {}
+        for name, count in counts.items():
+            if (most := getattr(target, f"most_{name}")) < count:
+                yield (
+                    ("target", f"most_{name}"),
+                    f"{most} is less than the {count} {name} of `noise`: raise it",
+                )
 
     def _current_faults(self) -> Iterator[Problem]:
         """Currents that are not measured, and what the workflows of both parts refuse."""
@@ -206,7 +226,7 @@ class HvpParameters(WorkflowParameters):
             return
         for part, whole in self._wholes():
             if whole.solver_is_open:
-                text = f"auto measures solvers in a run of g2_{part} alone: name the one that it chose"
+                text = f"auto is for g2_{part}, whose run measures solvers: name the one that it chose"
                 yield (part, "solves", "solver"), text
             for place, text in whole.contradictions():
                 if place[0] in ("noise", "solves", "estimator", "currents"):
@@ -236,6 +256,12 @@ class HvpParameters(WorkflowParameters):
         except InputError as error:
             yield place, str(error)
 
+    def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
+        """As of all workflows; one configuration has no errors, which a budget is made of."""
+        yield from super().problems_with(lattice, configurations)
+        if configurations == 1:
+            yield ("ensemble",), "has one configuration, but errors need at least two"
+
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Windows and slices beyond the lattice, and links that wind around it."""
         wound = list(winding(lattice, "links"))
@@ -254,12 +280,14 @@ class HvpParameters(WorkflowParameters):
         limits: list[tuple[Location, int | None, int]] = [(("last",), analysis.last, half)]
         limits += [(("z_v", name, "at"), each.at, half) for name, each in analysis.z_v.items()]
         if tail:
-            limits += [(("tail", "steps"), tail.steps, half - 2), (("tail", "slice"), tail.slice, half - 1)]
-            limits += [(("tail", "disconnected_slice"), tail.disconnected_slice, half - 1)]
+            last = min(half, analysis.last or half)
+            limits += [(("tail", "steps"), tail.steps, last - 2), (("tail", "slice"), tail.slice, last - 1)]
+            limits += [(("tail", "disconnected_slice"), tail.disconnected_slice, last - 1)]
             limits += [(("tail", "fit", "last"), tail.fit.last, half)] if tail.fit else []
         for place, number, most in limits:
             if number is not None and number > most:
-                yield ("analysis", *place), f"{number} is more than {most}, the most on {lattice}"
+                of = f"on {lattice}" if most >= half - 2 else f"of a sum to `last`, {analysis.last}"
+                yield ("analysis", *place), f"{number} is more than {most}, the most {of}"
 
     def _beyond_inputs(self, target: AMuTarget, lattice: Lattice) -> Iterator[Problem]:
         """A target that the scale or Z_V alone exceed; the slope by a is that of one vector meson."""

@@ -40,9 +40,11 @@ def loaded(store: Store, workflow: str, name: str) -> xarray.Dataset:
 
 
 def node_of(store: Store, workflow: str, name: str) -> NodeAccount:
-    """The records of a node that is complete."""
-    (node,) = (node for node in accounts(store, workflow) if node.name == name)
-    return node
+    """The records of a node that is complete. Raises IncompleteError."""
+    for node in accounts(store, workflow):
+        if node.name == name:
+            return node
+    raise IncompleteError(f"nothing of {name} of {workflow} is in {store.path} yet")
 
 
 def nodes_of(store: Store, workflow: str) -> dict[str, Mapping[str, Any]]:

@@ -55,7 +55,10 @@ class Blinding:
                 f"there is no key of a blinding in {path}: look for the one that was made for this run, "
                 f"without which nothing can be opened; `quarkline open --new-key {path}` makes a new one"
             ) from None
-        found = cls(key, float(digest.split(":")[1]) if digest else spread, salt)
+        try:
+            found = cls(key, float(digest.split(":")[1]) if digest else spread, salt)
+        except InputError as error:
+            raise InputError(f"{path} holds no key: {error}") from None
         if digest and not hmac.compare_digest(found.digest, digest):
             raise InputError(f"the key in {path} is not the one of the blinding {digest}")
         return found
