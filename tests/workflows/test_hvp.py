@@ -199,6 +199,10 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     refused(
         quarkline("plan", "hvp.yaml", "--store", "blind"), "that are blinded (hvp_average", "`quarkline open`"
     )
+    shutil.rmtree(hvp.parent / "store" / "hvp_average")
+    refused(quarkline("plan", "blind.yaml", "--store", "store"), "hvp_contribution first")
+    shutil.rmtree(hvp.parent / "store" / "hvp_contribution")
+    assert quarkline("plan", "blind.yaml", "--store", "store").code == 0
     (hvp.parent / "hvp.key").unlink()
     refused(
         quarkline("run", "blind.yaml"), "there is no key of a blinding in hvp.key", "--new-key hvp.key` makes"

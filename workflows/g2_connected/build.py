@@ -36,6 +36,15 @@ from workflows.g2_connected.schema import ROWS, ConnectedParameters
 from workflows.g2_connected.target import next_round
 
 
+OPERATORS = {
+    "local": "gamma_k x gamma_k",
+    "one_link": "gamma_k x 1, thin links",
+    "conserved": "half the current of M's hops",
+    "pion": "gamma_5 x gamma_5",
+}
+"""Spin and taste of each current."""
+
+
 class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
     """Connected vector correlators of HISQ quarks."""
 
@@ -211,8 +220,8 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
                 f"{name} {q.mass:g}, naik_epsilon = {q.naik_epsilon:g}" for name, q in quarks
             ),
             "boundary": f"{parameters.links.boundary} in time, periodic in space",
-            "operator": "currents local (gamma_k x gamma_k), one_link (gamma_k x 1, thin links), conserved "
-            "(half the current of M's hops), each the mean over k = x, y, z; pion (gamma_5 x gamma_5)",
+            "operator": ", ".join(f"{name} ({OPERATORS[name]})" for name in parameters.currents)
+            + "; vectors are means over k = x, y, z",
             "definition": "C(t) = (1/T) sum_t0 Tr [P_t0+t O G P_t0 O G], G = M^-1, P projections; Tr over "
             "colour and space, both parities",
             "normalisation": "slice trace: L^3 times the correlator of one point",
