@@ -35,7 +35,6 @@ from workflows import (
 from workflows.g2_connected.schema import ROWS, ConnectedParameters
 from workflows.g2_connected.target import next_round
 
-
 OPERATORS = {
     "local": "gamma_k x gamma_k",
     "one_link": "gamma_k x 1, thin links",
