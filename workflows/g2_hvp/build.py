@@ -16,13 +16,20 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from pipeline import Node, Place, Plan, Store, Workflow, node_keys
+import numpy as np
+
+from pipeline import Node, Place, Plan, Store, Workflow, counted, node_keys
 from stages.base.errors import InputError
 from stages.hvp.average import PartSource, hvp_average
 from stages.hvp.contribution import HvpPart, hvp_contribution
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
-from stages.lqcd.analysis.common_resampling import configurations, stream_labels
+from stages.lqcd.analysis.common_resampling import (
+    Resampling,
+    common_samples,
+    configurations,
+    stream_labels,
+)
 from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows import Definition, Project, Step
@@ -115,15 +122,28 @@ class HvpWorkflow(Definition[HvpParameters]):
         own.configuration = self.configuration
         return own
 
+    def check_samples(self, streams: str | None, width: int) -> None:
+        """Raise InputError for labels without stream and number, and a part with fewer than two bins."""
+        try:
+            configurations(stream_labels(self.ensemble.labels, streams), "ensemble")
+        except InputError as error:
+            remedy = "" if streams else "; say where it is: `streams: 'l48{stream}.{number}.ildg'`"
+            raise InputError(f"`analysis.streams`: {error}{remedy}") from None
+        if self.project.mark:
+            return  # a part of the configurations, which may be too few
+        own = {part: self.inputs[source.input].over["config"] for part, source in self.sources.items()}
+        data = {part: (np.zeros(len(each)), stream_labels(each, streams)) for part, each in own.items()}
+        try:
+            common_samples(data, Resampling(width))
+        except InputError as error:
+            raise InputError(f"`analysis.jackknife_bin` {width}: {error}") from None
+
     def analysis(self) -> None:
         """The common average, and a_mu in its windows."""
         parameters, section = self.parameters, self.parameters.analysis
         blinding, bootstrap = parameters.blinding, section.bootstrap
         digest = blinding.digest if blinding else None
-        try:
-            configurations(stream_labels(self.ensemble.labels, section.streams), "ensemble")
-        except InputError as error:
-            raise InputError(f"`analysis.streams`: {error}") from None
+        self.check_samples(section.streams, section.jackknife_bin)
         average = partial(
             hvp_average,
             parts=tuple(self.sources),
@@ -205,8 +225,13 @@ class HvpWorkflow(Definition[HvpParameters]):
             facts["blinded"] = (
                 f"average, a_mu: {blinding.digest}; open: what is over `config`, as loops and correlators"
             )
+        bins = f"bins of {counted(section.jackknife_bin, 'configuration')} of one stream, incomplete ones too"
+        facts["errors"] = (
+            f"jackknife, one standard deviation, over {bins}; sample k is the average without bin k"
+        )
         if section.bootstrap:
-            facts["errors"] = f"bootstrap, one standard deviation, {section.bootstrap.samples} samples"
+            samples = section.bootstrap.samples
+            facts["errors"] = f"bootstrap, one standard deviation, {samples} samples of {bins}"
         return facts
 
     def step(self, plan: Plan, store: Store) -> Step:
