@@ -72,7 +72,7 @@ def test_the_report_and_exports(quarkline: CommandLine, connected: Path) -> None
     assert re.findall(r"<h2>(.*?)</h2>", page) == [
         "Connected correlators",
         "Estimators",
-        "Solves",
+        "Solves of walls",
         "Low modes",
         "Gauge configurations",
         "Where the time went",

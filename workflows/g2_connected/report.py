@@ -192,4 +192,4 @@ def solves_section(store: Store, parameters: ConnectedParameters) -> Iterator[Se
             "operator, recomputed in double precision, the largest of all columns. Times leave out the "
             "compiling and reading of kernels."
         )
-        yield Section("Solves", text, [Table(columns, rows)])
+        yield Section("Solves of walls", text, [Table(columns, rows)])

@@ -254,7 +254,11 @@ def z_v_section(results: Results) -> Section:
     ratios = [
         with_errors(*each) for each in zip(data.z_v_ratio.values, data.z_v_ratio_error.values, strict=True)
     ]
-    known = [[text if "nan" not in text else None for text in ratio[1:]] for ratio in ratios]
+    finite = np.isfinite(data.z_v_ratio_error.values)
+    known = [
+        [text if sure else None for text, sure in zip(ratio[1:], row[1:], strict=True)]
+        for ratio, row in zip(ratios, finite, strict=True)
+    ]
     rows = [[name, z, *ratio] for name, z, ratio in zip(names_along(data, "part"), used, known, strict=True)]
     columns = ["part", "Z_V in use", *(f"ratio at {n}" for n in range(1, data.sizes["slice"]))]
     text = (
@@ -275,7 +279,7 @@ def autocorrelation_section(results: Results) -> Section:
         try:
             found = gamma_error({part: (values, stream_labels(names_along(data, "config"), streams))})
         except InputError as error:
-            return Section("Autocorrelations", str(error), [])
+            return Section("Autocorrelations", f"Not computed: {error}.", [])
         tau = with_errors(np.array([found.tau_int]), np.array([found.tau_int_error]))[0]
         naive = float(np.std(values, ddof=1) / np.sqrt(len(values)))
         rows.append([part, tau, f"{found.error / naive:.3g}" if naive else None])
