@@ -109,7 +109,7 @@ def test_files_of_an_ensemble(quarkline: CommandLine, good: list[Path], tmp_path
         ("finer", 2, "beta of finer should be 6.3, found 6; is it a configuration of finer?"),
         ("longer", 2, "lattice of longer should be 4x4x4x8, found 4x4x4x6"),
         ("l1648f211b580m013m065m838", 2, "lattice of l1648f211b580m013m065m838 should be 16x16x16x48"),
-        ("l1648", 2, "no MILC ensemble 'l1648' is known"),
+        ("l1648", 2, "no MILC ensemble is named 'l1648'"),
     ):
         answer = quarkline("check", nersc, "--ensemble", name, "--table", "table.yaml")
         assert answer.code == code and words in answer.out + answer.err, name

@@ -132,7 +132,10 @@ class HvpWorkflow(Definition[HvpParameters]):
         if self.project.mark:
             return  # a part of the configurations, which may be too few
         own = {part: self.inputs[source.input].over["config"] for part, source in self.sources.items()}
-        data = {part: (np.zeros(len(each)), stream_labels(each, streams)) for part, each in own.items()}
+        data = {
+            part: (np.zeros(len(each)), stream_labels(list(map(str, each)), streams))
+            for part, each in own.items()
+        }
         try:
             common_samples(data, Resampling(width))
         except InputError as error:

@@ -95,8 +95,13 @@ def a_mu(
     tail: bounds of the light and of the disconnected part; None sums the data to the end.
     resampling: one for all parts; the jackknife by default. corrections: stated, in 1e-10, added.
     blinding: its factor is on all numbers of the result, which then takes no corrections.
-    Raises InputError for parts that come twice or count quarks twice, and for extents that differ.
+    Raises InputError for parts that come twice or count quarks twice, for extents and volumes that differ,
+    and for arguments of another type.
     """
+    options: list[tuple[object, type]] = [(tail, Tail), (resampling, Resampling), (blinding, Blinding)]
+    for value, kind in [(total, HvpSum), *(each for each in options if each[0] is not None)]:
+        if not isinstance(value, kind):
+            raise InputError(f"a_mu takes a {kind.__name__}, got {value!r}")
     _extent(parts)
     resampling = resampling or Resampling()
     samples, notes = common_samples({part.part: (part.data, part.labels) for part in parts}, resampling)
@@ -195,4 +200,6 @@ def _extent(parts: Sequence[VectorCorrelator]) -> int:
         raise InputError("light and up or down count quarks twice: add minus_light, or leave light out")
     if len(extents) != 1:
         raise InputError(f"all parts need the same number of time slices, got {extents or 'no part'}")
+    if len(volumes := sorted({part.volume for part in parts})) != 1:
+        raise InputError(f"all parts need the same volume, got {volumes}: they are of one ensemble")
     return extents[0]

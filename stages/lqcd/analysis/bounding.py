@@ -56,8 +56,10 @@ class Tail:
     bounded: tuple[str, ...] = ("light", "disconnected")
 
     def __post_init__(self) -> None:
-        for name, energy in (("energy", self.energy), ("strange_energy", self.strange_energy)):
-            if energy is not None and Measured(energy, 0.0, f"{name} of a tail").value <= 0:
+        energies = {"energy": self.energy}
+        energies |= {} if self.strange_energy is None else {"strange_energy": self.strange_energy}
+        for name, energy in energies.items():
+            if Measured(energy, 0.0, f"{name} of a tail").value <= 0:
                 raise InputError(f"{name} of a tail must be positive, got {energy}")
         for name in ("slice", "disconnected_slice", "steps"):
             if (number := getattr(self, name)) is not None:

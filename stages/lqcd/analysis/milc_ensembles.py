@@ -90,7 +90,7 @@ def milc_ensemble(name: str, own: Mapping[str, Ensemble] | None = None) -> Ensem
     match = re.fullmatch(r"l(\d\d|1\d\d)(\d\d|\d\d\d)f211b(\d{3})m(\d+)m(\d+)m(\d+)", base)
     if base not in NAMES.split() or not match:
         known = [*NAMES.split(), *(own or ())]
-        raise InputError(f"no MILC ensemble {name!r} is known{suggestion(base, known)}")
+        raise InputError(f"no MILC ensemble is named {name!r}{suggestion(base, known)}")
     space, time, beta = int(match[1]), int(match[2]), int(match[3]) / 100
     light, strange, charm = (float(f"0.{digits}") for digits in match.groups()[3:])
     masses = MappingProxyType({"light": light, "strange": strange, "charm": charm})

@@ -204,6 +204,11 @@ def test_what_is_refused():
         (lambda: replace(TOTAL, window=["W"]), r"unknown window \['W'\]"),
         (lambda: a_mu([light, light], TOTAL), "there twice: light, light"),
         (lambda: a_mu([], TOTAL), "got no part"),
+        (lambda: a_mu([light, replace(strange, volume=27)], TOTAL), "the same volume, got"),
+        (lambda: a_mu([light], 0.12), "a_mu takes a HvpSum, got 0.12"),
+        (lambda: a_mu([light], TOTAL, tail=0.29), "a_mu takes a Tail, got 0.29"),
+        (lambda: a_mu([light], TOTAL, resampling=2), "a_mu takes a Resampling, got 2"),
+        (lambda: a_mu([light], TOTAL, blinding="key"), "a_mu takes a Blinding, got 'key'"),
         (lambda: a_mu([light, replace(strange, data=strange.data[:, :90])], TOTAL), r"got \[90, 96\]"),
         (lambda: a_mu([light, part("up", LIGHT)], TOTAL), "count quarks twice: add minus_light"),
         (lambda: a_mu([disconnected, light], TOTAL, tail=TAIL), r"needs the parts \['strange'\]"),
@@ -251,4 +256,4 @@ def test_public_ensembles():
         assert 0.03 < ensemble.scale.a_fm < 0.16 and ensemble.scale.error < 0.011 * ensemble.scale.a_fm
     own = replace(found, name="ours", beta=6.1)
     assert milc_ensemble("ours", {"ours": own}) is own
-    refuses("no MILC ensemble 'l4864' is known", milc_ensemble, "l4864")
+    refuses("no MILC ensemble is named 'l4864'", milc_ensemble, "l4864")

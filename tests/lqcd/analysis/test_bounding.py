@@ -115,6 +115,7 @@ def test_what_is_refused():
     for call, words in (
         (lambda: Tail(0.0), "energy of a tail must be positive, got 0.0"),
         (lambda: Tail(LOWEST, "0.5"), "value of strange_energy of a tail must be a finite number, got '0.5'"),
+        (lambda: Tail(None), "value of energy of a tail must be a finite number, got None"),
         (lambda: Tail(LOWEST, slice=12.5), "slice of a tail must be a whole number .*, got 12.5"),
         (lambda: Tail(LOWEST, slice=0), "slice of a tail must be a whole number .*, got 0"),
         (lambda: Tail(LOWEST, steps=0), "steps of a tail must be a whole number .*, got 0"),
