@@ -80,7 +80,7 @@ def test_the_report_and_exports(quarkline: CommandLine, connected: Path) -> None
         "Provenance",
     ]
     tables = (connected.parent / "report" / "tables.txt").read_text()
-    assert "low modes, fine solves alone" in tables and "Estimators of C(t), charm, local" in tables
+    assert "low modes, fine solves only" in tables and "Estimators of C(t), charm, local" in tables
     columns = np.loadtxt(connected.parent / "report" / "correlator.txt")
     average = open_result(connected.parent / "store", "average")
     np.testing.assert_allclose(columns[:, 1::2].T.reshape(2, 2, 4), average.correlator, rtol=1e-14)

@@ -79,7 +79,7 @@ def correlator_section(store: Store, parameters: ConnectedParameters) -> Section
         caption = f"C(t), {quark}, m = {mass:g}, {errors_in(errors, values)}"
         shown.append(Figure(meson_figure(values, errors, parameters.currents), f"{caption}."))
         walls = ", ".join(f"{n} {e:.2e}" for n, e in zip(parameters.currents, noise, strict=True))
-        caption = f"C(t), {quark}; error by the walls' noise alone, root mean square: {walls}"
+        caption = f"C(t), {quark}; error by the walls' noise only, root mean square: {walls}"
         shown.append(Table(["t/a", *parameters.currents], rows, caption))
     text = (
         f"{NORMALISATION}. Means over x, y and z and over {counted(used, 'configuration')} with "
@@ -122,11 +122,11 @@ def estimator_table(store: Store, parameters: ConnectedParameters, quark: str, c
     once = [SPACE, "meson_fields", f"low_low_{quark}"] if modes else []
     tried = {MAIN: (walls, low, solved, once)}
     if modes:
-        tried["random walls alone, deflated"] = walls, 0 * low, solved, once[:1]
+        tried["random walls only, deflated"] = walls, 0 * low, solved, once[:1]
         if len(walls) > 1:
-            tried["low modes, fine solves alone"] = walls[1:], low, solved[1:], once
+            tried["low modes, fine solves only"] = walls[1:], low, solved[1:], once
     if len(walls) > 1:
-        tried[f"fine solves alone{', deflated' * modes}"] = walls[1:], 0 * low, solved[1:], once[:1]
+        tried[f"fine solves only{', deflated' * modes}"] = walls[1:], 0 * low, solved[1:], once[:1]
     measured = all(nodes[name].joules is not None for name in (*solved, *once))
     goals: list[float] = []
     rows = []
