@@ -53,7 +53,7 @@ def configurations(folder: Path, names: Sequence[str], extents: tuple[int, int, 
         write_ildg(folder / name, links.copy(), lattice, 32)
 
 
-@pytest.mark.parametrize("patterns", [["a b/*.ildg"], ["confs/*.1*", 'b/"quoted"*']])
+@pytest.mark.parametrize("patterns", [["a b/*.ildg", "confs/*"], ["confs/*.1*", 'b/"quoted"*']])
 @pytest.mark.parametrize("name", starter_names())
 def test_a_file_for_configurations(quarkline, tmp_path, name, patterns):
     configurations(tmp_path, ["a b/1.ildg", "confs/c.1", 'b/"quoted".2'], (8, 8, 8, 16))

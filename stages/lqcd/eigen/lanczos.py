@@ -197,8 +197,11 @@ class Run(Generic[Basis]):
             self.space.diagonalise(self.A, k)
             self.matvecs += self.whole_blocks(k)
         self.measure(slice(0, k))
-        if status is EigenStatus.CONVERGED and not self.residuals.max() <= self.limit:
+        reached = self.residuals.max() <= self.limit
+        if status is EigenStatus.CONVERGED and not reached:
             status = EigenStatus.RESIDUAL
+        if status is EigenStatus.PRECISION and reached and self.distinct() and not self.raised:
+            status = EigenStatus.CONVERGED  # within the margin that locked pairs keep
         order, vectors = self.space.lowest(self.values)
         return Eigenpairs(
             self.values[..., order],
