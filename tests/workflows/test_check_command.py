@@ -113,6 +113,7 @@ def test_files_of_an_ensemble(quarkline: CommandLine, good: list[Path], tmp_path
     ):
         answer = quarkline("check", nersc, "--ensemble", name, "--table", "table.yaml")
         assert answer.code == code and words in answer.out + answer.err, name
+    assert "--table needs --ensemble NAME" in quarkline("check", nersc, "--table", "table.yaml").err
     (tmp_path / "table.yaml").write_text("ours: {extents: [4]}")
     answer = quarkline("check", nersc, "--ensemble", "ours", "--table", "table.yaml")
     assert (

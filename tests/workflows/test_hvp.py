@@ -123,6 +123,11 @@ def test_tails_of_the_light_part_alone(hvp: Path, quarkline: CommandLine, cluste
 def test_what_is_refused_of_two_sections(hvp: Path, quarkline: CommandLine) -> None:
     target = ("--set", "target={a_mu: {relative: 0.5}, most_walls: 2}", "--set", "connected.noise.walls=4")
     refused(quarkline("plan", hvp, *target), "2 is less than the 4 walls of `noise`")
+    sea = "{extents: [4, 4, 4, 8], beta: 6.0, masses: {light: 0.1, strange: 0.29}, a_fm: 0.2, error: 0.001}"
+    (hvp.parent / "ensembles.yaml").write_text(f"tiny: {sea}")
+    edit(hvp, ("ensemble:\n", "ensemble:\n  name: tiny\n  table: ensembles.yaml\n"))
+    warned = quarkline("plan", hvp)
+    assert "0.2 is not near 0.1, that of tiny: is it meant?" in warned.out and "0.3 is" not in warned.out
 
 
 def numbers_in(folder: Path, opens: tuple[str, ...]) -> np.ndarray:

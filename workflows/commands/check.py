@@ -79,6 +79,8 @@ def check(
 
     Example: quarkline check --ensemble l4864f211b600m00184m0507m628 confs/*.ildg
     """
+    if table and not ensemble:
+        raise InputError("--table needs --ensemble NAME, one of the ensembles in it")
     published = milc_ensemble(ensemble, own_ensembles(table)) if ensemble else None
     reports, errors = [], {}
     with progress_bar("checking", TimeRemainingColumn(), quiet=json) as listener:

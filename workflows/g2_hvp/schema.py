@@ -48,6 +48,8 @@ from workflows.g2_hvp.analysis_schema import HvpAnalysis
 
 RHO = 0.775
 """Mass of the rho in GeV: of its correlator is the slope by the lattice spacing while there are no data."""
+SEA = 0.1
+"""Relative difference from the sea's mass above which a valence mass is doubtful."""
 QUARKS = ("light", "strange", "charm", "up", "down")
 """Quarks whose charges are known; up and down correct for strong isospin breaking."""
 
@@ -233,7 +235,12 @@ class HvpParameters(WorkflowParameters):
                     yield (part, *place), text
 
     def doubts(self) -> Iterator[Problem]:
-        """Those of the workflows of both parts."""
+        """Those of the workflows of both parts, and masses that are not the ensemble's."""
+        published = self.ensemble.published
+        for name, mass in published.masses.items() if published else ():
+            if name in self.quarks and abs(self.quarks[name].mass - mass) > SEA * mass:
+                text = f"{self.quarks[name].mass:g} is not near {mass:g}, that of {self.ensemble.name}"
+                yield ("quarks", name, "mass"), f"{text}: is it meant?"
         for part, whole in self._wholes():
             for place, text in whole.doubts():
                 yield (("quarks", *place[1:]) if place[0] == "masses" else (part, *place)), text
