@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import floor, log10
+from math import floor, inf, isfinite, log10
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -236,9 +236,9 @@ def cell_text(value: object, digits: int = 6) -> str:
 def value_with_error(value: float, error: float) -> str:
     """The physicist's notation: 0.59371(24), two digits of the error; scientific below 1e-3 and above 1e5.
 
-    A missing error (NaN) leaves the bare value.
+    A missing error (NaN) leaves the bare value; so does an infinite one, or a value that is missing.
     """
-    if not error > 0:
+    if not (0 < error < inf and isfinite(value)):
         return f"{value:.6g}"
     largest = max(abs(value), error)
     exponent = floor(log10(largest)) if not 1e-3 <= largest < 1e5 else 0

@@ -254,7 +254,7 @@ def z_v_section(results: Results) -> Section:
     ratios = [
         with_errors(*each) for each in zip(data.z_v_ratio.values, data.z_v_ratio_error.values, strict=True)
     ]
-    finite = np.isfinite(data.z_v_ratio_error.values)
+    finite = np.isfinite(data.z_v_ratio.values) & np.isfinite(data.z_v_ratio_error.values)
     known = [
         [text if sure else None for text, sure in zip(ratio[1:], row[1:], strict=True)]
         for ratio, row in zip(ratios, finite, strict=True)
