@@ -34,7 +34,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, cluster: str) -> Path:
         HVP.replace("store: store", "store: blind").replace("t: rep", "t: blind-rep")
     )
     edit(folder / "blind.yaml", BLIND)
-    Blinding().write(folder / "hvp.key")
+    Blinding(key="5eed" * 8).write(folder / "hvp.key")  # whose factor is 1.088: digits differ
     with pytest.MonkeyPatch.context() as patch:
         without_solves(patch)
         run_to_its_end(folder, cluster, "hvp.yaml")
@@ -190,6 +190,8 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     ] == without_head.splitlines()
     budgets = json.loads(quarkline("open", "blind.yaml", "--key", "hvp.key", "--json").out)
     assert all(f"{each['value']:.4f}" in table for each in budgets["totals"]) and budgets["budgets"]
+    other = quarkline("open", "blind.yaml", "--key", "hvp.key", "--set", "analysis.windows=[SD, total]")
+    assert other.out.startswith("a_mu [SD]") and "a_mu [total]" in other.out
     assert quarkline("open", "--new-key", "other.key").code == 0
     refused(quarkline("open", "--new-key", "other.key"), "cannot write a key into other.key: File exists")
     refused(quarkline("open", "blind.yaml", "--key", "other.key"), "is not the one of the blinding")

@@ -13,6 +13,7 @@ from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.scale import Measured
 from workflows.commands.options import JsonOption, SetOption, StoreOption
 from workflows.documents import Document
+from workflows.publishing import results_of
 from workflows.stores import project_and_store
 
 DOCUMENT = Document(
@@ -42,6 +43,7 @@ def open(
 ) -> None:
     """Print blinded results without their secret factor, with the stated corrections.
 
+    They are those of the file as it is now: a changed analysis is computed first.
     The store stays blinded. For open pages and files remove its folder `hvp_average` and, from the file,
     `blind`, and run it again: only the analysis is repeated.
 
@@ -56,7 +58,8 @@ def open(
         raise InputError("give a workflow's file and --key FILE, or --new-key FILE by itself")
     else:
         project, results = project_and_store(workflow, store, changes)
-        budgets = project.definition.opened(project.parameters, results, key)
+        own = results_of(project, results, f"{workflow}{project.options}").project
+        budgets = own.definition.opened(own.parameters, results, key)
         text = "\n\n".join(map(str, budgets))
     totals = [Measured(each.value, each.error, each.quantity) for each in budgets]
     DOCUMENT.show({"new_key": new_key, "budgets": budgets, "totals": totals}, text=text, as_json=json)
