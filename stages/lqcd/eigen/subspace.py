@@ -25,37 +25,14 @@ from numpy.typing import NDArray
 from stages.lqcd.dirac.operator import LinearOperator
 from stages.lqcd.eigen.window import not_finite
 from stages.lqcd.kernels import basis, block_blas, lane_blas, random_numbers
-from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
+from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, contiguous, empty_field, field_like
-from stages.lqcd.kernels.host_lapack import Matrix
+from stages.lqcd.kernels.host_lapack import Matrix, eigenpairs_of, rotated
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
 COLUMNS = 16
 """Vectors that are copied from a device together."""
-
-
-MANY_ROWS = 192
-"""From so many rows on a matrix of the host is worked on by a GPU that holds the vectors.
-
-On one thread eigenvectors of 304, 560 and 1,072 rows take 0.09, 0.5 and 5.2 s.
-"""
-
-
-def eigenpairs_of(matrix: NDArray, like: Array) -> tuple[NDArray[np.float64], Matrix]:
-    """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix; of a large one where `like` lives."""
-    if len(matrix) < MANY_ROWS or isinstance(like, np.ndarray):
-        return np.linalg.eigh(matrix)
-    values, vectors = array_module(like).linalg.eigh(to_device_like(np.ascontiguousarray(matrix), like))
-    return as_numpy(values), as_numpy(vectors)
-
-
-def rotated(matrix: Matrix, Q: Matrix, like: Array) -> Matrix:
-    """Q^H M Q; `like`: as of `eigenpairs_of`."""
-    if len(matrix) < MANY_ROWS or isinstance(like, np.ndarray):
-        return Q.conj().T @ matrix @ Q
-    M, Q = (to_device_like(np.ascontiguousarray(each), like) for each in (matrix, Q))
-    return as_numpy(Q.conj().T @ M @ Q)
 
 
 class GrowingBasis:

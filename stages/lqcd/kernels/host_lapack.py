@@ -1,7 +1,7 @@
-"""Cholesky factors on the host, and BLAS in one thread, in scripts and notebooks as in workers.
+"""Small matrices of the host, and BLAS in one thread, in scripts and notebooks as in workers.
 
 What eigensolvers and multigrid setups ask of BLAS and LAPACK are many small matrices: more threads cost more
-to wake than they gain.
+to wake than they gain. Those with hundreds of rows are worked on by a GPU, where there is one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+
+from stages.lqcd.kernels.dispatch import Array, array_module, as_numpy, to_device_like
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -41,6 +43,29 @@ def _libraries() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
+
+
+MANY_ROWS = 192
+"""From so many rows on a matrix of the host is worked on by a GPU that holds the vectors.
+
+On one thread eigenvectors of 304, 560 and 1,072 rows take 0.09, 0.5 and 5.2 s.
+"""
+
+
+def eigenpairs_of(matrix: NDArray, like: Array) -> tuple[NDArray[np.float64], Matrix]:
+    """Eigenvalues, ascending, and eigenvectors of a Hermitian matrix; of a large one where `like` lives."""
+    if len(matrix) < MANY_ROWS or isinstance(like, np.ndarray):
+        return np.linalg.eigh(matrix)
+    values, vectors = array_module(like).linalg.eigh(to_device_like(np.ascontiguousarray(matrix), like))
+    return as_numpy(values), as_numpy(vectors)
+
+
+def rotated(matrix: Matrix, Q: Matrix, like: Array) -> Matrix:
+    """Q^H M Q; `like`: as of `eigenpairs_of`."""
+    if len(matrix) < MANY_ROWS or isinstance(like, np.ndarray):
+        return Q.conj().T @ matrix @ Q
+    M, Q = (to_device_like(np.ascontiguousarray(each), like) for each in (matrix, Q))
+    return as_numpy(Q.conj().T @ M @ Q)
 
 
 def cholesky(G: Matrix) -> tuple[Matrix, Matrix, float]:
