@@ -126,7 +126,7 @@ def test_times_and_indices_are_whole(make: Callable[[], object]) -> None:
         (partial(GCR, 1e-8), "restart"),
         (partial(SStepCG, 1e-8), "s"),
         (partial(DefectCorrection, BatchedCG(1e-8)), "max_iterations"),
-        (partial(Tail, None), "slice disconnected_slice steps"),
+        (partial(Tail, 0.3), "slice disconnected_slice steps"),
         (partial(HvpSum, Scale(0.12, 0.001)), "last"),
         (Resampling, "bin bootstrap seed"),
     ],
