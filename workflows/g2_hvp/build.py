@@ -67,7 +67,7 @@ class HvpWorkflow(Definition[HvpParameters]):
     """a_mu from the connected and disconnected vector correlators, with its error budget."""
 
     name = "g2_hvp"
-    title = "a_mu: hadronic vacuum polarisation, light, strange, charm, disconnected"
+    title = "a_mu: hadronic vacuum polarisation of the muon's g-2"
     report = "workflows.g2_hvp.report"
     results = ("observables", "spectrum", "average", "a_mu", "correlator", "correlator_*")
     schema = HvpParameters
