@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep
 
-from pipeline import InputError, Store, run
+from pipeline import InputError, Plan, Store, plan, run
 from pipeline.declare.text import counted
 from pipeline.reading import report
 from pipeline.reading.account import account, accounts, summary
@@ -61,14 +62,19 @@ def results_of(project: Project, store: Store, file: str) -> Part:
     """
     best = min((Rounds(project, store, backend) for backend in BACKENDS), key=_left)
     part = complete_part(best.project, best.plan, store)
-    missing = f"{counted(len(best.plan.missing), 'chunk')} missing in {store.path}: quarkline run {file}"
     if part is None:
-        raise FailedError(missing)
+        raise FailedError(_missing(best.plan, store, file))
     run(part.plan, store, cluster=Local(workers=1, backend=best.plan.backend))
-    if best.plan.missing:
+    if best.plan.missing:  # some of it has been computed here
+        part = replace(part, whole=plan(best.project.workflow, store, backend=best.plan.backend))
+    if part.whole.missing:
         until = f"; until then: {mark}" if (mark := part.mark(store)) else ""
-        say(f"warning: {missing} computes them{until}", err=True)
+        say(f"warning: {_missing(part.whole, store, file)} computes them{until}", err=True)
     return part
+
+
+def _missing(planned: Plan, store: Store, file: str) -> str:
+    return f"{counted(len(planned.missing), 'chunk')} missing in {store.path}: quarkline run {file}"
 
 
 def _left(rounds: Rounds) -> tuple[bool, int, int]:

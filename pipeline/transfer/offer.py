@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.planning.manifest import Manifest
 from pipeline.store.durable import nbytes_of
+from pipeline.store.errors import DamagedChunkError
+from pipeline.store.record import Record
 from pipeline.store.shelves import PACKED, ChunkId, chunk_entries, chunk_in
 from pipeline.store.store import Store
 from stages.base.errors import InputError, suggestion
+
+if TYPE_CHECKING:
+    from pipeline.transfer.bucket import RemoteStore
+
+Records = list[tuple[str, Record]]
+"""Each with the place of its store."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +45,56 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class Separation:
+    """Chunks of some stages that must not come into one store.
+
+    first: those of them without whose chunks there is nothing to separate. refuse: raises InputError for
+    chunks that come and those that are there.
+    """
+
+    first: tuple[str, ...]
+    stages: tuple[str, ...]
+    refuse: Callable[[Records, Records], None]
+
+    def check(
+        self,
+        coming: Mapping[Store | RemoteStore, Iterable[Offer]],
+        target: Store | RemoteStore,
+        there: Iterable[Offer],
+    ) -> None:
+        """Raise InputError for chunks that are to come from stores, and those that a store has."""
+        some = {place: [e for e in offers if e.stage in self.stages] for place, offers in coming.items()}
+        present = [each for each in there if each.stage in self.stages]
+        if any(some.values()) and any(e.stage in self.first for e in (*present, *chain(*some.values()))):
+            comes = [each for place, offers in some.items() for each in _records(place, offers)]
+            self.refuse(comes, _records(target, present))
+
+
+def _records(place: Store | RemoteStore, offers: Sequence[Offer]) -> Records:
+    """Records of chunks, without those that are damaged, which are told of where they are brought."""
+    if not isinstance(place, Store):
+        with tempfile.TemporaryDirectory() as folder:
+            (copy := Store(folder)).create()
+            place.bring(offers, copy.path, lambda _: None)
+            return [(place.place, record) for _, record in _records(copy, offers)]
+    records: Records = []
+    for offer in offers:
+        with suppress(DamagedChunkError, OSError):
+            records.append((str(place.path), Record.of(place.record(*offer.chunk))))
+    return records
+
+
+@dataclass(frozen=True)
 class Selection:
     """Chunks that are wanted: those of some stages, or of results; all, where neither is said.
 
     names: of stages, or of nodes of a workflow. results: which nodes of the plans are results; their chunks
-    are wanted, and all that are files, which have at most a mebibyte.
+    are wanted, and all that are files, which have at most a mebibyte. separation: of what must not come.
     """
 
     names: tuple[str, ...] = ()
     results: Callable[[Collection[Manifest]], tuple[str, ...]] | None = None
+    separation: Separation | None = None
 
     def of(self, offers: Iterable[Offer], manifests: Collection[Manifest]) -> list[Offer]:
         """The offers that are wanted.

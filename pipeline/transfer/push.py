@@ -30,11 +30,15 @@ def push(
     its name. Chunks that both hold are not compared. The source is only read.
 
     Raises:
-        InputError: no connection, a folder there that is no store, or one of another format.
+        InputError: no connection, a folder there that is no store, or one of another format, chunks that the
+            selection keeps apart.
         StoreError: the store there cannot be written, or has too little room.
     """
     offers = selection.of(offers_of(source), manifests(source))
-    stored = {offer.chunk for offer in offers_in(target.files())} if target.has_store() else set()
+    there = list(offers_in(target.files())) if target.has_store() else []
+    if selection.separation:
+        selection.separation.check({source: offers}, target, there)
+    stored = {offer.chunk for offer in there}
     missing = [offer for offer in offers if offer.chunk not in stored]
     receipt = Receipt(target.place, present=len(offers) - len(missing))
     inside = f"{ARRIVALS}/{sha256(f'{socket.gethostname()}:{source.path}'.encode()).hexdigest()[:12]}"

@@ -63,6 +63,9 @@ def receive(
     known = list(chain.from_iterable(map(manifests, sources)))
     offers = [(source, selection.of(offers_of(source), known)) for source in sources]
     stored = target.chunks()
+    if selection.separation:
+        present = (Offer(*chunk, "", 0) for chunk in stored)
+        selection.separation.check(dict(offers), target, present)
     holders: dict[ChunkId, list[Store]] = {}
     for source, offer in ((source, offer) for source, some in offers for offer in some):
         holders.setdefault(offer.chunk, [target] if offer.chunk in stored else []).append(source)
@@ -92,7 +95,8 @@ def pull(
     many files.
 
     Raises:
-        InputError: no connection, no store there, one of another format; another transfer is at work here.
+        InputError: no connection, no store there, one of another format; another transfer is at work here;
+            chunks that the selection keeps apart.
         StoreError: the store here cannot be written, or has too little room.
     """
     if not source.has_store():
@@ -101,6 +105,8 @@ def pull(
         source.bring_about(Path(folder))
         about = Store(folder)
         offers = selection.of(offers_in(source.files()), manifests(about))
+        if selection.separation:
+            selection.separation.check({source: offers}, target, offers_of(target))
         with _brought({source: offers}, target, listener) as receipt:
             receipt.notes = bring_belongings(about, target, source.place)
     return receipt

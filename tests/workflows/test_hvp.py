@@ -7,6 +7,7 @@ import re
 import shutil
 from itertools import chain
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -191,7 +192,7 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     budgets = json.loads(quarkline("open", "blind.yaml", "--key", "hvp.key", "--json").out)
     assert all(f"{each['value']:.4f}" in table for each in budgets["totals"]) and budgets["budgets"]
     other = quarkline("open", "blind.yaml", "--key", "hvp.key", "--set", "analysis.windows=[SD, total]")
-    assert other.out.startswith("a_mu [SD]") and "a_mu [total]" in other.out
+    assert other.out.startswith("a_mu [SD]") and "a_mu [total]" in other.out and not other.err
     assert quarkline("open", "--new-key", "other.key").code == 0
     refused(quarkline("open", "--new-key", "other.key"), "cannot write a key into other.key: File exists")
     refused(quarkline("open", "blind.yaml", "--key", "other.key"), "is not the one of the blinding")
@@ -206,8 +207,27 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     refused(
         quarkline("plan", "hvp.yaml", "--store", "blind"), "that are blinded (hvp_average", "`quarkline open`"
     )
+    remote = f"memory://{uuid4().hex}/store"
+    assert quarkline("push", "blind", remote).code == 0
+    for command in (
+        ("merge", "store", "blind", "--into", "new"),
+        ("merge", "store", "--into", "blind"),
+        ("merge", "blind", "--into", "store"),
+        ("push", "store", "blind"),
+        ("pull", "blind", "store", "--results"),
+        ("push", "store", remote),
+        ("pull", remote, "store"),
+        ("merge", "blind", "store", "--into", "new", "--stage", "a_mu"),
+    ):
+        refused(quarkline(*command), "bring them into another store, or remove ", "first")
+    some = [f"--stage={name}" for name in ("correlator", "average", "a_mu")]
+    assert quarkline("merge", "blind", "--into", "both", *some).code == 0
+    assert quarkline("merge", "store", "--into", "both", "--stage", "configuration").code == 0
+    refused(quarkline("merge", "store", "--into", "both", "--stage", "a_mu"), "hvp_contribution first")
     shutil.rmtree(hvp.parent / "store" / "hvp_average")
     refused(quarkline("plan", "blind.yaml", "--store", "store"), "hvp_contribution first")
+    shutil.rmtree(hvp.parent / "blind" / "hvp_average")
+    refused(quarkline("plan", "hvp.yaml", "--store", "blind"), "hvp_contribution first")
     shutil.rmtree(hvp.parent / "store" / "hvp_contribution")
     assert quarkline("plan", "blind.yaml", "--store", "store").code == 0
     (hvp.parent / "hvp.key").unlink()

@@ -17,6 +17,7 @@ from pipeline.transfer.offer import Selection
 from pipeline.transfer.receipt import Receipt
 from workflows.documents import Document
 from workflows.names import workflow_names
+from workflows.shared.blinded_averages import BLINDED_APART
 
 OF_BYTES = (DownloadColumn(), TimeRemainingColumn())
 
@@ -49,7 +50,7 @@ ResultsOption = Annotated[
 
 def selection(stage: Sequence[str] | None, results: bool) -> Selection:
     """The chunks that options ask for."""
-    return Selection(tuple(stage or ()), results_of if results else None)
+    return Selection(tuple(stage or ()), results_of if results else None, BLINDED_APART)
 
 
 def results_of(known: Iterable[Manifest]) -> tuple[str, ...]:

@@ -44,8 +44,8 @@ def open(
     """Print blinded results without their secret factor, with the stated corrections.
 
     They are those of the file as it is now: a changed analysis is computed first.
-    The store stays blinded. For open pages and files remove its folder `hvp_average` and, from the file,
-    `blind`, and run it again: only the analysis is repeated.
+    The store stays blinded. For open pages and files remove its folders `hvp_average` and `hvp_contribution`
+    and, from the file, `blind`, and run it again: only the analysis is repeated.
 
     Example: quarkline open --new-key ~/keys/hvp.key
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, product
 
 from pipeline import Plan, Record, Store
+from pipeline.transfer.offer import Records, Separation
 from stages.base.errors import InputError
 
 BLINDED = "hvp_average"
@@ -13,35 +14,55 @@ AVERAGES = (BLINDED, "ensemble_average", "bootstrap_average", "connected_average
 """Stages whose results are linear in averages of vector correlators."""
 DERIVED = "hvp_contribution"
 """Stage that makes more of blinded averages, with the same factor; it may outlive them in a store."""
+STAGES = (*AVERAGES, DERIVED)
 
 
 def refuse_mixed(plan: Plan, store: Store) -> None:
-    """Raise InputError for averages beside those of the same correlators that have another factor, or none.
+    """Raise InputError for averages of a plan beside those in its store that have another factor, or none."""
+    own = [
+        (str(store.path), Record(stage=stage, key=chunk.key, parameters=chunk.node.parameters, inputs=keys))
+        for chunk in plan.everything
+        if (stage := chunk.node.stage.name) in STAGES
+        and (keys := [[source.key for source in each] for each in chunk.inputs])
+    ]
+    stored = {stage: store.keys(stage) for stage in STAGES} if own else {}
+    if stored.get(BLINDED) or stored.get(DERIVED) or any(record.stage == BLINDED for _, record in own):
+        records = [Record.of(store.record(stage, key)) for stage, keys in stored.items() for key in keys]
+        _refuse(own, [(str(store.path), record) for record in records], "run")
 
-    The ratio of the two would be the factor.
-    """
-    for chunk in plan.everything:
-        own = chunk.node.parameters.get("blinded")
-        if chunk.node.stage.name not in AVERAGES or not (own or store.keys(BLINDED)):
+
+def refuse_brought(coming: Records, there: Records) -> None:
+    """Raise InputError for chunks that come into a store where they, or others that come, mix averages."""
+    _refuse(coming, [*there, *coming], "bring them")
+
+
+def _refuse(own: Records, others: Records, do: str) -> None:
+    """The ratio of averages of the same correlators that have different factors would be the factor."""
+    known = {record.key for _, record in (*own, *others)}
+    for (_, one), (place, other) in product(own, others):
+        factor, of_other = one.parameters.get("blinded"), other.parameters.get("blinded")
+        if factor == of_other:
             continue
-        for key in store.keys(DERIVED) if own else ():
-            record = Record.of(store.record(DERIVED, key))
-            average = next(chain.from_iterable(record.inputs))
-            if record.parameters.get("blinded") != own and average not in store.keys(BLINDED):
+        elsewhere = f"{do} into another store, or remove {place}"
+        data = [{*chain.from_iterable(record.inputs)} for record in (one, other)]
+        for record, inputs in zip((one, other), data, strict=True):
+            if (
+                record.stage == DERIVED
+                and not inputs & known
+                and {one.stage, other.stage} <= {BLINDED, DERIVED}
+            ):
                 raise InputError(
-                    f"{store.path} has an a_mu that is not of this blinding, and whose average was removed "
-                    f"({DERIVED} {key[:12]}): run into another store, or remove {store.path / DERIVED} first"
+                    f"{place} has an a_mu that is not of this blinding, and whose average was removed "
+                    f"({DERIVED} {record.key[:12]}): {elsewhere}/{DERIVED} first"
                 )
-        data = {source.key for source in chain.from_iterable(chunk.inputs)}
-        for stage in AVERAGES if own else (BLINDED,):
-            for key in store.keys(stage):
-                record = Record.of(store.record(stage, key))
-                other = record.parameters.get("blinded")
-                if other != own and data.intersection(chain.from_iterable(record.inputs)):
-                    kind = "open" if not other else "of another blinding" if own else "blinded"
-                    remedy = "" if own else "`quarkline open` shows them; "
-                    raise InputError(
-                        f"{store.path} has averages of the same correlators that are {kind} ({stage} "
-                        f"{key[:12]}), beside which these would give the factor away: {remedy}run into "
-                        f"another store, or remove {store.path}/{stage} first"
-                    )
+        if DERIVED not in (one.stage, other.stage) and data[0] & data[1]:
+            kind = "open" if not of_other else "of another blinding" if factor else "blinded"
+            remedy = "" if factor else "`quarkline open` shows them; "
+            raise InputError(
+                f"{place} has averages of the same correlators that are {kind} ({other.stage} "
+                f"{other.key[:12]}), beside which these would give the factor away: {remedy}"
+                f"{elsewhere}/{other.stage} first"
+            )
+
+
+BLINDED_APART = Separation((BLINDED, DERIVED), STAGES, refuse_brought)
