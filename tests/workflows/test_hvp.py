@@ -101,15 +101,38 @@ def test_what_repeats_what(hvp: Path, quarkline: CommandLine) -> None:
     }  # fmt: skip
 
 
-def test_loops_on_some_configurations(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
-    edit(hvp, ("disconnected:\n", "disconnected:\n  only: heatbath-[02]\n"))
+@pytest.mark.parametrize(
+    ("part", "node", "row", "counts"),
+    [
+        ("disconnected", "correlator", 2, ("4 of light one_link", "2 of disconnected")),
+        ("connected", "correlator_light", 0, ("2 of light one_link", "4 of disconnected")),
+    ],
+)
+def test_parts_on_some_configurations(
+    hvp: Path, quarkline: CommandLine, cluster: str, part, node, row, counts
+):
+    edit(hvp, (f"\n{part}:\n", f"\n{part}:\n  only: heatbath-[02]\n"))
     assert missing(quarkline, hvp) == {"average": 1, "a_mu": 1}
     assert quarkline("run", hvp, "--cluster", cluster).code == 0
     average = open_result(hvp.parent / "store", "average").load()
-    loops = open_result(hvp.parent / "store", "correlator").load().correlator[:, 2]
-    np.testing.assert_allclose(average.correlator.sel(part="disconnected"), loops.mean("config"), rtol=1e-13)
-    assert "4 of light one_link" in (text := (hvp.parent / "report" / "tables.txt").read_text() + (
-        hvp.parent / "report" / "index.html").read_text()) and "2 of disconnected" in text  # fmt: skip
+    own = open_result(hvp.parent / "store", node).load().correlator[:, row]
+    name = "disconnected" if part == "disconnected" else "light one_link"
+    np.testing.assert_allclose(average.correlator.sel(part=name), own.mean("config"), rtol=1e-13)
+    assert own.sizes["config"] == 2 and average.sizes["sample"] == 4
+    text = "".join((hvp.parent / "report" / file).read_text() for file in ("tables.txt", "index.html"))
+    assert all(count in text for count in counts)
+
+
+def test_an_incomplete_last_bin_is_used(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
+    edit(hvp, ("analysis:\n", "analysis:\n  jackknife_bin: 3\n"))
+    assert quarkline("run", hvp, "--cluster", cluster).code == 0
+    average = open_result(hvp.parent / "store", "average").load()
+    light = open_result(hvp.parent / "store", "correlator_light").load().correlator[:, 0].values
+    mean, samples = average.correlator.sel(part="light one_link"), average.correlator_samples[:, 0]
+    np.testing.assert_allclose(mean, light.mean(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(samples, [light[3], light[:3].mean(axis=0)], rtol=1e-12)
+    page = (hvp.parent / "report" / "index.html").read_text()
+    assert "the last bin has 1 of 3 configurations" in page and "1 degree of freedom" in page
 
 
 def test_tails_of_the_light_part_alone(hvp: Path, quarkline: CommandLine, cluster: str) -> None:

@@ -56,7 +56,7 @@ def without_solves(patch: pytest.MonkeyPatch) -> None:
     """Correlators are drawn."""
 
     def connected(own: ConnectedWorkflow) -> list[Node]:
-        over = {"config": own.ensemble.labels}
+        over = {"config": own.ensemble.labels, **own.within}
         return [
             own.workflow.add(
                 partial(drawn_correlator, seed=number, scales=(3 / (1 + number), 2.43 / (1 + number))),

@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
+from pipeline.declare.coordinates import Coordinates
 from stages.connected.correlator import connected_average, connected_correlator
 from stages.connected.low_modes import low_low, low_propagator, meson_fields
 from stages.connected.walls import random_wall_sources, wall_correlators
@@ -52,6 +54,9 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
     report = "workflows.g2_connected.report"
     results = ("observables", "solver_choice", "spectrum", "low_low_*", "correlator_*", "average")
     schema = ConnectedParameters
+
+    within: Coordinates = MappingProxyType({})
+    """Coordinates along `config` of what is measured; all of them, unless another workflow takes fewer."""
 
     def build(self) -> None:
         """Add all nodes of the campaign."""
@@ -119,7 +124,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         """Random walls, for a quark's operator."""
         noise = self.parameters.noise
         stage = partial(random_wall_sources, operators=self.parameters.operators, seed=noise.seed)
-        place = Place(name, {"source": range(walls)}, {"source": noise.chunk})
+        place = Place(name, {"source": range(walls), **self.within}, {"source": noise.chunk})
         return self.workflow.add(stage, self.operator_of(quark), place=place)
 
     def walls(self, quark: str, end: str, tolerance: float, walls: int) -> Node:
@@ -130,7 +135,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         operator, sources = self.operator_of(quark), self.sources(quark, f"sources_{quark}{end}", walls)
         mass = parameters.quarks[quark].mass
         solve = partial(staggered_propagator, mass=mass, solve=solves.to(tolerance))
-        place = Place(f"propagator_{quark}{end}")
+        place = Place(f"propagator_{quark}{end}", self.within)
         solved = self.workflow.add(solve, operator, sources, *modes, place=place)
         stage = partial(
             wall_correlators,
@@ -140,7 +145,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
             block=min(solves.block, self.chunk_columns),
         )
         low = [self.low] if deflated and not end else []
-        place = Place(f"walls_{quark}{end}")
+        place = Place(f"walls_{quark}{end}", self.within)
         return self.workflow.add(stage, solved, sources, operator, *low, place=place)
 
     @cached_property
@@ -161,7 +166,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         section = self.parameters.deflation
         assert section is not None
         stage = partial(meson_fields, operators=self.parameters.operators)
-        place = Place("meson_fields", {"row": range(section.vectors)}, {"row": ROWS})
+        place = Place("meson_fields", {"row": range(section.vectors), **self.within}, {"row": ROWS})
         return self.workflow.add(stage, self.low, place=place)
 
     def low_low(self, quark: str) -> Node:

@@ -104,8 +104,8 @@ class ZvSection(FileSection):
     """Renormalisation of the current."""
     error: Error | None = None
     """Error of `value`."""
-    at: int | None = Field(default=None, ge=1)
-    """Slice of the ratio; needs the current `conserved` among the connected ones."""
+    at: int | None = Field(default=None, ge=2)
+    """Slice of the ratio, whose neighbours enter, too; needs `conserved` among the connected currents."""
 
     @model_validator(mode="after")
     def _one_way(self) -> ZvSection:

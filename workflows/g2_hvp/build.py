@@ -81,19 +81,20 @@ class HvpWorkflow(Definition[HvpParameters]):
     def build(self) -> None:
         """Add all nodes."""
         self.observables()
-        self.connected()
-        if section := self.parameters.disconnected:
-            labels = [label for label in self.ensemble.labels if fnmatchcase(label, section.only)]
-            if not labels and not self.project.mark:
-                raise InputError(f"`disconnected.only`: no configuration has a label like {section.only!r}")
-            if labels:
-                self.disconnected(labels)
-        self.analysis()
+        for name, add in (("connected", self.connected), (DISCONNECTED, self.disconnected)):
+            if section := getattr(self.parameters, name):
+                labels = [label for label in self.ensemble.labels if fnmatchcase(label, section.only)]
+                if not labels and not self.project.mark:
+                    raise InputError(f"`{name}.only`: no configuration has a label like {section.only!r}")
+                if labels:
+                    add(labels)
+        if f"light {self.parameters.analysis.current}" in self.sources:
+            self.analysis()
 
-    def connected(self) -> None:
+    def connected(self, labels: Sequence[str]) -> None:
         """Nodes of g2_connected up to C(t) of configurations."""
         parameters = self.parameters.of_connected
-        correlators = self.of(ConnectedWorkflow, parameters).correlators()
+        correlators = self.of(ConnectedWorkflow, parameters, labels).correlators()
         for quark, node in zip(parameters.quarks, correlators, strict=True):
             for row, current in enumerate(parameters.currents):
                 number = len(self.inputs)
@@ -103,9 +104,7 @@ class HvpWorkflow(Definition[HvpParameters]):
     def disconnected(self, labels: Sequence[str]) -> None:
         """Nodes of g2_disconnected up to C(t) of configurations, and the errors of its noise."""
         parameters = self.parameters.of_disconnected
-        own = self.of(G2Workflow, parameters)
-        own.within = {"config": labels}
-        loops, correlator = own.correlators()
+        loops, correlator = self.of(G2Workflow, parameters, labels).correlators()
         noise = None
         fine = parameters.solves.fine
         if min([parameters.noise.vectors, *([fine.vectors] if fine else [])]) >= LEAST_VECTORS:
@@ -115,11 +114,11 @@ class HvpWorkflow(Definition[HvpParameters]):
         if noise:
             self.inputs.append(self.workflow.add(loop_noise, *loops, place=Place("noise")))
 
-    def of(self, definition: type[Any], parameters: Any) -> Any:
-        """Another workflow's definition, which adds its nodes to this one."""
+    def of(self, definition: type[Any], parameters: Any, labels: Sequence[str]) -> Any:
+        """Another workflow's definition, which adds its nodes, of some configurations, to this one."""
         project = replace(self.project, definition=definition, parameters=parameters, decisions=())
         own = definition(project, self.workflow)
-        own.configuration = self.configuration
+        own.configuration, own.within = self.configuration, {"config": labels}
         return own
 
     def check_samples(self, streams: str | None, width: int) -> None:

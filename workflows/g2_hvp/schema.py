@@ -88,7 +88,14 @@ class HvpEnsemble(EnsembleSection):
             )
 
 
-class ConnectedSection(FileSection):
+class PartSection(FileSection):
+    """One part of the correlator."""
+
+    only: str = "*"
+    """Shell pattern of the labels of configurations that it is measured on; parts are resampled together."""
+
+
+class ConnectedSection(PartSection):
     """The connected part, as in the workflow g2_connected."""
 
     currents: Currents
@@ -100,7 +107,7 @@ class ConnectedSection(FileSection):
     """Solution of the linear systems."""
 
 
-class DisconnectedSection(FileSection):
+class DisconnectedSection(PartSection):
     """The disconnected part, light - strange, as in the workflow g2_disconnected."""
 
     noise: NoiseSection
@@ -111,8 +118,6 @@ class DisconnectedSection(FileSection):
     """How loops and their difference are estimated."""
     current: CurrentSection = CurrentSection(links="thin")
     """Links of the one-link current of loops."""
-    only: str = "*"
-    """Shell pattern of the labels of configurations that have loops; all parts are resampled together."""
 
 
 class AMuTarget(FileSection):
@@ -264,8 +269,9 @@ class HvpParameters(WorkflowParameters):
             yield place, str(error)
 
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
-        """As of all workflows; one configuration has no errors, which a budget is made of."""
-        yield from super().problems_with(lattice, configurations)
+        """As of all workflows, with incomplete bins; one configuration has no errors of a budget."""
+        problems = super().problems_with(lattice, configurations)
+        yield from (each for each in problems if each[0] != ("analysis", "jackknife_bin"))
         if configurations == 1:
             yield ("ensemble",), "has one configuration, but errors need at least two"
 
@@ -285,7 +291,7 @@ class HvpParameters(WorkflowParameters):
             yield from self._beyond_inputs(self.target.a_mu, lattice)
         half, tail = lattice.time_extent // 2, analysis.tail
         limits: list[tuple[Location, int | None, int]] = [(("last",), analysis.last, half)]
-        limits += [(("z_v", name, "at"), each.at, half) for name, each in analysis.z_v.items()]
+        limits += [(("z_v", name, "at"), each.at, half - 1) for name, each in analysis.z_v.items()]
         if tail:
             last = min(half, analysis.last or half)
             limits += [(("tail", "steps"), tail.steps, last - 2), (("tail", "slice"), tail.slice, last - 1)]
