@@ -17,6 +17,8 @@ from stages.shared.work import MODE_FIELDS, contraction_work, loading_work
 
 WIDTHS = {"cpu": 16, "cuda": 64}
 """Modes of a block of meson fields, by backend."""
+HELD = 256
+"""Rows of meson fields whose modes a host holds at a time; a GPU as many as fit, here the fewest."""
 KEPT = 2
 """Fields that a current of hops holds besides its packed links: those it is made of."""
 
@@ -46,13 +48,16 @@ def meson_fields_cost(node: Node, lattice: Lattice) -> Cost:
     low, operators, rows = node.inputs[0], node.parameters["operators"], node.chunk["row"]
     deflation, field = low.inputs[0], half_field_bytes(lattice, COLOURS)
     modes, wide = deflated_vectors(deflation), WIDTHS["cuda"]
-    stored = COMPLEX * 2 * len(operators) * lattice.time_extent * rows * modes
-    rows = min(rows, modes)
-    blocks = {f"blocks of modes (N = {wide})": 2 * field * (rows + 3 * min(wide, modes))}
+    of_row = COMPLEX * 2 * len(operators) * lattice.time_extent * modes
+    stored, rows, wide = of_row * min(rows, modes), min(rows, modes), min(wide, modes)
+    blocks = {
+        f"blocks of modes (N = {wide})": 5 * wide * field,
+        f"rows of meson fields ({wide})": of_row * min(wide, rows),
+    }
     terms = {**blocks, **current_terms(lattice, operators, together=True)}
     directions = directions_of(deflation.inputs[0])
     terms = largest_of(terms, making_terms(lattice, directions, deflation.inputs[0].parameters["solves"]))
-    host = host_bytes(lattice, 2 * (rows + 3 * WIDTHS["cpu"]))
+    host = host_bytes(lattice, 2 * (min(rows, HELD) + 3 * WIDTHS["cpu"]))
     host += stored + deflation.cost.device_memory + sum(current_terms(lattice, operators, True).values())
     pairs = modes * rows * len(operators) / WIDTHS["cpu"]
     work = (

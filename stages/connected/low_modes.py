@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, FromParameter, Resources, stage
-from stages.connected.costs import WIDTHS, low_low_cost, low_propagator_cost, meson_fields_cost
+from stages.connected.costs import HELD, WIDTHS, low_low_cost, low_propagator_cost, meson_fields_cost
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.space import Space
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator, mode_weights
-from stages.lqcd.spectroscopy.meson_fields import by_source_time, meson_field_blocks, rows_traced
+from stages.lqcd.spectroscopy.meson_fields import by_source_time, meson_field_rows, rows_traced
 from stages.lqcd.spectroscopy.vector_currents import CURRENTS, vector_currents
 
 OPERATOR = {"operator": FromParameter("operators")}
@@ -66,15 +66,12 @@ def meson_fields(low: LowPropagator, *, at: At, operators: Sequence[str]) -> Mes
 
     operators: names of `stages.lqcd.spectroscopy.vector_currents.LABELS`. Raises InputError.
     """
-    first, last = int(at["row"][0]), int(at["row"][-1]) + 1
-    modes, times = len(low.eigenvalues), low.dslash.lattice.time_extent
+    rows = range(int(at["row"][0]), int(at["row"][-1]) + 1)
     currents = list(vector_currents(low.dslash.links, operators))
-    values = np.empty((len(currents), 2, times, last - first, modes), complex)
-    width = min(WIDTHS[at.backend], modes)
-    for rows, columns, block in meson_field_blocks(low, currents, width=width, only=slice(first, last)):
-        values[..., rows.start - first : rows.stop - first, columns] = block[:, 0]
-        at.progress(columns.stop, modes)
-    return MesonFieldRows(values, low.eigenvalues[first:last])
+    width = min(WIDTHS[at.backend], len(low.eigenvalues))
+    held = HELD if at.backend == "cpu" else None
+    values = meson_field_rows(low, currents, width=width, rows=rows, held=held, report=at.progress)
+    return MesonFieldRows(values[:, 0], low.eigenvalues[rows.start : rows.stop])
 
 
 @stage(version="1", over=("config",), labels=OPERATOR, cost=low_low_cost)

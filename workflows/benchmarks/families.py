@@ -13,6 +13,7 @@ from workflows.benchmarks import (
     block_blas,
     end_to_end,
     link_construction,
+    meson_fields,
     solver_iteration,
     staggered,
     wilson,
@@ -29,6 +30,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
     "multigrid": algorithms.multigrid_speeds,
     "eigen": algorithms.eigen_speeds,
     "links": link_construction.speeds,
+    "mesons": meson_fields.speeds,
     "end-to-end": end_to_end.speeds,
 }
 

@@ -30,7 +30,10 @@ DOCUMENT = Document(
     about="Speeds, beside the machine's own copy bandwidth in GB/s.",
 )
 
-FAMILIES = ("dslash", "normal", "wilson", "blas", "solver", "multigrid", "eigen", "links", "end-to-end")
+FAMILIES = (
+    *("dslash", "normal", "wilson", "blas", "solver", "multigrid"),
+    *("eigen", "links", "mesons", "end-to-end"),
+)
 PRECISIONS = ("half", "single", "double")
 
 
@@ -68,8 +71,9 @@ def bench(
     """Measure the speed of a run's main parts, relative to this machine's own copy bandwidth.
 
     dslash, normal operator, Wilson-clover (wilson), block linear algebra (blas), an iteration of each solver,
-    multigrid setup and solves, eigenvectors (eigen), construction of HISQ links, and a small g-2 run end to
-    end. A line has the time per site and right-hand side; GFLOP/s; GB/s if every number is moved once
+    multigrid setup and solves, eigenvectors (eigen), construction of HISQ links, meson fields of 500 low
+    modes (32 on a CPU) beside the product by BLAS of their shape (mesons), and a small g-2 run end to end. A
+    line has the time per site and right-hand side; GFLOP/s; GB/s if every number is moved once
     (reuse), and if each neighbour is read by every site that it neighbours (naive); the first of these as a
     fraction of the copy bandwidth; on a GPU, the joules of one application, iteration, construction or run.
     Half precision, 16 bits with a scale per site, is that of the dslash and of solvers on a GPU only; the

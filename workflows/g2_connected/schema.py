@@ -33,7 +33,7 @@ from workflows import (
 
 NAME = re.compile(r"[A-Za-z]\w*")
 """Of a quark: it ends the names of nodes."""
-ROWS = 256
+ROWS = 512
 """Rows of meson fields that are made, committed and repeated together."""
 CHARM = 0.4
 """Mass above which a quark without naik_epsilon is doubtful."""

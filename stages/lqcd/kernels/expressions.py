@@ -172,6 +172,10 @@ def weighted(x: Array, phases: Array, out: Array) -> Array:
     return array_module(x).multiply(x, phases[..., None, None], out=out)
 
 
+def slice_adjoint(x: Array, out: Array) -> Array:
+    return array_module(x).conjugate(x.swapaxes(-1, -2), out=out)
+
+
 def put_rows(table: Array, chosen: NDArray[np.intp], out: Array) -> None:
     out[...] = table[array_module(table).asarray(chosen)]
 

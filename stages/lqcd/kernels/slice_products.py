@@ -42,6 +42,11 @@ def slice_gram(left: Array, right: Array, out: Array) -> Array:
     return kernel("slice_products.slice_gram", type(left))(left, right, out)
 
 
+def slice_adjoint(x: Array, out: Array) -> Array:
+    """out[t, j, i] = conj(x[t, i, j]); x, out complex128 ``[time, *, *]`` that share no memory."""
+    return kernel("slice_products.slice_adjoint", type(x))(x, out)
+
+
 def weighted(x: Array, phases: Array, out: Array) -> Array:
     """``out = x`` times a number of each site, ``[time, 2, site]``; x ``[time, 2, site, 3, column]``.
 

@@ -16,19 +16,22 @@ is a product of matrices ``[t, m n]`` (arXiv:hep-lat/0401011, hep-lat/0505023).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
+from stages.lqcd.eigen.memory import available_bytes
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import assign, contiguous, field_like
+from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
+from stages.lqcd.lattice.sizes import COMPLEX, half_field_bytes
 from stages.lqcd.spectroscopy.low_propagator import (
     LowPropagator,
     Ranks,
@@ -43,6 +46,12 @@ from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurren
 REST: Momentum = (0, 0, 0)
 ROWS = 64
 """Rows of meson fields that are weighted together."""
+WIDER = 2
+"""Times the width: modes of a block of rows."""
+SHARE = 0.9
+"""Of free memory, that rows of meson fields and their modes may take."""
+Block = tuple[slice, tuple[Array, Array]]
+"""Numbers of modes, and v and w, complex128 ``[site, 3, mode]``."""
 
 
 @dataclass(frozen=True)
@@ -120,29 +129,28 @@ def by_source_time(traces: NDArray[np.complex128]) -> NDArray[np.complex128]:
 def meson_fields(
     low: LowPropagator, currents: Sequence[Current], momenta: Sequence[Momentum] = (REST,), width: int = 16
 ) -> MesonFields:
-    """Meson fields of all modes; arguments, and what it raises, as of `meson_field_blocks`."""
+    """Meson fields of all modes; arguments, and what it raises, as of `meson_field_rows`."""
     checked_modes(low)
-    shape = (len(currents), len(momenta), 2, low.dslash.lattice.time_extent, *2 * low.eigenvalues.shape)
-    values = np.empty(shape, complex)
-    for rows, columns, block in meson_field_blocks(low, currents, momenta, width):
-        values[..., rows, columns] = block
+    values = meson_field_rows(low, currents, momenta, width)
     labels, hops = (tuple(each) for each in zip(*((c.label, c.hops) for c in currents), strict=True))
     return MesonFields(values, low.eigenvalues, labels, hops, tuple((x, y, z) for x, y, z in momenta))
 
 
-def meson_field_blocks(
+def meson_field_rows(
     low: LowPropagator,
     currents: Sequence[Current],
     momenta: Sequence[Momentum] = (REST,),
     width: int = 16,
-    only: slice | None = None,
-) -> Iterator[tuple[slice, slice, NDArray[np.complex128]]]:
-    """Rows, columns and values of `MesonFields`, of all currents and momenta, in squares of `width` modes.
+    rows: range | None = None,
+    held: int | None = None,
+    report: Callable[[int, int], object] = lambda done, modes: None,
+) -> NDArray[np.complex128]:
+    """Rows of `MesonFields`, complex128 ``[current, momentum, parity, time, row, mode]``, all unless given.
 
     momenta: p in units of 2 pi / L, of exp(-ipx) at the site x of the antiquark; of the conserved current at
-    p != 0 that is not the Fourier sum of J(x). width: up to 64 on a GPU. Memory beside the modes: half fields
-    of 2 (currents + 4) width columns, with `only` of 2 (rows + 3 width). only: the rows to make, all unless
-    given; they are held meanwhile.
+    p != 0 that is not the Fourier sum of J(x). width: of blocks of modes, up to 64 on a GPU. held: rows whose
+    modes v and w are held in double at a time, as many as fit into free memory unless given: images of a
+    block of columns are made once for all of them. report: called with the columns that are done, and all.
     Raises InputError for no momenta or currents, and for hops in time, which leave their slice.
     """
     check_momenta(momenta)
@@ -151,44 +159,102 @@ def meson_field_blocks(
     for current in currents:
         if isinstance(current, HopCurrent) and current.mu == T:
             raise InputError(f"{current.label} hops in time and has no meson field of a time slice")
-    lattice = low.dslash.lattice
-    still = only is None and not np.any(momenta)  # then X^dag is that of the modes exchanged
-    held = None if only is None else [*low.blocks(width, only.start, only.stop)]
-    phases = [_conjugate_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
-    groups = [range(len(currents))] if held is None else [range(n, n + 1) for n in range(len(currents))]
-    for columns, right in low.blocks(width):
-        made: dict[int, Array] = {}
-        for group in groups:  # of currents whose images are there together
-            images = [
-                [currents[n].primed_to(p, right[p ^ currents[n].hops], sign=EPSILON[p]) for p in (EVEN, ODD)]
-                for n in group
-            ]
-            for rows, left in held or low.blocks(width, columns.start if still else 0):
-                shape = (lattice.time_extent, rows.stop - rows.start, columns.stop - columns.start)
-                whole = (len(currents), len(momenta), 2, *shape)
-                values = (
-                    made.pop(rows.start) if rows.start in made else field_like(left[EVEN], whole, complex)
-                )
-                for (place, tables), p in product(enumerate(phases), (EVEN, ODD)):
+    modes = len(low.eigenvalues)
+    chosen = range(modes) if rows is None else rows
+    most = _fitting(low, len(currents) * len(momenta), width) if held is None else held
+    step = max(width, most // width * width)
+    parts = [chosen[first : first + step] for first in range(0, len(chosen), step)]
+    of_part = (copy_to_host(_rows(low, currents, momenta, width, part, report)) for part in parts)
+    if len(parts) == 1:
+        return next(of_part)
+    shape = (len(currents), len(momenta), 2, low.dslash.lattice.time_extent, len(chosen), modes)
+    values = np.empty(shape, complex)
+    for part, block in zip(parts, of_part, strict=True):
+        values[..., part.start - chosen.start : part.stop - chosen.start, :] = block
+    return values
+
+
+def _rows(
+    low: LowPropagator,
+    currents: Sequence[Current],
+    momenta: Sequence[Momentum],
+    width: int,
+    rows: range,
+    report: Callable[[int, int], object],
+) -> Array:
+    """Rows that are held together, of all columns, where the modes are.
+
+    At rest X^dag is X of the modes exchanged: of columns that are held, too, each product is made once.
+    """
+    lattice, modes, first = low.dslash.lattice, len(low.eigenvalues), rows.start
+    held, still = _held(low, width, rows), not np.any(momenta)
+    phases = [_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
+    shape = (len(currents), len(momenta), 2, lattice.time_extent, len(rows), modes)
+    values, done = field_like(low.space.vectors, shape, complex), 0
+    others = low.blocks(width, 0, first), low.blocks(width, rows.stop)
+    for columns, right in chain(_narrow(held, width), *others):
+        mirrored = still and columns.start in rows
+        for n, p in product(range(len(currents)), (EVEN, ODD)):
+            hops = currents[n].hops
+            if mirrored and hops and p == ODD:
+                continue  # all of it is the mirror image of p = EVEN
+            plain = by_slice(currents[n].primed_to(p, right[p ^ hops], sign=EPSILON[p]), lattice)
+            for place, tables in enumerate(phases):
+                image = slice_products.weighted(plain, tables[p], field_like(plain)) if tables else plain
+                for own, left in held:
+                    if mirrored and not hops and own.stop <= columns.start:
+                        continue
                     bra = by_slice(left[p], lattice)
-                    if tables:
-                        bra = slice_products.weighted(bra, tables[p], field_like(bra))
-                    for n, image in zip(group, images, strict=True):
-                        slice_products.slice_gram(bra, by_slice(image[p], lattice), values[n, place, p])
-                if group[-1] + 1 < len(currents):
-                    made[rows.start] = values
-                    continue
-                block = copy_to_host(values)
-                yield rows, columns, block
-                if still and rows != columns:
-                    turned = [block[n][:, ::-1] if c.hops else block[n] for n, c in enumerate(currents)]
-                    yield columns, rows, np.stack(turned).conj().swapaxes(-1, -2)
+                    block = field_like(image, (len(bra), bra.shape[-1], image.shape[-1]), complex)
+                    slice_products.slice_gram(bra, image, block)
+                    assign(values[n, place, p][:, _from(first, own), columns], block)
+                    if mirrored:
+                        other = values[n, place, p ^ hops][:, _from(first, columns), own]
+                        slice_products.slice_adjoint(block, other)
+        done += columns.stop - columns.start
+        report(done, modes)
+    return values
 
 
-def _conjugate_phases(lattice: Lattice, momentum: Momentum, like: Array) -> list[Array]:
-    """Exp(ipx) of even and of odd sites, ``[time, 2, site]`` as of `by_slice`; none for p = 0."""
+def _held(low: LowPropagator, width: int, rows: range) -> list[Block]:
+    """Modes of rows in blocks of several widths: the wider a product, the less it reads."""
+    held, vectors = [], low.space.vectors
+    for start in range(rows.start, rows.stop, WIDER * width):
+        own = slice(start, min(start + WIDER * width, rows.stop))
+        shape = (*vectors.shape[:-1], own.stop - own.start)
+        both = field_like(vectors, shape, complex), field_like(vectors, shape, complex)
+        for columns, made in low.blocks(width, own.start, own.stop):
+            for whole, part in zip(both, made, strict=True):
+                assign(whole[..., _from(start, columns)], part)
+        held.append((own, both))
+    return held
+
+
+def _narrow(held: Sequence[Block], width: int) -> Iterator[Block]:
+    """The same modes, `width` at a time."""
+    for own, (v, w) in held:
+        for start in range(own.start, own.stop, width):
+            columns = slice(start, min(start + width, own.stop))
+            part = _from(own.start, columns)
+            yield columns, (contiguous(v[..., part]), contiguous(w[..., part]))
+
+
+def _from(first: int, numbers: slice) -> slice:
+    return slice(numbers.start - first, numbers.stop - first)
+
+
+def _fitting(low: LowPropagator, fields: int, width: int) -> int:
+    """Rows for which there is room beside two blocks of columns and images."""
+    lattice, modes = low.dslash.lattice, len(low.eigenvalues)
+    mode = 2 * half_field_bytes(lattice, COLOURS)
+    of_row = mode + 2 * COMPLEX * fields * lattice.time_extent * modes
+    return max(0, int(SHARE * available_bytes(low.dslash.xp)) - 2 * width * mode) // of_row
+
+
+def _phases(lattice: Lattice, momentum: Momentum, like: Array) -> list[Array]:
+    """Exp(-ipx) of even and of odd sites, ``[time, 2, site]`` as of `by_slice`; none for p = 0."""
     if not any(momentum):
         return []
-    phases = momentum_phases(lattice, SourcePlace(0), momentum).conj()
+    phases = momentum_phases(lattice, SourcePlace(0), momentum)
     by_parity = phases.reshape(lattice.time_extent, 2, 2, -1).swapaxes(0, 1)
     return [to_device_like(np.ascontiguousarray(table), like) for table in by_parity]

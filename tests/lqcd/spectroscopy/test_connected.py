@@ -31,7 +31,7 @@ from stages.lqcd.spectroscopy.connected import (
     source_correlator,
 )
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator, mode_weights
-from stages.lqcd.spectroscopy.meson_fields import MesonFields, meson_field_blocks, meson_fields
+from stages.lqcd.spectroscopy.meson_fields import MesonFields, meson_field_rows, meson_fields
 from stages.lqcd.spectroscopy.quark_sources import slice_sites
 from stages.lqcd.spectroscopy.vector_currents import (
     LABELS,
@@ -161,12 +161,13 @@ def test_meson_fields_of_momenta_blocks_and_ranks(links, dense, low):
     momenta, labels = [(0, 0, 0), (1, 0, -1)], ("GY-GY", "CX")
     currents = [vector_current(links, label) for label in labels]
     fields = meson_fields(low, currents, momenta)
-    for number in (1, 2):  # of momenta: at rest, half of the blocks are those of the others
-        expected = fields.values[:, :number]
-        blocks = [*meson_field_blocks(low, currents, momenta[:number], width=10)]
-        assert len(blocks) == 9
-        for rows, columns, values in blocks:
-            np.testing.assert_allclose(values, expected[..., rows, columns], atol=1e-14)
+    for number, rows, held in product((1, 2), (None, range(5, 20)), (None, 10)):  # at rest by X^dag
+        seen: list[int] = []
+        given = low, currents, momenta[:number], 4, rows, held
+        found = meson_field_rows(*given, lambda done, _, seen=seen: seen.append(done))
+        expected = fields.values[:, :number, ..., slice(None) if rows is None else slice(5, 20), :]
+        np.testing.assert_allclose(found, expected, atol=1e-14)
+        assert seen[-1] == MODES
     ranks = [3, 20, 7]
     part = low.chosen(ranks)
     _, (v, w) = next(part.blocks())

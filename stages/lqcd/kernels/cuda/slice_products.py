@@ -102,6 +102,11 @@ def slice_gram(left: cupy.ndarray, right: cupy.ndarray, out: cupy.ndarray) -> cu
     return out
 
 
+def slice_adjoint(x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
+    on_own_rows(expressions.slice_adjoint, x, out)
+    return out
+
+
 def put_rows(table: cupy.ndarray, chosen: NDArray[np.intp], out: cupy.ndarray) -> None:
     def put(table: cupy.ndarray, out: cupy.ndarray, slices: range) -> None:
         expressions.put_rows(table, chosen[slices.start : slices.stop], out)
