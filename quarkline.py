@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from stages.lqcd.spectroscopy.mesons import meson_correlators
     from stages.lqcd.spectroscopy.quark_sources import SourcePlace, point_source, wall_source, z2_wall_source
     from stages.lqcd.spectroscopy.staggered_mesons import staggered_correlator, staggered_source
+    from stages.lqcd.spectroscopy.tmlqcd_files import SlaphFiles, read_tmlqcd, write_tmlqcd
     from stages.lqcd.spectroscopy.vector_currents import vector_current
 
 PACKAGES = ("pipeline", "stages", "workflows")

@@ -26,13 +26,13 @@ table_text value_with_error verify
 """,
     "quarkline": """
 Blinding Dilution HvpSum InputError LaplaceSolver Lattice LowModes Measured NotConverged Operator
-Resampling Scale Solution SolveStatus Solver SourcePlace Staggered Tail VectorCorrelator a_mu asqtad
-bicgstab bin_means block_cg bootstrap_error bootstrap_samples cg
+Resampling Scale SlaphFiles Solution SolveStatus Solver SourcePlace Staggered Tail VectorCorrelator a_mu
+asqtad bicgstab bin_means block_cg bootstrap_error bootstrap_samples cg
 check_gauge copy_to_host disconnected_correlator effective_mass hisq jackknife_covariance
 jackknife_error jackknife_samples lowest meson_correlators meson_fields milc_ensemble multigrid
-noise_vectors open_result plaquette point_source random_wall read_gauge rest_correlator spectrum
+noise_vectors open_result plaquette point_source random_wall read_gauge read_tmlqcd rest_correlator spectrum
 staggered_correlator staggered_source stout_links thermalised to_device vector_current wall_source
-wilson_clover z2_wall_source
+wilson_clover write_tmlqcd z2_wall_source
 """,
     "workflows": """
 AnalysisSection Configurations Definition DeflationSection EnsembleSection FileSection LinkSmearingSection

@@ -33,3 +33,13 @@ GAMMA5 = _matrix((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, -1, 0), (0, 0, 0, -1))
 def sigma(mu: int, nu: int) -> NDArray[np.complex128]:
     """sigma_{mu nu} = (i/2) [gamma_mu, gamma_nu], 4 x 4."""
     return 0.5j * (GAMMA[mu] @ GAMMA[nu] - GAMMA[nu] @ GAMMA[mu])
+
+
+def tmlqcd_spinors(field: NDArray, axis: int) -> NDArray:
+    """Spinors of tmLQCD in this basis, or the other way round: psi -> -gamma_y psi on an axis of spins.
+
+    Its gamma matrices become these, but its g5 = diag(1, 1, -1, -1) becomes -gamma5: M + i mu g5 there is
+    M - i mu gamma5 here. Source: tmLQCD, doc/gamma.tex.
+    """
+    signs = np.array([1, -1, -1, 1]).reshape(-1, *[1] * (field.ndim - 1 - axis))
+    return np.flip(field, axis) * signs

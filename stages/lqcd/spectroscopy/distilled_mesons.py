@@ -103,23 +103,31 @@ class QuarkLine(NamedTuple):
 
 
 def perambulator_pairs(
-    perambulator: Array, table: ElementalTable, time: int, momenta: Sequence[Momentum], words: Sequence[str]
+    perambulator: Array,
+    table: ElementalTable,
+    time: int,
+    momenta: Sequence[Momentum],
+    words: Sequence[str],
+    antiquark: Array | None = None,
 ) -> NDArray[np.complex128]:
     """Sum over eigenvectors of (Phi_A tau)[b, c] (tau Phi_B)[a, d]^*, all spins open, on the host.
 
     perambulator: tau from the slice `time` to all ``[time, spin, i, spin of the source, j]``. The result is
     complex128 ``[momentum, time, word A, word B, b, c, a, d]``, time counted from the source; all correlators
-    follow from it. Raises InputError.
+    follow from it. antiquark: the perambulator that comes back as its adjoint, by default the same. With
+    twisted quarks, whose gamma5-Hermiticity swaps flavours, that is the charged channel; those of both
+    flavours give the connected part of the neutral one. Raises InputError.
     """
-    k = table.eigenvectors
-    _check_shape("a perambulator", perambulator, (SPINS, k, SPINS, k), table)
+    k, back = table.eigenvectors, perambulator if antiquark is None else antiquark
+    for tau in (perambulator, back):
+        _check_shape("a perambulator", tau, (SPINS, k, SPINS, k), table)
     pairs = _no_pairs(momenta, table, words)
     sources = to_device_like(table.vertices(time, momenta, words), perambulator)
     for t in range(len(perambulator)):
         later = (time + t) % len(perambulator)
         sinks = to_device_like(table.vertices(later, momenta, words), perambulator)
         for number, (sink, source) in enumerate(zip(sinks, sources, strict=True)):
-            pairs[number, t] = _products(perambulator[later], sink, source)
+            pairs[number, t] = _products(perambulator[later], back[later], sink, source)
     return pairs
 
 
@@ -178,11 +186,11 @@ def correlation_matrix(
     return -np.einsum("oxab,pycd,txybcad->opt", sinks, sources, pairs, optimize=True)
 
 
-def _products(tau: Array, sinks: Array, sources: Array) -> NDArray[np.complex128]:
+def _products(tau: Array, back: Array, sinks: Array, sources: Array) -> NDArray[np.complex128]:
     """`perambulator_pairs` on a slice, from Phi of sinks and sources ``[word, i, j]``."""
     xp = array_module(tau)
     left = xp.stack([xp.tensordot(phi, tau, (1, 1)).transpose(1, 2, 0, 3) for phi in sinks])
-    right = xp.stack([(tau @ phi).transpose(0, 2, 1, 3) for phi in sources])
+    right = xp.stack([(back @ phi).transpose(0, 2, 1, 3) for phi in sources])
     return _product(left, right.conj()).transpose(0, 3, 1, 2, 4, 5)
 
 

@@ -11,7 +11,7 @@ from tiny_lattice import LATTICE
 from stages.base.errors import InputError
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.gauge.wilson_links import wilson_links
-from stages.lqcd.kernels.gamma import GAMMA
+from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
 from stages.lqcd.spectroscopy.distilled_mesons import correlation_matrix, perambulator_pairs
 from stages.lqcd.spectroscopy.gammas import DIRAC
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
@@ -73,15 +73,18 @@ def dense_operators(vectors: NDArray, links: NDArray, momentum) -> list[NDArray]
     return dense
 
 
-def wick(vectors: NDArray, links: NDArray, inverse: NDArray, momentum) -> NDArray:
+def wick(
+    vectors: NDArray, links: NDArray, inverse: NDArray, momentum, back: NDArray | None = None
+) -> NDArray:
     """-tr [A(t) S(t, t0) gamma_t B(t0)^dag gamma_t S(t0, t)], with the true backward propagator, element by
-    element ``[A, B, time]``.
+    element ``[A, B, time]``; back: another quark's inverse for it.
     """
     S, dense, n = by_slices(inverse), dense_operators(vectors, links, momentum), 24 * SITES
+    R = S if back is None else by_slices(back)
     gamma_t = np.kron(GAMMA[3], np.eye(6 * SITES))
     C = np.zeros((len(dense), len(dense), TIMES), complex)
     for t in range(TIMES):
-        forward, backward = S[t, :, :, SOURCE].reshape(n, n), S[SOURCE, :, :, t].reshape(n, n)
+        forward, backward = S[t, :, :, SOURCE].reshape(n, n), R[SOURCE, :, :, t].reshape(n, n)
         left = [A[t] @ forward for A in dense]
         right = [(gamma_t @ B[SOURCE].conj().T @ gamma_t @ backward).T for B in dense]
         C[..., (t - SOURCE) % TIMES] = [[-np.sum(each * other) for other in right] for each in left]
@@ -98,6 +101,22 @@ def test_correlation_matrix_of_displaced_operators(few, thin_links, inverse, mom
     found = correlation_matrix(pairs, OPERATORS, words)
     expected = wick(few, thin_links, inverse, momentum)
     assert np.abs(found - expected).max() < 1e-11 * np.abs(expected).max()
+
+
+def test_flavours_of_twisted_quarks(few, thin_links, inverse) -> None:
+    """Charged: up there and down back, from one perambulator; neutral: up there and up back, from both."""
+    gamma5 = np.kron(np.eye(2 * LATTICE.half_volume), np.kron(GAMMA5, np.eye(3)))
+    untwisted = inverse.reshape(gamma5.shape)
+    up = untwisted @ np.linalg.inv(np.eye(len(gamma5)) + 0.3j * gamma5 @ untwisted)
+    down = gamma5 @ up.conj().T @ gamma5
+    up, down = (each.reshape(inverse.shape) for each in (up, down))
+    tau, other = (perambulator(few, each, LATTICE, SOURCE) for each in (up, down))
+    words, table = words_of(OPERATORS), table_of(few, thin_links, LATTICE, MOMENTA[1:2], WORDS)
+    for antiquark, back in ((None, down), (other, up)):
+        (pairs,) = perambulator_pairs(tau, table, SOURCE, MOMENTA[1:2], words, antiquark)
+        found = correlation_matrix(pairs, OPERATORS, words)
+        expected = wick(few, thin_links, up, MOMENTA[1], back)
+        assert np.abs(found - expected).max() < 1e-11 * np.abs(expected).max()
 
 
 def test_adjoint_elementals_are_those_of_the_opposite_momentum(few, thin_links) -> None:

@@ -146,11 +146,15 @@ def write_ildg(path: str | Path, links: NDArray, lattice: Lattice, precision: in
 
 def encode_ildg(file: BinaryIO, links: NDArray, lattice: Lattice) -> None:
     """Write links complex64 or complex128 ``[mu, parity, site, 3, 3]`` into an open file in ILDG's format."""
-    precision = 4 * links.itemsize
-    _write_headers(file, lattice, precision)
-    lime.begin_record(file, "ildg-binary-data", lattice.volume * LINKS_REALS * precision // 8)
+    _write_headers(file, lattice, 4 * links.itemsize)
+    encode_data(file, "ildg-binary-data", np.moveaxis(links, 0, 2), lattice)
+
+
+def encode_data(file: BinaryIO, kind: str, field: NDArray, lattice: Lattice, flags: int = 0) -> None:
+    """Write a complex field ``[parity, site, ...]`` as a record of its data and one of their checksum."""
+    lime.begin_record(file, kind, field.nbytes, flags)
     partials = []
-    for first_site, raw in encoded_slabs(np.moveaxis(links, 0, 2), lattice, f">f{precision // 8}"):
+    for first_site, raw in encoded_slabs(field, lattice, f">f{field.itemsize // 2}"):
         file.write(raw.data)
         partials.append(SCIDAC.partial(raw, first_site, ">"))
     lime.pad(file)
