@@ -38,8 +38,8 @@ def sigma(mu: int, nu: int) -> NDArray[np.complex128]:
 def tmlqcd_spinors(field: NDArray, axis: int) -> NDArray:
     """Spinors of tmLQCD in this basis, or the other way round: psi -> -gamma_y psi on an axis of spins.
 
-    Its gamma matrices become these, but its g5 = diag(1, 1, -1, -1) becomes -gamma5: M + i mu g5 there is
-    M - i mu gamma5 here. Source: tmLQCD, doc/gamma.tex.
+    Its gamma matrices become these, and its g5 = g_t g_x g_y g_z = diag(1, 1, -1, -1) becomes -gamma5.
+    Source: tmLQCD, doc/gamma.tex.
     """
     signs = np.array([1, -1, -1, 1]).reshape(-1, *[1] * (field.ndim - 1 - axis))
     return np.flip(field, axis) * signs

@@ -1,9 +1,9 @@
 """Files of tmLQCD's community: propagators, and eigenvectors, noise and perambulators of stochastic LapH.
 
-Spinors are turned from their basis into this one (`stages.lqcd.kernels.gamma.tmlqcd_spinors`): a quark of +mu
-there has -mu here. 2 kappa M_kappa^-1, as stored, is M^-1 of this library. Where boundary phases are spread
-over all links, M^-1 b is e^{-i pi t / T} M^-1 e^{i pi t / T} b of a sign on the last slice. Sources: tmLQCD,
-doc/prop_format.tex; github.com/HISKP-LQCD/sLapH-contractions.
+Spinors are turned from their basis into this one (`stages.lqcd.kernels.gamma.tmlqcd_spinors`), where their g5
+is -gamma5. 2 kappa M_kappa^-1, as stored, is M^-1 of this library with the same twisted mass. Where boundary
+phases are spread over all links, M^-1 b is e^{-i pi t / T} M^-1 e^{i pi t / T} b of a sign on the last slice.
+Sources: tmLQCD, doc/prop_format.tex; github.com/HISKP-LQCD/sLapH-contractions.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.dispatch import Array, as_numpy
+from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS, tmlqcd_spinors
+from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.formats import lime
 from stages.lqcd.lattice.formats.binary import created, damaged, fault, opened, warn
 from stages.lqcd.lattice.formats.gauge_file import UNVERIFIED, printed_claim
@@ -39,8 +40,8 @@ def read_tmlqcd(
 ) -> NDArray[np.complex128]:
     """M^-1 times sources from LIME files, complex128 ``[parity, site, 12, column]``, columns in their order.
 
-    kappa, mu: those that the files must state, mu of tmLQCD's g5. Raises InputError for others, another
-    lattice, a doublet, solutions of Q^dag Q, and damage. Warns (UserWarning) of data without a checksum.
+    kappa, mu: those that the files must state. Raises InputError for others, another lattice, a doublet,
+    solutions of Q^dag Q, and damage. Warns (UserWarning) of data without a checksum.
     """
     files = [paths] if isinstance(paths, str | Path) else paths
     columns = [each for path in files for each in _sinks(Path(path), lattice, kappa, mu)]
@@ -79,7 +80,7 @@ def _sinks(path: Path, lattice: Lattice, kappa: float, mu: float) -> Iterator[ND
 def write_tmlqcd(path: PathName, propagator: Array, lattice: Lattice, kappa: float, mu: float) -> None:
     """Write a propagator ``[parity, site, 12, column]`` as a LIME file of sinks, 64 bit.
 
-    mu: of tmLQCD's g5, minus that of a quark here. Raises InputError for another shape or path.
+    kappa, mu: those of its quark. Raises InputError for another shape or path.
     """
     _check(path, propagator.shape, (2, lattice.half_volume, COMPONENTS, propagator.shape[-1]))
     numbers = zip(("precision", "flavours", "lx", "ly", "lz", "lt"), (64, 1, *lattice.extents), strict=True)
@@ -88,7 +89,7 @@ def write_tmlqcd(path: PathName, propagator: Array, lattice: Lattice, kappa: flo
     with created(Path(path)) as file:
         lime.write_record(file, KIND, next(iter(KINDS)).encode(), lime.BEGIN | lime.END)
         lime.write_record(file, INVERTER, info.encode(), lime.BEGIN)
-        for column in np.moveaxis(as_numpy(propagator), -1, 0):
+        for column in np.moveaxis(copy_to_host(propagator), -1, 0):
             format = f"<etmcFormat><field>diracFermion</field>{xml}</etmcFormat>"
             lime.write_record(file, FORMAT, format.encode(), lime.END)
             spinors = tmlqcd_spinors(column.reshape(2, -1, SPINS, COLOURS), 2)
@@ -141,9 +142,9 @@ class SlaphFiles:
         for time in range(self.lattice.time_extent if kind == "eigenvectors" else 1):
             values = np.empty(self._extents(stored), "<c16")
             if kind == "eigenvectors":
-                values[self._sites(time)] = as_numpy(array[time]).transpose(3, 0, 1, 2)
+                values[self._sites(time)] = copy_to_host(array[time]).transpose(3, 0, 1, 2)
             else:
-                values[:] = _turned(as_numpy(array), here, stored)
+                values[:] = _turned(copy_to_host(array), here, stored)
             with created(Path(f"{path}.{time:03}" if kind == "eigenvectors" else path)) as file:
                 file.write(values.data)
 

@@ -17,7 +17,7 @@ GAMMAS = [np.eye(4), GAMMA5, GAMMA[2], GAMMA[3] @ GAMMA5, GAMMA[0] @ GAMMA[1]]
 def test_a_complete_set_of_sources_gives_the_difference_of_traces() -> None:
     D = wilson_matrix(diagonal_links(LATTICE, 2303), MASS, COLOUR).reshape(1024, 1024)
     twist = 1j * MU * np.kron(np.eye(LATTICE.volume), GAMMA5)
-    up, down = np.linalg.inv(D + twist), np.linalg.inv(D - twist)
+    up, down = np.linalg.inv(D - twist), np.linalg.inv(D + twist)
     difference = np.einsum("xaxb->xab", (up - down).reshape(2 * (256, 4))).reshape(4, -1, 4, 4)
     expected = np.einsum("gab,txba->gt", np.array(GAMMAS), difference)
 
