@@ -69,19 +69,17 @@ def no_loops(trace: Trace, vectors: int) -> Loops:
     return Loops(np.zeros((*shape, 4, trace.lattice.time_extent)), np.zeros((*shape, 2)))
 
 
-def one_end_difference(
-    solutions: Array, mu: float, gammas: Sequence[NDArray], lattice: Lattice
-) -> NDArray[np.complex128]:
+def one_end_difference(phi: Array, mu: float, gammas: Sequence[NDArray], lattice: Lattice) -> NDArray:
     """Traces of G (M_u^-1 - M_d^-1) of twisted quarks by slices, complex128 ``[source, gamma, time]``.
 
     The one-end trick (arXiv:0803.0224): M_u = D - i mu gamma5, M_d = D + i mu gamma5 = gamma5 M_u^dag gamma5
     give M_u^-1 - M_d^-1 = 2 i mu M_u^-1 gamma5 M_d^-1 = 2 i mu M_u^-1 (M_u^-1)^dag gamma5. So phi = M_u^-1
     eta with <eta eta^dag> = 1 estimates them by 2 i mu phi^dag gamma5 G phi, with noise of order mu.
 
-    solutions: phi ``[parity, site, 12, source]``; gammas: matrices G ``[4, 4]``. Raises InputError.
+    phi: ``[parity, site, 12, source]``; gammas: matrices G ``[4, 4]``. Raises InputError.
     """
-    products = np.zeros((SPINS, SPINS, solutions.shape[-1], lattice.time_extent), complex)
-    for half in solutions:
+    products = np.zeros((SPINS, SPINS, phi.shape[-1], lattice.time_extent), complex)
+    for half in phi:
         spins = [contiguous(half[:, COLOURS * a :][:, :COLOURS]) for a in range(SPINS)]
         for a, b in np.ndindex(SPINS, SPINS):
             products[a, b] += as_numpy(slice_dots(spins[a], spins[b], lattice))

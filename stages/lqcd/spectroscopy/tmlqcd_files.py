@@ -32,12 +32,12 @@ KIND, INVERTER, FORMAT = "propagator-type", "inverter-info", "etmc-propagator-fo
 KINDS = {"DiracFermion_Sink": slice(None), "DiracFermion_Source_Sink_Pairs": slice(1, None, 2)}
 """Kinds of files with propagators, and which of their fields these are."""
 MASSES = re.compile(r"kappa = ([^\s,]+), mu = ([^\s,]+)")
+SUBSETS = re.compile(r"\.Tso.(\d+)\.Vso.(\d+)\.Dso.(\d+)\.")
+"""Numbers of subsets of times, eigenvectors and spins in the name of a perambulator's file."""
 PathName = str | Path
 
 
-def read_tmlqcd(
-    paths: PathName | Sequence[PathName], lattice: Lattice, kappa: float, mu: float
-) -> NDArray[np.complex128]:
+def read_tmlqcd(paths: PathName | Sequence[PathName], lattice: Lattice, kappa: float, mu: float) -> NDArray:
     """M^-1 times sources from LIME files, complex128 ``[parity, site, 12, column]``, columns in their order.
 
     kappa, mu: those that the files must state. Raises InputError for others, another lattice, a doublet,
@@ -51,8 +51,7 @@ def read_tmlqcd(
 
 
 def _sinks(path: Path, lattice: Lattice, kappa: float, mu: float) -> Iterator[NDArray[np.complex128]]:
-    records = [each for each in lime.records(path) if each.kind in (KIND, INVERTER, FORMAT)]
-    texts = {each.kind: lime.text(path, each) for each in records}
+    texts = {each.kind: lime.text(path, each) for each in lime.records(path) if "data" not in each.kind}
     kind, xml, info = (texts.get(name, "") for name in (KIND, FORMAT, INVERTER))
     if kind not in KINDS:
         raise fault(path, f"states {kind!r} as its {KIND}", f"{' and '.join(KINDS)} can be read")
@@ -170,8 +169,12 @@ class SlaphFiles:
         with opened(path) as file:
             raw = file.read()
         if len(raw) != 16 * prod(extents):
-            takes = f"{kind} of extents {extents} ({', '.join(axes)}) take {16 * prod(extents)}"
-            raise fault(path, f"has {len(raw)} bytes, and {takes}", "give those that it was written with")
+            what = f"not the {16 * prod(extents)} of {kind} of extents {extents} ({', '.join(axes)})"
+            remedy = "give the lattice, eigenvectors and subsets that it was written with"
+            raise fault(path, f"has {len(raw)} bytes, {what}", remedy)
+        named = SUBSETS.search(path.name) if kind == "perambulator" else None
+        if named and self._extents("TES") != tuple(map(int, named.groups())):
+            raise fault(path, f"its name does not tell of subsets {self.subsets}", "give those of its name")
         values = np.frombuffer(raw, "<c16").reshape(extents)
         with np.errstate(all="ignore"):
             if not sound(values) and sound(values.byteswap()):

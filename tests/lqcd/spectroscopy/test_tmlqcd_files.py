@@ -88,7 +88,7 @@ def swap(file: Path) -> None:
         ("noise", lambda file: file.write_bytes(bytes(1280)), "file: does not hold numbers of modulus 1"),
         ("perambulator", lambda file: file.write_bytes(b"\xff" * 10240), "does not hold numbers below 1e12"),
         ("noise", lambda file: file.unlink(), "file: no such file; check the name"),
-        ("noise", lambda file: file.write_bytes(bytes(96)), r"has 96 bytes, and noise of extents .* 1280"),
+        ("noise", lambda file: file.write_bytes(bytes(96)), "96 bytes, not the 1280 of noise of extents"),
         *((kind, swap, "is in big-endian byte order, and little-endian is read; reverse") for kind in ARRAYS),
     ],
 )  # fmt: skip
@@ -103,6 +103,11 @@ def test_bad_files_of_stochastic_laph(
 def test_bad_arguments_of_stochastic_laph(tmp_path: Path) -> None:
     refuses("one of eigenvectors, noise, perambulator, got 'peram'", FILES.read, "peram", tmp_path)
     refuses(r"\(4, 5, 4\) is not for it; give \(4, 4, 5\)", FILES.write, "noise", "rho", np.ones((4, K, 4)))
+    named, other = tmp_path / "p.u.TsoB0002.VsoI0001.DsoF4.T", tmp_path / "p.u.TsoB0001.VsoI0002.DsoF4.T"
+    for path in (named, other):
+        FILES.write("perambulator", path, ARRAYS["perambulator"]())
+    assert FILES.read("perambulator", named).shape == (2, 4, 4, K, 4, 1)
+    refuses(r"its name does not tell of subsets \(2, 4, 1\); give", FILES.read, "perambulator", other)
     refuses("cannot be written", FILES.write, "noise", tmp_path / "no" / "rho", ARRAYS["noise"]())
 
 
