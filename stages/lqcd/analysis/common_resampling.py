@@ -26,6 +26,8 @@ from stages.lqcd.analysis.jackknife import (
 )
 
 Array = NDArray[np.float64]
+LEAST_CHAIN = 5
+"""Configurations of a stream that pyerrors takes."""
 Labels = Sequence[str | int]
 """A stream and a number each, like 'a.1020' or 1020."""
 
@@ -184,7 +186,7 @@ def gamma_error(parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2
 
     Streams are replica of one chain; configurations may be missing, and parts may have different ones.
     window: S of the automatic window (arXiv:hep-lat/0306017).
-    Raises InputError without `pyerrors`, and for labels that do not fit.
+    Raises InputError without `pyerrors`, for labels that do not fit, and a stream of fewer than 5.
     """
     try:
         pyerrors: Any = import_module("pyerrors")
@@ -200,6 +202,9 @@ def gamma_error(parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2
         chains: dict[str, dict[int, float]] = {}
         for (stream, number), value in sorted(zip(places, values, strict=True)):
             chains.setdefault(stream, {})[number] = value
+        if short := [stream for stream, chain in chains.items() if len(chain) < LEAST_CHAIN]:
+            got = f"got {len(chains[short[0]])} in '{short[0]}'"
+            raise InputError(f"{name}: needs at least {LEAST_CHAIN} configurations of each stream, {got}")
         total = total + pyerrors.Obs(
             [list(chain.values()) for chain in chains.values()],
             [f"ensemble|{stream}" for stream in chains],

@@ -175,6 +175,15 @@ def test_gamma_method_on_chains_with_gaps():
     assert found.error == pytest.approx(bins, rel=0.25)
 
 
+@pytest.mark.parametrize("data", [np.ones(12), np.arange(12.0), np.zeros(12)])
+def test_gamma_method_of_short_chains(data):
+    pytest.importorskip("pyerrors", reason="the Gamma method is pyerrors'")
+    found = gamma_error({"light": (data, range(12))})
+    assert found.value == pytest.approx(data.mean()) and found.error >= 0
+    with pytest.raises(InputError, match="light: needs at least 5 configurations of each stream, got 4 in 'b"):
+        gamma_error({"light": (data, [*range(8), "b.1", "b.2", "b.3", "b.4"])})
+
+
 def test_gamma_method_of_parts_on_different_configurations():
     pytest.importorskip("pyerrors", reason="the Gamma method is pyerrors'")
     data, names = chains(14, 600, memory=0.0)
