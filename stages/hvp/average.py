@@ -30,8 +30,8 @@ class HvpAverage(NamedTuple):
     correlator_error: Annotated[np.ndarray, Dims("part", "time")]
     correlator_samples: Annotated[np.ndarray, Dims("sample", "part", "time")]
     """Common samples of all parts: jackknife over bins, or bootstrap."""
-    stochastic_error: Annotated[np.ndarray, Dims("part", "time")]
-    """Noise's share of the error at fixed gauge fields; NaN where it is not known."""
+    noise_covariance: Annotated[np.ndarray, Dims("part", "slice", "other_part", "other_slice")]
+    """Of folded averages at fixed gauge fields, with the blinding's factor squared; NaN where not known."""
     effective_mass: Annotated[np.ndarray, Dims("part", "time")]
     """Of [C(t - 1) + 2 C(t) + C(t + 1)] / 4."""
     effective_mass_error: Annotated[np.ndarray, Dims("part", "time")]
@@ -41,22 +41,24 @@ class HvpAverage(NamedTuple):
 class PartSource:
     """Where a part comes from: the input of that number, and the row of its array `correlator`.
 
-    noise: the input that has its stochastic error, in the row of the array `errors`.
+    noise: the input that has the deviations of its noise, in the row `noise_row`.
     """
 
     input: int
     row: int
     noise: int | None = None
-    errors: str = "error"
+    noise_row: int = 0
 
 
 @of_lattice
 def hvp_average_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of averages with their samples."""
-    options = node.parameters
+    options, time = node.parameters, lattice.time_extent
     configurations = max(len(each.over["config"]) for each in node.inputs)
     samples = options["bootstrap"] or configurations // options["jackknife_bin"] + 1
-    return Cost(stored=8 * len(options["parts"]) * lattice.time_extent * (5 + samples) + RECORD)
+    parts = len(options["parts"])
+    covariance = (parts * (time // 2 + 1)) ** 2
+    return Cost(stored=8 * (parts * time * (5 + samples) + covariance) + RECORD)
 
 
 @stage(
@@ -93,10 +95,6 @@ def hvp_average(
     factor = 1.0
     if blinded:
         factor = float(Blinding.of_file(Path(str(key_file)), blinded).apply(1.0).values)
-    noise = [
-        factor * _stochastic(results, source, samples[part].shape[-1])
-        for part, source in zip(parts, sources, strict=True)
-    ]
     rows = factor * np.stack([samples[part] for part in parts], axis=1)
     mass = effective_mass(without_oscillation(rows))
     counts = {part: len(values) for part, (values, _) in data.items()}
@@ -107,12 +105,23 @@ def hvp_average(
     said = [text if len(of) == len(parts) else f"{', '.join(of)}: {text}" for text, of in few.items()]
     at.record(configurations=counts, notes=said, **({"blinded": blinded} if blinded else {}))
     errors = resampling.error(rows)
-    return HvpAverage(rows[0], errors, rows[1:], np.stack(noise), mass[0], resampling.error(mass))
+    noise = factor**2 * _noise_covariance(results, sources, rows.shape[-1] // 2 + 1)
+    return HvpAverage(rows[0], errors, rows[1:], noise, mass[0], resampling.error(mass))
 
 
-def _stochastic(results: Sequence[dict[str, Any]], source: PartSource, extent: int) -> NDArray[np.float64]:
-    """Of the mean over configurations, whose noise is independent, ``[time]``."""
-    if source.noise is None:
-        return np.full(extent, np.nan)
-    errors = [np.asarray(getattr(each, source.errors))[source.row] for each in results[source.noise].values()]
-    return np.sqrt(np.sum(np.square(errors), axis=0)) / len(errors)
+def _noise_covariance(
+    results: Sequence[dict[str, Any]], sources: Sequence[PartSource], slices: int
+) -> NDArray[np.float64]:
+    """Of means over configurations, whose noise is independent, ``[part, slice, part, slice]``."""
+    covariance = np.zeros((len(sources), slices, len(sources), slices))
+    for number in {source.noise for source in sources}:
+        parts = [k for k, source in enumerate(sources) if source.noise == number]
+        if number is None:
+            covariance[parts] = covariance[:, :, parts] = np.nan
+            continue
+        rows = [sources[k].noise_row for k in parts]
+        flat = [each.deviation[:, rows].reshape(len(each.deviation), -1) for each in results[number].values()]
+        products = sum(each.T @ each for each in flat) / len(flat) ** 2
+        of_parts = np.ix_(parts, range(slices), parts, range(slices))
+        covariance[of_parts] = products.reshape(len(parts), slices, len(parts), slices)
+    return covariance

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from pipeline import At, Cost, Dims, FromParameter, Node, stage
 from stages.base.errors import InputError
 from stages.hvp.average import HvpAverage
-from stages.lqcd.analysis.a_mu import CHARGES, bounding_band, contribution, tail_slice
+from stages.lqcd.analysis.a_mu import (
+    CHARGES,
+    ISOSPIN,
+    STRONG,
+    bounding_band,
+    contribution,
+    joined,
+    tail_slice,
+)
 from stages.lqcd.analysis.bounding import Tail
 from stages.lqcd.analysis.common_resampling import Resampling
 from stages.lqcd.analysis.effective_mass import without_oscillation
@@ -29,6 +37,8 @@ Array = NDArray[np.float64]
 MOMENTS = (4, 6, 8, 10)
 BOUNDED = ("light", "disconnected")
 """Parts whose tails are bounded."""
+KINDS = ("walls", "noise vectors")
+"""Noise of the connected and of the disconnected part."""
 
 
 class HvpContribution(NamedTuple):
@@ -52,23 +62,25 @@ class HvpContribution(NamedTuple):
     budget_error: Annotated[np.ndarray, Dims("window", "row")]
     """Statistical errors of parts, which are correlated; each source of the total's error; in 1e-10."""
     stochastic: Annotated[np.ndarray, Dims("window", "part")]
-    """Noise's share of the statistical error in 1e-10, up to a bounded tail, as if times were independent."""
+    """Noise's share of the statistical error in 1e-10, up to a bounded tail, at the average's Z_V."""
+    noise: Annotated[np.ndarray, Dims("window", "kind")]
+    """The same of all connected parts, whose walls are the same ones, and of loops."""
     bound: Annotated[np.ndarray, Dims("window", "bounded", "side", "cut")]
     """a_mu of a part with its tail at the lower or upper bound beyond slice n_c, in 1e-10; NaN without."""
     bound_error: Annotated[np.ndarray, Dims("window", "bounded", "side", "cut")]
     moment: Annotated[np.ndarray, Dims("part", "power")]
     """Sum of t^k G(t) over t of both signs, GeV^(2 - k)."""
     moment_error: Annotated[np.ndarray, Dims("part", "power")]
-    z_v: Annotated[np.ndarray, Dims("part")]
-    z_v_error: Annotated[np.ndarray, Dims("part")]
-    z_v_ratio: Annotated[np.ndarray, Dims("part", "slice")]
-    """sqrt[S_conserved(t) / S(t)] of the part's current, whose change with t and mass is of order a^2."""
-    z_v_ratio_error: Annotated[np.ndarray, Dims("part", "slice")]
+    z_v: Annotated[np.ndarray, Dims("term")]
+    z_v_error: Annotated[np.ndarray, Dims("term")]
+    z_v_ratio: Annotated[np.ndarray, Dims("term", "slice")]
+    """sqrt[S_conserved(t) / S(t)] of the term's current, whose change with t and mass is of order a^2."""
+    z_v_ratio_error: Annotated[np.ndarray, Dims("term", "slice")]
 
 
 @dataclass(frozen=True)
 class HvpPart:
-    """A part of G(t): its row among the averages, and the Z_V of its current.
+    """A term of G(t), a part or one of those that are joined: its row among the averages, its current's Z_V.
 
     z_v: stated, or None for 1 or a ratio. conserved, current: rows whose ratio at slice `at` is Z_V^2, those
     of the conserved current and of the part's own, connected and of one mass.
@@ -97,12 +109,14 @@ def contribution_cost(node: Node, lattice: Lattice) -> Cost:
 @stage(
     version="1",
     labels={
-        "part": FromParameter("names"),
+        "term": FromParameter("names"),
+        "part": FromParameter("shown"),
         "window": FromParameter("window_names"),
         "row": FromParameter("budget_rows"),
         "bounded": BOUNDED,
         "side": ("lower", "upper"),
         "power": MOMENTS,
+        "kind": KINDS,
     },
     cost=contribution_cost,
 )
@@ -113,6 +127,7 @@ def hvp_contribution(
     averaged: Sequence[str],
     names: Sequence[str],
     parts: Sequence[HvpPart],
+    shown: Sequence[str],
     window_names: Sequence[str],
     windows: Sequence[WindowEdges],
     budget_rows: Sequence[str],
@@ -127,10 +142,11 @@ def hvp_contribution(
     corrections: Sequence[tuple[str, Measured]] = (),
     blinded: str | None = None,
 ) -> HvpContribution:
-    """The budget in each window of G(t) of the parts `names`, from the rows `averaged` of an average.
+    """The budget in each window of G(t) of the terms `names`, from the rows `averaged` of an average.
 
-    volume: L^3 in sites. fit: fields of `ExponentialFit`, which the light part follows beyond `tail.slice`.
-    corrections: in 1e-10, each with its window; left out where `blinded`.
+    shown: the parts that they are `joined` to. volume: L^3 in sites. fit: fields of `ExponentialFit`, which
+    the light part follows beyond `tail.slice`. corrections: in 1e-10, each with its window; left out where
+    `blinded`.
     Raises InputError as `HvpSum` and `Tail` do, and where a ratio that Z_V is taken from is not positive.
     """
     rows = dict(zip(averaged, np.moveaxis(_with_average(average), 1, 0), strict=True))
@@ -155,15 +171,28 @@ def hvp_contribution(
         budgets.append(budget.corrected(*own))
     facts = {"blinded": blinded} if blinded else {}
     at.record(notes=list(dict.fromkeys(notes)), **facts)
-    together = np.stack(list(g.values()), axis=1)
+    together = np.stack([joined(g)[name] for name in shown], axis=1)
     folded = fold(together)[..., : sums[0].last_slice(together.shape[-1]) + 1]
     weights = np.stack([total.weights(together.shape[-1])[: folded.shape[-1]] for total in sums])
     partial = np.cumsum(folded[:, None] * weights[:, None], axis=-1)
     values, errors = (np.array(each) for each in zip(*(_rows(b, budget_rows) for b in budgets), strict=True))
     bands = np.stack([_bands(g, total, tail) for total in sums], axis=1)
-    errors_of = dict(zip(averaged, average.stochastic_error, strict=True))
-    noise = np.stack([factors[name][0] * errors_of[part.row] for name, part in of_parts.items()])
-    stochastic = np.stack([_stochastic(noise, g, total, tail, resampling) for total in sums])
+    stochastic, kinds = [], []
+    for total in sums:
+        terms = {}
+        for name, part in of_parts.items():
+            amplitude = factors[name][0] * total.weights(together.shape[-1])
+            if cut := tail_slice(name, g, total, tail, resampling):
+                amplitude[cut + 1 :] = 0
+            terms[name] = (averaged.index(part.row), amplitude)
+        of_shown = [ISOSPIN if name == STRONG else (name,) for name in shown]
+        of_kinds = [[n for n in names if (n == "disconnected") == of] for of in (False, True)]
+        errors_of = [
+            [_noise(average.noise_covariance, [terms[n] for n in each]) for each in of]
+            for of in (of_shown, of_kinds)
+        ]
+        stochastic.append(errors_of[0])
+        kinds.append(errors_of[1])
     moments = time_moments(together, MOMENTS, scale)
     ratios = np.stack([_ratio(part, rows)[..., : folded.shape[-1]] for part in parts], axis=1)
     z = np.stack(list(z_v.values()), axis=1)
@@ -171,7 +200,7 @@ def hvp_contribution(
     return HvpContribution(
         together[0], resampling.error(together), together[1:],
         weights, partial[0], resampling.error(partial),
-        values, errors, stochastic,
+        values, errors, np.array(stochastic), np.array(kinds),
         bands[0], resampling.error(bands),
         moments[0], resampling.error(moments),
         z[0], np.array(z_errors),
@@ -221,15 +250,10 @@ def _rows(budget: HvpBudget, names: Sequence[str]) -> tuple[list[float], list[fl
     return [value for value, _ in found], [error for _, error in found]
 
 
-def _stochastic(
-    noise: Array, g: Mapping[str, Array], total: HvpSum, tail: Tail | None, resampling: Resampling
-) -> Array:
-    """Errors ``[part]`` of a window from those of G ``[part, time]``, of slices before a bounded tail."""
-    terms = (fold(noise)[:, : total.last_slice(noise.shape[-1]) + 1] * total.weights(noise.shape[-1])) ** 2
-    for number, name in enumerate(g):
-        if cut := tail_slice(name, g, total, tail, resampling):
-            terms[number, cut + 1 :] = 0
-    return np.sqrt(terms.sum(axis=-1))
+def _noise(covariance: Array, terms: Sequence[tuple[int, Array]]) -> float:
+    """Error of a sum of averages of some rows, each with its amplitudes ``[slice]``."""
+    products = [a @ covariance[i, : len(a), j, : len(b)] @ b for i, a in terms for j, b in terms]
+    return float(np.sqrt(np.maximum(sum(products), 0)))
 
 
 def _bands(g: Mapping[str, Array], total: HvpSum, tail: Tail | None) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import At, Dims, Node, Place, stage
+from stages.connected.walls import WallCorrelators
 from workflows.g2_connected.build import ConnectedWorkflow
 from workflows.g2_disconnected.build import G2Workflow
 
@@ -52,23 +53,29 @@ def drawn_correlator(*, at: At, seed: int, scales: tuple[float, ...]) -> Drawn:
     return Drawn(np.outer(scales, shape) * (1 + 0.01 * noise), 0.005 * np.outer(scales, shape))
 
 
-def without_solves(patch: pytest.MonkeyPatch) -> None:
-    """Correlators are drawn."""
+@stage(version="1", over=("config", "source"))
+def drawn_walls(*, at: At, seed: int, scales: tuple[float, ...]) -> WallCorrelators:
+    """Walls around the same, each with noise of 0.7 per cent, in all directions alike."""
+    config, sources = str(at.one("config")).encode(), list(map(int, at["source"]))
+    mean = drawn_correlator(at=at, seed=seed, scales=scales).correlator
+    noise = [np.random.default_rng([seed, 1, n, *config]).normal(size=mean.shape) for n in sources]
+    values = np.repeat(mean * (1 + 0.007 * np.array(noise)), 3, axis=1) + 0j
+    return WallCorrelators(values, 0 * values, np.array(sources), *3 * (np.zeros((len(sources), 1)),))
 
-    def connected(own: ConnectedWorkflow) -> list[Node]:
-        over = {"config": own.ensemble.labels, **own.within}
-        return [
-            own.workflow.add(
-                partial(drawn_correlator, seed=number, scales=(3 / (1 + number), 2.43 / (1 + number))),
-                place=Place(f"correlator_{quark}", over),
-            )
-            for number, quark in enumerate(own.parameters.quarks)
-        ]
+
+def without_solves(patch: pytest.MonkeyPatch) -> None:
+    """Walls, and C(t) of loops, are drawn."""
+
+    def walls(own: ConnectedWorkflow, quark: str, end: str, tolerance: float, number: int) -> Node:
+        over = {"config": own.ensemble.labels, **own.within, "source": range(number)}
+        seed = list(own.parameters.quarks).index(quark)
+        stage = partial(drawn_walls, seed=seed, scales=(3 / (1 + seed), 2.43 / (1 + seed)))
+        return own.workflow.add(stage, place=Place(f"walls_{quark}{end}", over, {"source": number}))
 
     def disconnected(own: G2Workflow) -> tuple[list[Node], Node]:
         over = {"config": own.ensemble.labels, **own.within}
         stage = partial(drawn_correlator, seed=7, scales=(1.0, 1.0, -0.02))
         return [], own.workflow.add(stage, place=Place("correlator", over))
 
-    patch.setattr(ConnectedWorkflow, "correlators", connected)
+    patch.setattr(ConnectedWorkflow, "walls", walls)
     patch.setattr(G2Workflow, "correlators", disconnected)

@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
-from pipeline.declare.coordinates import Coordinates
 from stages.connected.correlator import connected_average, connected_correlator
 from stages.connected.low_modes import low_low, low_propagator, meson_fields
 from stages.connected.walls import random_wall_sources, wall_correlators
@@ -55,7 +54,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
     results = ("observables", "solver_choice", "spectrum", "low_low_*", "correlator_*", "average")
     schema = ConnectedParameters
 
-    within: Coordinates = MappingProxyType({})
+    within: Mapping[str, Sequence[str]] = MappingProxyType({})
     """Coordinates along `config` of what is measured; all of them, unless another workflow takes fewer."""
 
     def build(self) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from stages.base.errors import InputError
 from stages.hvp.contribution import WindowEdges
-from stages.lqcd.analysis.a_mu import CHARGES
+from stages.lqcd.analysis.a_mu import CHARGES, STRONG
 from stages.lqcd.analysis.bounding import Tail
 from stages.lqcd.analysis.common_resampling import stream_labels
 from stages.lqcd.analysis.hvp_kernel import Muon
@@ -22,7 +22,7 @@ from workflows.g2_disconnected.schema import ResampledAnalysis
 
 Positive = Annotated[float, Field(gt=0)]
 Error = Annotated[float, Field(ge=0)]
-ROWS = (*CHARGES, "statistical", "scale", "total")
+ROWS = (*CHARGES, STRONG, "statistical", "scale", "total")
 """Rows of a budget that no correction has the name of."""
 
 

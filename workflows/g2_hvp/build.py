@@ -22,8 +22,10 @@ from pipeline import Node, Place, Plan, Store, Workflow, counted, node_keys
 from stages.base.errors import InputError
 from stages.hvp.average import PartSource, hvp_average
 from stages.hvp.contribution import HvpPart, hvp_contribution
+from stages.hvp.noise import pair_noise, wall_noise
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
+from stages.lqcd.analysis.a_mu import joined
 from stages.lqcd.analysis.common_resampling import (
     Resampling,
     common_samples,
@@ -92,27 +94,37 @@ class HvpWorkflow(Definition[HvpParameters]):
             self.analysis()
 
     def connected(self, labels: Sequence[str]) -> None:
-        """Nodes of g2_connected up to C(t) of configurations."""
+        """Nodes of g2_connected up to C(t) of configurations, and what single walls add to it."""
         parameters = self.parameters.of_connected
-        correlators = self.of(ConnectedWorkflow, parameters, labels).correlators()
-        for quark, node in zip(parameters.quarks, correlators, strict=True):
-            for row, current in enumerate(parameters.currents):
-                number = len(self.inputs)
-                self.sources[f"{quark} {current}"] = PartSource(number, row, number)
-            self.inputs.append(node)
+        own = self.of(ConnectedWorkflow, parameters, labels)
+        correlators, accuracies = own.correlators(), len(own.accuracies)
+        rows = [f"{quark} {current}" for quark in parameters.quarks for current in parameters.currents]
+        stage = partial(
+            wall_noise,
+            rows=rows,
+            operators=parameters.operators,
+            currents=parameters.currents,
+            accuracies=accuracies,
+        )
+        walls = [each for node in correlators for each in node.inputs[:accuracies]]
+        for number, row in enumerate(rows):
+            quark, current = divmod(number, len(parameters.currents))
+            self.sources[row] = PartSource(
+                len(self.inputs) + quark, current, len(self.inputs) + len(correlators), number
+            )
+        self.inputs += [*correlators, self.workflow.add(stage, *walls, place=Place("wall_noise"))]
 
     def disconnected(self, labels: Sequence[str]) -> None:
-        """Nodes of g2_disconnected up to C(t) of configurations, and the errors of its noise."""
+        """Nodes of g2_disconnected up to C(t) of configurations, and what single noise vectors add to it."""
         parameters = self.parameters.of_disconnected
         loops, correlator = self.of(G2Workflow, parameters, labels).correlators()
-        noise = None
-        fine = parameters.solves.fine
-        if min([parameters.noise.vectors, *([fine.vectors] if fine else [])]) >= LEAST_VECTORS:
-            noise = len(self.inputs) + 1
-        self.sources[DISCONNECTED] = PartSource(len(self.inputs), DIFFERENCE, noise, "correlator_error")
+        fine, place = parameters.solves.fine, len(self.inputs)
+        enough = min([parameters.noise.vectors, *([fine.vectors] if fine else [])]) >= LEAST_VECTORS
+        self.sources[DISCONNECTED] = PartSource(place, DIFFERENCE, place + 1 if enough else None)
         self.inputs.append(correlator)
-        if noise:
-            self.inputs.append(self.workflow.add(loop_noise, *loops, place=Place("noise")))
+        if enough:
+            errors = self.workflow.add(loop_noise, *loops, place=Place("noise"))
+            self.inputs.append(self.workflow.add(pair_noise, errors, *loops, place=Place("pair_noise")))
 
     def of(self, definition: type[Any], parameters: Any, labels: Sequence[str]) -> Any:
         """Another workflow's definition, which adds its nodes, of some configurations, to this one."""
@@ -159,6 +171,7 @@ class HvpWorkflow(Definition[HvpParameters]):
         )
         averaged = self.workflow.add(average, *self.inputs, place=Place("average"))
         names, tail = list(self.parts), section.tail.of_stages if section.tail else None
+        shown = list(joined(dict.fromkeys(names, 0)))
         corrections = [(each.window, each.named(name)) for name, each in section.corrections.items()]
         sources = ["statistical", "scale", *dict.fromkeys(p.z_v.name for p in self.parts.values() if p.z_v)]
         fit = section.tail.fit if section.tail else None
@@ -168,9 +181,10 @@ class HvpWorkflow(Definition[HvpParameters]):
             averaged=tuple(self.sources),
             names=names,
             parts=tuple(self.parts.values()),
+            shown=shown,
             window_names=section.windows,
             windows=[section.edges(name) for name in section.windows],
-            budget_rows=[*names, *section.corrections, *sources, *bounded, "total"],
+            budget_rows=[*shown, *section.corrections, *sources, *bounded, "total"],
             volume=self.lattice.volume // self.lattice.time_extent,
             scale=parameters.scale,
             muon=section.muon,

@@ -259,7 +259,7 @@ def z_v_section(results: Results) -> Section:
         [text if sure else None for text, sure in zip(ratio[1:], row[1:], strict=True)]
         for ratio, row in zip(ratios, finite, strict=True)
     ]
-    rows = [[name, z, *ratio] for name, z, ratio in zip(names_along(data, "part"), used, known, strict=True)]
+    rows = [[name, z, *ratio] for name, z, ratio in zip(names_along(data, "term"), used, known, strict=True)]
     columns = ["part", "Z_V in use", *(f"ratio at {n}" for n in range(1, data.sizes["slice"]))]
     text = (
         "The ratio is sqrt(S_conserved / S) at a slice, S = [C(t - 1) + 2 C(t) + C(t + 1)] / 4; its change "

@@ -14,12 +14,11 @@ from math import ceil, hypot, sqrt
 import numpy as np
 
 from pipeline import Plan, Record, Store, duration_text
-from stages.hvp.contribution import HvpContribution
+from stages.hvp.contribution import KINDS, HvpContribution
 from stages.lqcd.analysis.allocation import GROWTH, Limits, VarianceModel, least_cost
 from workflows import Project, Step, variants
 from workflows.g2_hvp.schema import HvpParameters
 
-WALLS = "walls"
 FIXED_SHARE = 0.9
 """Of what a target leaves to statistics, the most that gauge noise may take; more takes configurations."""
 
@@ -42,13 +41,13 @@ def next_round(project: Project[HvpParameters], plan: Plan, store: Store) -> Ste
     assert target is not None
     (chunk,) = (each for each in plan.chunks if each.node.name == "a_mu")
     result = HvpContribution(**store.load(chunk.node.stage.name, chunk.key))
-    names = [str(name) for name in chunk.node.parameters["names"]]
+    names = [str(name) for name in chunk.node.parameters["shown"]]
     rows = [str(row) for row in chunk.node.parameters["budget_rows"]]
     window = project.parameters.analysis.windows.index(target.a_mu.window)
     value = abs(float(result.budget[window, rows.index("total")])) or 1.0
     errors = dict(zip(rows, result.budget_error[window] / value, strict=True))
     fixed = hypot(*(e for row, e in errors.items() if row not in (*names, "statistical", "total") and e == e))
-    noise = dict(zip(names, np.nan_to_num(result.stochastic[window]) / value, strict=True))
+    noise = dict(zip(KINDS, np.nan_to_num(result.noise[window]) / value, strict=True))
     asked, statistical = target.a_mu.relative, float(errors["statistical"])
     error, reached = hypot(fixed, statistical), target.a_mu.window
     text = f"a_mu [{reached}]: error {_percent(error)}, target {_percent(asked)}"
@@ -98,13 +97,11 @@ def allotted(kinds: list[Kind], error: float) -> list[int]:
 def _kinds(parameters: HvpParameters, plan: Plan, store: Store, noise: dict[str, float]) -> Iterator[Kind]:
     target, walls = parameters.target, parameters.connected.noise
     assert target is not None
-    connected = sum(each**2 for name, each in noise.items() if name != "disconnected")
-    seconds = _seconds(plan, store, "source") / walls.walls
-    yield Kind(WALLS, walls.walls, walls.chunk, target.most_walls, connected, seconds)
+    counted = [(walls.walls, walls.chunk, target.most_walls, "source")]
     if section := parameters.disconnected:
-        vectors, own = section.noise, noise["disconnected"] ** 2
-        seconds = _seconds(plan, store, "noise") / vectors.vectors
-        yield Kind("noise vectors", vectors.vectors, vectors.chunk, target.most_vectors, own, seconds)
+        counted.append((section.noise.vectors, section.noise.chunk, target.most_vectors, "noise"))
+    for (kind, error), (count, chunk, most, dim) in zip(noise.items(), counted, strict=False):
+        yield Kind(kind, count, chunk, most, error**2, _seconds(plan, store, dim) / count)
 
 
 def _seconds(plan: Plan, store: Store, dim: str) -> float:
@@ -120,7 +117,7 @@ def _seconds(plan: Plan, store: Store, dim: str) -> float:
 
 def _with_counts(parameters: HvpParameters, counts: dict[str, int]) -> HvpParameters:
     for name, count in counts.items():
-        key = "connected.noise.walls" if name == WALLS else "disconnected.noise.vectors"
+        key = "connected.noise.walls" if name == KINDS[0] else "disconnected.noise.vectors"
         parameters = variants.changed(parameters, key, count)
     return parameters
 

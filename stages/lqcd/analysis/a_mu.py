@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -38,7 +38,10 @@ CHARGES = {
     "down": 1 / 9,
     "minus_light": -5 / 9,
 }
-"""What each part is multiplied with; up + down + minus_light is the correction of strong isospin breaking."""
+"""What each part is multiplied with."""
+ISOSPIN = ("up", "down", "minus_light")
+STRONG = "strong isospin"
+"""The correction of strong isospin breaking: the sum of these parts, which is one row."""
 CURRENTS = ("conserved", "one_link", "local")
 
 
@@ -113,6 +116,14 @@ def a_mu(
     return replace(budget, notes=(*notes, *budget.notes), digest=digest).corrected(*corrections)
 
 
+def joined(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts, with the sum of up, down and minus_light, if they are there, as one."""
+    if "minus_light" not in parts:
+        return dict(parts)
+    own = sum(parts[name] for name in ISOSPIN if name in parts)
+    return {**{name: each for name, each in parts.items() if name not in ISOSPIN}, STRONG: own}
+
+
 def contribution(
     g: Correlators,
     total: HvpSum,
@@ -149,8 +160,8 @@ def contribution(
         bias = 100 * resampling.bias(values[name]) / (values[name][0] or 1.0)
         t_c = f"slice {cuts[name]}, {cuts[name] * total.scale.a_fm:.3f} fm"
         notes.append(f"{name}: bounds beyond {t_c}; bias of the resampling {round(float(bias), 3) + 0.0} %")
-    rows = tuple(Measured(float(v[0]), float(resampling.error(v)), name) for name, v in values.items())
-    return HvpBudget(f"a_mu [{total.theta.name}]", rows, tuple(sources), notes=tuple(notes))
+    rows = (Measured(float(v[0]), float(resampling.error(v)), name) for name, v in joined(values).items())
+    return HvpBudget(f"a_mu [{total.theta.name}]", tuple(rows), tuple(sources), notes=tuple(notes))
 
 
 def bounding_band(part: str, g: Correlators, total: HvpSum, tail: Tail) -> tuple[list[int], Bounds]:

@@ -79,6 +79,45 @@ def linear_moments(pieces: Sequence[Piece]) -> NoiseMoments:
     return NoiseMoments(linear.mean(axis=-1), linear, np.zeros((*(count,) * 4, times)))
 
 
+def noise_deviations(pieces: Sequence[Piece]) -> Array:
+    """Rows ``[vector, ...]``, whose products summed over vectors are the covariances of an estimate's noise.
+
+    pieces: one or two, nested, of an estimate that is linear in its noise, values ``[noise, ...]``. The sum
+    of squares is the variance of `stages.lqcd.estimators.truncated.estimate`. Raises InputError without any.
+    """
+    check_pieces(pieces)
+    first, *corrections = pieces
+    number = len(first.noise)
+    plain = (first.values - first.values.mean(axis=0)) / number / np.sqrt(number - 1)
+    if not corrections:
+        return plain * np.sqrt(number)
+    (correction,) = corrections
+    few = len(correction.noise)
+    both = first.rows(correction.noise) / number + correction.values / few
+    return np.concatenate(
+        [(both - both.mean(axis=0)) * np.sqrt(few / (few - 1)), plain * np.sqrt(number - few)]
+    )
+
+
+def pair_deviations(pieces: Sequence[Piece], error: Array) -> Array:
+    """`noise_deviations` ``[vector, time]`` of C(t) of a loop: what each vector adds, the others as they are.
+
+    Of pairs of vectors both count in full, which makes variances too large: all are scaled to the unbiased
+    `error` ``[time]`` (`correlator_variance`). Raises InputError as `noise_moments`.
+    """
+    values = _nested(pieces)
+    extent = values[0].shape[-1]
+    halves = [
+        [np.sum([_with_others(rows, others, lag) for others in values], axis=0) for rows in values]
+        for lag in range(extent // 2 + 1)
+    ]
+    at_lag = [halves[min(lag, extent - lag)] for lag in range(extent)]
+    linear = [np.stack([each[k] for each in at_lag], axis=-1) for k in range(len(values))]
+    deviation = noise_deviations([Piece(tuple(range(len(rows))), rows) for rows in linear])
+    own = np.sqrt((deviation**2).sum(axis=0))
+    return deviation * np.divide(error, own, out=np.zeros_like(own), where=own > 0)
+
+
 def loop_variance(covariance: Array, counts: Sequence[float]) -> Array:
     """sum_AB cov_AB / max(N_A, N_B) of ``[piece, piece, ...]``, not below 0: of a sum of means.
 

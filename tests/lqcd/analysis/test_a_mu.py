@@ -127,12 +127,22 @@ def test_nothing_but_zeros():
     assert budget.value == budget.error == 0 and "inf %" in str(budget)
 
 
-def test_strong_isospin_vanishes_for_equal_masses():
+def test_strong_isospin_is_one_row():
+    """It vanishes for equal masses; its error is that of the sum, in which common noise cancels."""
     pieces = [part(name, LIGHT * CHARGES[name]) for name in ("up", "down", "minus_light")]
     same = [replace(each, data=pieces[0].data) for each in pieces]
     budget = a_mu(same, TOTAL)
+    assert [each.name for each in budget.parts] == ["strong isospin"]
     assert abs(budget.value) < 1e-9 and row(budget, "statistical").error < 1e-9
-    assert row(budget, "up").value == pytest.approx(4 * row(budget, "down").value)
+    light = part("light", LIGHT)
+    whole = a_mu([light, *same[:1], *(replace(each, data=1.01 * light.data) for each in same[1:2]), replace(
+        same[2], data=light.data)], TOTAL)  # fmt: skip
+    assert [each.name for each in whole.parts] == ["light", "strong isospin"]
+    apart = [a_mu([replace(light, part=name, data=data)], TOTAL) for name, data in (
+        ("up", pieces[0].data), ("down", 1.01 * light.data), ("minus_light", light.data))]  # fmt: skip
+    found = row(whole, "strong isospin")
+    assert found.value == pytest.approx(sum(each.parts[0].value for each in apart), rel=1e-9)
+    assert found.error < row(whole, "light").error
 
 
 def test_corrections_are_rows():

@@ -180,7 +180,9 @@ def test_gamma_method_of_short_chains(data):
     pytest.importorskip("pyerrors", reason="the Gamma method is pyerrors'")
     found = gamma_error({"light": (data, range(12))})
     assert found.value == pytest.approx(data.mean()) and found.error >= 0
-    with pytest.raises(InputError, match="light: needs at least 5 configurations of each stream, got 4 in 'b"):
+    with pytest.raises(
+        InputError, match="light: needs at least 5 configurations of each stream, got 4 in 'b"
+    ):
         gamma_error({"light": (data, [*range(8), "b.1", "b.2", "b.3", "b.4"])})
 
 

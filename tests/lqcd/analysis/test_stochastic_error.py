@@ -12,11 +12,13 @@ from stages.lqcd.analysis.stochastic_error import (
     NoiseMoments,
     correlator_variance,
     loop_variance,
+    noise_deviations,
     noise_moments,
+    pair_deviations,
     pair_variance,
     total_variance,
 )
-from stages.lqcd.estimators.truncated import Piece, truncated_estimate
+from stages.lqcd.estimators.truncated import Piece, estimate, truncated_estimate
 from support.refusals import refuses
 
 
@@ -108,6 +110,27 @@ def test_loops_as_the_truncated_estimate():
     equal = waving(1.0).pieces(np.random.default_rng(47), 9, 9)
     error = truncated_estimate(*equal).error[SPATIAL]
     assert loop_variance(noise_moments(equal).loops, (9, 9)) == pytest.approx(np.mean(error**2), rel=1e-12)
+
+
+@pytest.mark.parametrize(("counts", "scale"), [((12, 0), 1.0), ((12, 5), 1.0), ((12, 0), 0.0)])
+def test_noise_of_sums_over_times(counts, scale):
+    """Neighbouring times are correlated: errors in quadrature are 0.5 to 1.5 times that."""
+    rng, loops = np.random.default_rng(71), replace(waving(scale), bias=0.0)
+    weights = np.where(np.arange(TIMES) < 7, 1.0, 0.0)
+    found = []
+    for _ in range(150):
+        pieces = loops.pieces(rng, *counts)
+        error = np.sqrt(correlator_variance(noise_moments(pieces), held(counts)))
+        found.append(((pair_deviations(pieces, error) @ weights) ** 2).sum())
+    sums = np.var([disconnected_correlator(loops.pieces(rng, *counts)) @ weights for _ in range(800)])
+    assert np.mean(found) == pytest.approx(sums, rel=0.3)
+
+
+@pytest.mark.parametrize("counts", [(9, 4), (9, 9), (9, 0)])
+def test_deviations_have_the_errors_of_estimates(counts):
+    pieces = waving(1.0).pieces(np.random.default_rng(47), *counts)
+    found = np.sqrt((noise_deviations(pieces) ** 2).sum(axis=0))
+    np.testing.assert_allclose(found, estimate(pieces).error, rtol=1e-12)
 
 
 def test_one_piece_has_the_textbook_weight():
