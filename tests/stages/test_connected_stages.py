@@ -206,8 +206,8 @@ def test_a_gpu_gives_the_same(deflation: StaggeredSpace, low: LowPropagator) -> 
     space = replace(deflation.even, vectors=to_device(deflation.even.vectors))
     on_gpu = low_propagator(StaggeredSpace(there, space), at=at)
     both = [
-        (walls_of(*each, LABELS, (0, 1), mass)[1], exactly_low(each[1], LABELS, mass, each[2]))
-        for each in ((dslash, low, 3), (there, on_gpu, 8))
+        (walls_of(fields, modes, LABELS, (0, 1), mass)[1], exactly_low(modes, LABELS, mass, width))
+        for fields, modes, width in ((dslash, low, 3), (there, on_gpu, 8))
     ]
     (host, host_low), (device, device_low) = both
     assert isinstance(device.correlator, np.ndarray)

@@ -72,17 +72,19 @@ def test_blocks_may_be_columns_of_the_same_allocation(backend, random, tolerance
     assert near(family.back(allocation, systems)[..., 8:], expected, tolerance)
 
 
-def test_vectors_in_single_beside_a_block_in_double(backend):
+@pytest.mark.parametrize(("k", "spare", "n"), [(9, 0, 4), (9, 3, 16), (130, 0, 16), (64, 1, 1), (6, 0, 65)])
+def test_vectors_in_single_beside_a_block_in_double(backend, k, spare, n):
     rng = np.random.default_rng(811)
-    V = (rng.normal(size=(3000, 3, 9)) + 1j * rng.normal(size=(3000, 3, 9))).astype(np.complex64)
-    x = rng.normal(size=(3000, 3, 4)) + 1j * rng.normal(size=(3000, 3, 4))
-    C = rng.normal(size=(9, 4)) + 0j
-    rows, block, basis = V.reshape(-1, 9).astype(complex), x.reshape(-1, 4), backend.kernels.basis
-    projected = backend.host(basis.project(backend.array(V), backend.array(x)))
-    assert near(projected, rows.conj().T @ block, 1e-14)
-    out = backend.array(x)
-    basis.add_combination(out, backend.array(V), backend.array(C))
-    assert near(backend.host(out).reshape(-1, 4), block + rows @ C, 1e-14)
+
+    def numbers(*shape):
+        return rng.normal(size=shape) + 1j * rng.normal(size=shape)
+
+    wide, x, C = numbers(1030, 3, k + spare).astype(np.complex64), numbers(1030, 3, n), numbers(k, n)
+    rows, block, basis = wide[..., :k].reshape(-1, k).astype(complex), x.reshape(-1, n), backend.kernels.basis
+    V, out = backend.array(wide)[..., :k], backend.array(x)
+    assert near(backend.host(basis.project(V, out)), rows.conj().T @ block, 1e-14)
+    basis.add_combination(out, V, backend.array(C))
+    assert near(backend.host(out).reshape(-1, n), block + rows @ C, 1e-14)
 
 
 def test_single_precision_is_summed_in_double(backend):

@@ -45,6 +45,7 @@ def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
                 for kernel in (
                     block_blas.gram_launch(nx, ny, dtype, 1000),
                     block_blas.multiply_add_launch(nx, ny, dtype, 1000),
+                    block_blas.multiply_add_launch(nx, ny, dtype, 1000, DOUBLE),
                 ):
                     assert kernel.threads <= 1024 and kernel.shared_bytes <= SHARED_BYTES, kernel
 

@@ -8,9 +8,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.cuda.block_blas import sum_partials
+from stages.lqcd.kernels.cuda.block_blas import add_product, sum_partials
 from stages.lqcd.kernels.cuda.cublas import gemm
 from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, summed
+from stages.lqcd.kernels.cuda.launch import MAX_RHS
 from stages.lqcd.kernels.operands import rows_of
 
 SLAB_BYTES = 32 << 20
@@ -52,10 +53,13 @@ def _project_rows(rows: cupy.ndarray, block: cupy.ndarray) -> cupy.ndarray:
 def _add_combination(C: cupy.ndarray, rows: cupy.ndarray, block: cupy.ndarray) -> Iterator[None]:
     if rows.dtype == block.dtype:
         _multiply(rows, C, block, 1)
-        return
-    for slab in _slabs(rows):
-        _multiply(rows[slab].astype(block.dtype), C, block[slab], 1)
+    elif block.shape[1] <= MAX_RHS and block.flags.c_contiguous:
+        add_product(block, rows, C)
         yield
+    else:
+        for slab in _slabs(rows):
+            _multiply(rows[slab].astype(block.dtype), C, block[slab], 1)
+            yield
 
 
 def _rotate(Q: cupy.ndarray, rows: cupy.ndarray) -> Iterator[None]:

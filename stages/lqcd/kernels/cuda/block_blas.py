@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from math import ceil
 from typing import Any
@@ -121,7 +122,20 @@ def multiply_add(
     rows = _rows(x)
     kernel = multiply_add_launch(x.shape[-1], out.shape[-1], x.dtype, rows, out.dtype)
     added, proceed = (np.uintp(0) if array is None else array for array in (base, condition))
-    run(kernel, x, coefficients, added, out, proceed, np.int64(rows))
+    run(kernel, x, coefficients, added, out, proceed, np.int64(rows), np.int64(x.shape[-1]))
+
+
+def add_product(out: cupy.ndarray, x: cupy.ndarray, a: cupy.ndarray) -> None:
+    """``out += x a`` on this device, x ``[rows, k]`` some columns of a wider array, in pieces of k."""
+    rows, stride = len(x), x.strides[0] // x.itemsize
+    nothing = np.uintp(0)
+    for first in range(0, x.shape[1], MAX_RHS):
+        some = slice(first, first + MAX_RHS)
+        columns, factor = x[:, some], cupy.ascontiguousarray(a[some], np.complex128)
+        place, shape = columns.data.ptr, (columns.shape[1], out.shape[1])
+        unit = 16 if (place | columns.shape[1] * x.itemsize | x.strides[0]) % 16 == 0 else 8
+        kernel = replace(multiply_add_launch(*shape, x.dtype, rows, out.dtype, unit), work=None)
+        run(kernel, np.uintp(place), factor, out, out, nothing, np.int64(rows), np.int64(stride))
 
 
 def _rows(block: cupy.ndarray) -> int:
@@ -159,9 +173,9 @@ def gram_launch(nx: int, ny: int, dtype: np.dtype, rows: int) -> Launch:
 
 @cache
 def multiply_add_launch(
-    nx: int, ny: int, dtype: np.dtype, rows: int, out_dtype: np.dtype | None = None
+    nx: int, ny: int, dtype: np.dtype, rows: int, out_dtype: np.dtype | None = None, unit: int | None = None
 ) -> Launch:
-    """``out = base + x a``, out of the dtype of x unless given.
+    """``out = base + x a``, out of the dtype of x unless given; rows of x start at multiples of `unit` bytes.
 
     2 x 2 elements a thread for narrow blocks, more where arithmetic limits.
     """
@@ -171,12 +185,14 @@ def multiply_add_launch(
     columns = min(ny, 4 if single and ny > 16 else 2)
     thread_rows = 4 if ny > (32 if single else 16) else 2
     lanes = ceil(ny / columns)
-    stages_per_row = 2 * (nx * dtype.itemsize + 16)
+    row_bytes = nx * dtype.itemsize
+    stages_per_row = 2 * (row_bytes + 16)
+    unit = unit or (8 if row_bytes % 16 else 16)
     most = 72 * 1024 // (thread_rows * stages_per_row)
     groups = power_of_two(min(128 // lanes, most))
     return Launch(
         "multiply_add.cu",
-        instance("multiply_add", dtype, real_of(out_dtype), nx, ny, thread_rows, columns, groups),
+        instance("multiply_add", dtype, real_of(out_dtype), nx, ny, thread_rows, columns, groups, unit),
         (min(ceil(rows / (groups * thread_rows)), 8 * MULTIPROCESSORS),),
         lanes * groups,
         nx * lanes * columns * out_dtype.itemsize + groups * thread_rows * stages_per_row,

@@ -1,7 +1,7 @@
-// out = base + x a for tall-skinny blocks: x [rows][NX], a [NX][NY] (complex doubles), base and out [rows][NY] in the
-// precision of the arithmetic, that of x or higher;
-// without a base, out = x a. Nothing is done where `condition` points to zero. `out` may be `base`, and `x` if NX = NY:
-// a block of threads has read its rows of x before it writes them.
+// out = base + x a for tall-skinny blocks: x [rows][NX], `stride` elements from one row to the next, a [NX][NY] (complex
+// doubles), base and out [rows][NY] in the precision of the arithmetic, that of x or higher; rows of x start at multiples
+// of UNIT bytes, 8 or 16. Without a base, out = x a. Nothing is done where `condition` points to zero. `out` may be
+// `base`, and `x` if NX = NY: a block of threads has read its rows of x before it writes them.
 //
 // a stays in shared memory in that precision; blocks of GROUPS * TR rows of x pass through two shared-memory
 // stages. A thread owns TR rows (`group`, `group` + GROUPS, ...) times TC columns of out.
@@ -10,17 +10,17 @@
 #include "complex.cuh"
 #include "share.cuh"
 
-template <class Real, class Sum, int NX, int NY, int TR, int TC, int GROUPS>
+template <class Real, class Sum, int NX, int NY, int TR, int TC, int GROUPS, int UNIT>
 __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
     multiply_add(const Complex<Real>* x, const double2* a, const Complex<Sum>* base, Complex<Sum>* out,
-                 const double* condition, long long rows) {
+                 const double* condition, long long rows, long long stride) {
     if (condition && *condition == 0) return;
-    x += first_row() * NX, out += first_row() * NY, rows = end_row(rows) - first_row();
+    x += first_row() * stride, out += first_row() * NY, rows = end_row(rows) - first_row();
     if (base) base += first_row() * NY;
     constexpr int lanes = ceil_div(NY, TC), threads = lanes * GROUPS, block_rows = GROUPS * TR;
     constexpr int width = vector_width<Sum>(NY, TC), columns = lanes * TC;
     constexpr int x_width = vector_width<Real>(NX, 2), row_bytes = NX * sizeof(Complex<Real>);
-    constexpr int unit = row_bytes % 16 ? 8 : 16, row_stride = row_bytes + 16;  // padded against bank conflicts
+    constexpr int row_stride = row_bytes + 16;  // padded against bank conflicts
     extern __shared__ __align__(16) unsigned char shared[];
     auto* a_shared = reinterpret_cast<Complex<Sum>*>(shared);
     unsigned char* x_shared = shared + NX * columns * sizeof(Complex<Sum>);
@@ -31,11 +31,11 @@ __global__ void __launch_bounds__(ceil_div(NY, TC) * GROUPS)
 
     const auto fetch_rows = [&](long long block, int stage) {
         if (block < blocks)
-            for (int i = threadIdx.x * unit; i < block_rows * row_bytes; i += threads * unit) {
+            for (int i = threadIdx.x * UNIT; i < block_rows * row_bytes; i += threads * UNIT) {
                 const long long row = block * block_rows + i / row_bytes;
-                copy_async<unit>(x_shared + stage * (block_rows * row_stride) + i / row_bytes * row_stride + i % row_bytes,
-                                 reinterpret_cast<const unsigned char*>(x) + row * row_bytes + i % row_bytes,
-                                 row < rows ? unit : 0);
+                copy_async<UNIT>(x_shared + stage * (block_rows * row_stride) + i / row_bytes * row_stride + i % row_bytes,
+                                 reinterpret_cast<const unsigned char*>(x + row * stride) + i % row_bytes,
+                                 row < rows ? UNIT : 0);
             }
         commit_copies();
     };
