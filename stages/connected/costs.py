@@ -35,6 +35,11 @@ def current_terms(lattice: Lattice, operators: Sequence[str], together: bool) ->
     return {"links: currents": (sum(sizes) if together else max(sizes)) + making} if sizes else {}
 
 
+def low_modes(low: Node) -> int:
+    """Number of modes of a node of `stages.connected.low_modes.low_propagator`."""
+    return len(low.parameters["ranks"] or range(deflated_vectors(low.inputs[0])))
+
+
 @of_lattice
 def low_propagator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of the norms of D on all modes; the vectors are those of the deflation."""
@@ -47,7 +52,7 @@ def meson_fields_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of rows of meson fields, which stay on the host until they are stored."""
     low, operators, rows = node.inputs[0], node.parameters["operators"], node.chunk["row"]
     deflation, field = low.inputs[0], half_field_bytes(lattice, COLOURS)
-    modes, wide = deflated_vectors(deflation), WIDTHS["cuda"]
+    modes, wide = low_modes(low), WIDTHS["cuda"]
     of_row = COMPLEX * 2 * len(operators) * lattice.time_extent * modes
     stored, rows, wide = of_row * min(rows, modes), min(rows, modes), min(wide, modes)
     blocks = {

@@ -8,12 +8,13 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import At, Chunks, Dims, FromParameter, Resources, stage
+from pipeline import At, Chunks, Dims, FromParameter, Keyed, Resources, stage
 from stages.connected.costs import HELD, WIDTHS, low_low_cost, low_propagator_cost, meson_fields_cost
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.space import Space
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator, mode_weights
-from stages.lqcd.spectroscopy.meson_fields import by_source_time, meson_field_rows, rows_traced
+from stages.lqcd.spectroscopy.meson_fields import REST, by_source_time, meson_field_rows, rows_traced
+from stages.lqcd.spectroscopy.mesons import Momentum
 from stages.lqcd.spectroscopy.vector_currents import CURRENTS, vector_currents
 
 OPERATOR = {"operator": FromParameter("operators")}
@@ -43,34 +44,49 @@ class LowLow(NamedTuple):
     """Mean over source times, float64."""
 
 
-@stage(version="1", over=("config",), transient=True, resident=True, cost=low_propagator_cost)
-def low_propagator(deflation: StaggeredSpace, *, at: At) -> LowPropagator:
+@stage(
+    version="1",
+    over=("config",),
+    transient=True,
+    resident=True,
+    keyed=Keyed(later=("ranks",)),
+    cost=low_propagator_cost,
+)
+def low_propagator(
+    deflation: StaggeredSpace, *, at: At, ranks: tuple[int, ...] | None = None
+) -> LowPropagator:
     """The propagator of the vectors of a deflation as they are stored, for every mass, where it is used.
 
-    Meson fields and what they leave of a correlator must have the same one.
+    Meson fields and what they leave of a correlator must have the same one. ranks: those of the vectors,
+    from 0, all unless given. Raises InputError.
     """
     vectors = deflation.even.vectors
     unknown = np.zeros(vectors.shape[-1])
-    return LowPropagator.of(deflation.dslash, Space.of_eigenpairs(unknown, vectors, unknown))
+    low = LowPropagator.of(deflation.dslash, Space.of_eigenpairs(unknown, vectors, unknown))
+    return low if ranks is None else low.chosen(ranks)
 
 
 @stage(
     version="1",
     over=("config", "row"),
     resources=Resources(device=1),
+    keyed=Keyed(later=("momentum",)),
     labels={**OPERATOR, "parity": ("even", "odd")},
     cost=meson_fields_cost,
 )
-def meson_fields(low: LowPropagator, *, at: At, operators: Sequence[str]) -> MesonFieldRows:
+def meson_fields(
+    low: LowPropagator, *, at: At, operators: Sequence[str], momentum: Momentum = REST
+) -> MesonFieldRows:
     """Rows of the meson fields of operators such as 'GX-G1', all in one pass over the modes.
 
-    operators: names of `stages.lqcd.spectroscopy.vector_currents.LABELS`. Raises InputError.
+    operators: names of `stages.lqcd.spectroscopy.vector_currents.LABELS`. momentum: p of exp(-ipx) O, in
+    units of 2 pi / L. Raises InputError.
     """
     rows = range(int(at["row"][0]), int(at["row"][-1]) + 1)
     currents = list(vector_currents(low.dslash.links, operators))
     width = min(WIDTHS[at.backend], len(low.eigenvalues))
     held = HELD if at.backend == "cpu" else None
-    values = meson_field_rows(low, currents, width=width, rows=rows, held=held, report=at.progress)
+    values = meson_field_rows(low, currents, [momentum], width, rows, held, at.progress)
     return MesonFieldRows(values[:, 0], low.eigenvalues[rows.start : rows.stop])
 
 

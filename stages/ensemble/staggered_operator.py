@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from pipeline import At, Cost, Keyed, Node, stage
+from stages.base.errors import InputError
 from stages.ensemble.configuration import GaugeLinks
 from stages.ensemble.expected_solves import ANY_SOLVES, SOLVES, ExpectedSolves
 from stages.lqcd.dirac.staggered import StaggeredDslash
 from stages.lqcd.gauge import hisq
+from stages.lqcd.gauge.given_links import given_links
 from stages.lqcd.gauge.hisq import SMEARING_FIELDS, StaggeredLinks
 from stages.lqcd.kernels.directions import HISQ_DIRECTIONS
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.link_forms import WIDE, Packing, StaggeredForm, staggered_bytes
+from stages.lqcd.lattice.formats import read_field
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import LINK_FIELDS, MATRIX, half_field_bytes, links_bytes
 from stages.shared.costs import PROCESS, of_lattice
@@ -163,6 +167,44 @@ def naive_operator(
     """D of the unimproved staggered operator, whose one-link current is conserved. Raises InputError."""
     links = hisq.naive_links(gauge.links, gauge.lattice, boundary=boundary, backend=at.backend)
     at.record(reunitarisation_deviation=links.deviation)
+    return packed(links, solves)
+
+
+@stage(
+    version="1",
+    over=("config",),
+    transient=True,
+    resident=True,
+    keyed=Keyed(without=SOLVES),
+    cost=operator_cost,
+)
+def given_operator(
+    gauge: GaugeLinks,
+    *,
+    at: At,
+    fat: Path,
+    long: Path,
+    boundary: str,
+    phases: bool | None = None,
+    solves: ExpectedSolves = ANY_SOLVES,
+) -> StaggeredDslash:
+    """D of fat and long links in SciDAC files, `stages.lqcd.gauge.given_links` says which.
+
+    gauge: the configuration that they were made of. Raises InputError.
+    """
+    fields = [read_field(path) for path in (fat, long)]
+    for field in fields:
+        if field.lattice != gauge.lattice:
+            raise InputError(f"{field.path} is of {field.lattice}, the configuration of {gauge.lattice}")
+    links = given_links(
+        fields[0].values,
+        fields[1].values,
+        gauge.links,
+        gauge.lattice,
+        boundary=boundary,
+        phases=phases,
+        backend=at.backend,
+    )
     return packed(links, solves)
 
 

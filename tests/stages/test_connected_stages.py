@@ -30,8 +30,9 @@ from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.space import Space
 from stages.lqcd.spectroscopy.connected import wall_time
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator
+from stages.lqcd.spectroscopy.meson_fields import meson_fields as of_all_modes
 from stages.lqcd.spectroscopy.quark_sources import slice_sites
-from stages.lqcd.spectroscopy.vector_currents import CURRENTS, LABELS
+from stages.lqcd.spectroscopy.vector_currents import CURRENTS, LABELS, vector_current
 from stages.mesons.propagator import StaggeredPropagators, staggered_propagator
 from stages.mesons.sources import StaggeredSources
 from support.dense_staggered import DenseStaggered
@@ -151,6 +152,17 @@ def test_all_sources_together_are_the_trace(mass, dslash, low, dense, inverses, 
     np.testing.assert_allclose(found.correlator, of_currents, atol=1e-10 * scale.max())
     assert np.abs(found.low).max() > 0.01 * np.abs(found.correlator - found.low).max() > 0
     assert np.array_equal(np.sort(walls.source_time), np.arange(4))
+
+
+@pytest.mark.usefixtures("reference_kernels")
+def test_ranks_at_a_momentum_are_those_of_the_library(deflation: StaggeredSpace, low: LowPropagator) -> None:
+    at, label, momentum, ranks = At(config="a", row=range(3)), "GY-GY", (1, 0, 0), (5, 1, 2)
+    modes = low_propagator(deflation, at=at, ranks=ranks)
+    fields = [(at, meson_fields(modes, at=at, operators=(label,), momentum=momentum))]
+    found = low_low(fields, at=at, operators=(label,), mass=0.1).low_low[0]
+    current = vector_current(low.dslash.links, label)
+    expected = of_all_modes(low, [current], [momentum]).low_low(label, label, 0.1, momentum, ranks)
+    np.testing.assert_allclose(found, expected.mean(axis=0).real, rtol=1e-12)
 
 
 def seeds_of(count: int) -> range:

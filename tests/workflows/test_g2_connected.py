@@ -101,8 +101,39 @@ def test_what_repeats_what(quarkline: CommandLine, connected: Path) -> None:
     edit(connected, ("mass: 0.2", "mass: 0.1, naik_epsilon: 0.01"))
     other = {"deflation_space": 2, "spectrum": 2, "meson_fields": 2}
     assert missing(quarkline, connected) == {**light, **other}
-    edit(connected, ("mass: 0.1, naik_epsilon: 0.01", "mass: 0.1"), ("antiperiodic", "periodic"))
+    edit(connected, ("mass: 0.1, naik_epsilon: 0.01", "mass: 0.1"))
+    momenta = "low_modes: {momenta: [[1, 0, -1]]}\nnoise"
+    edit(connected, ("noise", momenta))
+    assert missing(quarkline, connected) == {"meson_fields_p1_0_-1": 2, "low_low_light_p1_0_-1": 2}
+    (connected.parent / "ranks.txt").write_text("0 1\n4\n")
+    edit(connected, (momenta, "low_modes: {ranks: ranks.txt}\nnoise"))
+    del light["walls_light_fine"]
+    assert missing(quarkline, connected) == {**light, "meson_fields": 2}
+    edit(connected, ("low_modes: {ranks: ranks.txt}\n", ""), ("antiperiodic", "periodic"))
     assert missing(quarkline, connected)["deflation_space"] == 2
+
+
+@pytest.mark.slow
+def test_a_public_comparison(tmp_path: Path, reference_data: Path, cluster: str) -> None:
+    """LL of another code, of its links and the 100 modes whose ranks it lists."""
+    numbers = json.loads((Path(__file__).parents[1] / "reference/hvp/connected.json").read_text())
+    (tmp_path / "ranks.txt").write_text(" ".join(f"{rank:.0f}" for rank in numbers["lambda_ranks"]["value"]))
+    folder = reference_data / "hvp"
+    files = f'{{fat: "{folder}/fat4444a.ildg.20", long: "{folder}/lng4444a.ildg.20"}}'
+    changes = {
+        CONNECTED.splitlines()[2]: f'  files: "{folder}/l4444a.ildg.20"',
+        "antiperiodic}": f"antiperiodic, files: {files}}}",
+        "{light: {mass: 0.1}, charm: {mass: 0.6, naik_epsilon: -0.2}}": "{light: {mass: 0.002426}}",
+        "local]": "local, one_link]",
+        "vectors: 8, block: 2}": "vectors: 336, tolerance: 1.0e-12}\nlow_modes: {ranks: ranks.txt}",
+    }
+    (tmp_path / "g2.yaml").write_text(CONNECTED)
+    edit(tmp_path / "g2.yaml", *changes.items())
+    found = open_result(run_to_its_end(tmp_path, cluster, "g2.yaml") / "store", "low_low_light").load()
+    for label in ("G5-G5", "GX-GX", "GX-G1"):
+        expected = numbers[f"LL/l/{label.replace('-', '_')}"]["value"]
+        values = found.low_low.sel(operator=label).values[0]
+        np.testing.assert_allclose(values, expected, rtol=0, atol=2e-9)
 
 
 def test_the_eigenvectors_are_those_of_loops(quarkline: CommandLine, connected: Path) -> None:

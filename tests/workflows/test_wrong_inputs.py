@@ -125,6 +125,15 @@ def test_configurations_in_files() -> None:
     expected = table("files")
     found = {given: said(TINY.replace(HEATBATH, f"  files: {given}\n").encode()) for given in expected}
     assert found == expected
+    expected = table("link_files")
+    tiny = CONNECTED.replace(HEATBATH, "  files: good.ildg\n").replace(
+        "charm: {mass: 0.6, naik_epsilon: -0.2}", "s: {mass: 0.2}"
+    )
+    found = {
+        given: said(tiny.replace("antiperiodic}", f"antiperiodic, files: {given}}}").encode())
+        for given in expected
+    }
+    assert found == expected
 
 
 def test_commands(quarkline: CommandLine) -> None:

@@ -15,15 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pipeline import Node, Place, Plan, Store
+from stages.base.errors import InputError
 from stages.connected.correlator import connected_average, connected_correlator
 from stages.connected.low_modes import low_low, low_propagator, meson_fields
 from stages.connected.walls import random_wall_sources, wall_correlators
-from stages.ensemble.staggered_operator import hisq_operator
+from stages.ensemble.staggered_operator import given_operator, hisq_operator
 from stages.lqcd.spectroscopy.connected import wall_columns
+from stages.lqcd.spectroscopy.low_propagator import checked_ranks
+from stages.lqcd.spectroscopy.meson_fields import REST
 from stages.mesons.propagator import staggered_propagator
 from stages.mesons.solver_choice import PlannedSolves, staggered_choice
 from workflows import (
@@ -35,6 +39,7 @@ from workflows import (
 )
 from workflows.g2_connected.schema import ROWS, ConnectedParameters
 from workflows.g2_connected.target import next_round
+from workflows.shared.ensemble import beside
 
 OPERATORS = {
     "local": "gamma_k x gamma_k",
@@ -78,6 +83,8 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         for quark in parameters.quarks:
             walls = [self.walls(quark, *each) for each in self.accuracies]
             exact = [self.low_low(quark)] if parameters.has_modes(quark) else []
+            for momentum in parameters.low_modes.moving if exact else ():
+                self.low_low(quark, momentum)
             place = Place(f"correlator_{quark}")
             correlators.append(self.workflow.add(whole, walls[0], walls[-1], *exact, place=place))
         return correlators
@@ -98,15 +105,17 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         """The operator of a quark; quarks of one naik_epsilon share it."""
         epsilon = self.parameters.quarks[quark].naik_epsilon
         if epsilon not in self.operators:
-            solves = self.parameters.solves
-            stage = partial(
-                hisq_operator,
-                boundary=self.parameters.links.boundary,
-                naik_epsilon=epsilon,
-                solves=replace(solves.expected, block=min(solves.block, self.chunk_columns)),
-            )
+            solves, links = self.parameters.solves, self.parameters.links
+            expected = replace(solves.expected, block=min(solves.block, self.chunk_columns))
+            common: dict[str, Any] = {"boundary": links.boundary, "solves": expected}
+            stage, files = partial(hisq_operator, naik_epsilon=epsilon, **common), {}
+            if given := links.files:
+                stage = partial(given_operator, phases=given.phases, **common)
+                patterns = {"fat": given.fat, "long": given.long}
+                files = {k: beside(self.ensemble, p, f"`links.files.{k}`") for k, p in patterns.items()}
             name = "operator" if not self.operators else f"operator_{quark}"
-            self.operators[epsilon] = self.workflow.add(stage, self.configuration, place=Place(name))
+            place = Place(name, files=files)
+            self.operators[epsilon] = self.workflow.add(stage, self.configuration, place=place)
         return self.operators[epsilon]
 
     @cached_property
@@ -157,21 +166,41 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
     @cached_property
     def low(self) -> Node:
         """The propagator of low modes."""
-        return self.workflow.add(low_propagator, self.modes)
+        return self.workflow.add(partial(low_propagator, ranks=self.ranks), self.modes)
 
     @cached_property
-    def meson_fields(self) -> Node:
-        """Meson fields of all modes."""
+    def ranks(self) -> tuple[int, ...] | None:
+        """Those of the eigenvectors of `low`; None for all. Raises InputError."""
+        section, path = self.parameters.deflation, self.parameters.low_modes.ranks
+        if not section or not path:
+            return None
+        try:
+            numbers = [int(word) for word in Path(path).expanduser().read_text().split()]
+        except (OSError, ValueError) as error:
+            remedy = "write whole numbers from 0 into it, with spaces or lines between them"
+            raise InputError(f"`low_modes.ranks`: {path} cannot be used ({error}): {remedy}") from None
+        try:
+            return tuple(checked_ranks(numbers, section.vectors).tolist())
+        except InputError as error:
+            raise InputError(f"`low_modes.ranks`: {path}: {error}: see `deflation.vectors`") from None
+
+    def meson_fields(self, momentum: tuple[int, int, int] = REST) -> Node:
+        """Meson fields of all modes, at a momentum."""
+        name = f"meson_fields{_moving(momentum)}"
+        if node := self.workflow.nodes.get(name):
+            return node
         section = self.parameters.deflation
         assert section is not None
-        stage = partial(meson_fields, operators=self.parameters.operators)
-        place = Place("meson_fields", {"row": range(section.vectors), **self.within}, {"row": ROWS})
+        stage = partial(meson_fields, operators=self.parameters.operators, momentum=momentum)
+        rows = range(len(self.ranks) if self.ranks else section.vectors)
+        place = Place(name, {"row": rows, **self.within}, {"row": ROWS})
         return self.workflow.add(stage, self.low, place=place)
 
-    def low_low(self, quark: str) -> Node:
-        """LL of a quark, of all sources."""
+    def low_low(self, quark: str, momentum: tuple[int, int, int] = REST) -> Node:
+        """LL of a quark, of all sources, at a momentum."""
         stage = partial(low_low, operators=self.parameters.operators, mass=self.parameters.quarks[quark].mass)
-        return self.workflow.add(stage, self.meson_fields, place=Place(f"low_low_{quark}"))
+        place = Place(f"low_low_{quark}{_moving(momentum)}")
+        return self.workflow.add(stage, self.meson_fields(momentum), place=place)
 
     def trials(self, parameters: ConnectedParameters) -> None:
         """The solvers on the first chunk of walls of one configuration, at the smallest mass."""
@@ -216,9 +245,11 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         accuracy = f"residuals at most {solves.sloppy.tolerance:g}"
         if fine:
             accuracy += f", and {fine.tolerance:g} for the first {fine.walls} walls, which correct it"
+        used = modes and (f"{len(self.ranks)} of {modes.vectors}" if self.ranks else modes.vectors)
         whose = ", ".join(name for name in parameters.quarks if parameters.has_modes(name))
         return {
-            "action": "hisq staggered quarks, M = 2 m + D as MILC defines it",
+            "action": "hisq staggered quarks, M = 2 m + D as MILC defines it"
+            + (", links of files" if parameters.links.files else ""),
             "masses": ", ".join(
                 f"{name} {q.mass:g}, naik_epsilon = {q.naik_epsilon:g}" for name, q in quarks
             ),
@@ -230,8 +261,8 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
             "normalisation": "slice trace: L^3 times the correlator of one point",
             "sign": "that of <O O^dag>, no minus sign; -<J J>_connected = sum of q^2 C over quarks",
             "sources": f"{noise.walls} random walls (Z4), seed {noise.seed}, on times drawn by configuration"
-            + (f"; all sources for {modes.vectors} low modes of {whose}" if modes else ""),
-            "low_modes": f"{modes.vectors} eigenvectors" if modes else "none",
+            + (f"; all sources for {used} low modes of {whose}" if modes else ""),
+            "low_modes": f"{used} eigenvectors" if modes else "none",
             "solver": f"{solves.solver}, {solves.precision}, {accuracy}",
             "not_included": {
                 "volume": "1 / L^3, which turns a slice trace into the correlator of one point",
@@ -240,6 +271,11 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
                 "disconnected": "the quark-line disconnected part, of the workflow g2_disconnected",
             },
         }
+
+
+def _moving(momentum: tuple[int, int, int]) -> str:
+    """End of the names of nodes at a momentum, none at rest."""
+    return "_p" + "_".join(map(str, momentum)) if any(momentum) else ""
 
 
 WORKFLOW = ConnectedWorkflow

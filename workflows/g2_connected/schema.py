@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, field_validator
 
 from pipeline import LARGEST
 from stages.base.errors import suggestion
@@ -27,9 +27,12 @@ from workflows import (
     Seed,
     SloppySection,
     Times,
+    Triples,
     WorkflowParameters,
+    aliases,
     winding,
 )
+from workflows.shared.sections import checked_parts
 
 NAME = re.compile(r"[A-Za-z]\w*")
 """Of a quark: it ends the names of nodes."""
@@ -51,6 +54,25 @@ def _known(currents: tuple[str, ...]) -> tuple[str, ...]:
 Currents = Annotated[Names, AfterValidator(_known)]
 
 
+class LinkFilesSection(FileSection):
+    """Fat and long links that another code made, with all their factors, as naik_epsilon."""
+
+    fat: str
+    """SciDAC file of a configuration's fat links; {name}, {stem}, {parent} and {grandparent} in it are parts
+    of the path of its gauge field."""
+    long: str
+    """That of its long links."""
+    phases: bool | None = None
+    """Whether MILC's eta_mu is in them; default: as is recognised. The boundary condition is recognised,
+    too, and must be that of `links.boundary`."""
+
+    @field_validator("fat", "long")
+    @classmethod
+    def _pattern(cls, pattern: str) -> str:
+        checked_parts(pattern)
+        return pattern
+
+
 class LinksSection(FileSection):
     """The quarks' links."""
 
@@ -58,6 +80,31 @@ class LinksSection(FileSection):
     """Fermion action: HISQ."""
     boundary: Literal["periodic", "antiperiodic"]
     """Boundary condition of the quarks in time."""
+
+
+class OwnLinksSection(LinksSection):
+    """The quarks' links: HISQ links of the configurations, or those of files."""
+
+    files: LinkFilesSection | None = None
+    """Links of another code, to compare with; default: made from the configurations."""
+
+
+class LowModesSection(FileSection):
+    """Which eigenvectors have their part of C(t) from all sources, and at which momenta."""
+
+    ranks: str | None = None
+    """Text file with the ranks of eigenvectors, from 0, in spaces or lines; default: all of `deflation`."""
+    momenta: Triples = ((0, 0, 0),)
+    """Momenta in units of 2 pi / L at which LL is made, too, of local operators: `low_low_light_p1_0_0`."""
+
+    @property
+    def moving(self) -> tuple[tuple[int, int, int], ...]:
+        """Momenta but that at rest."""
+        return tuple(momentum for momentum in self.momenta if any(momentum))
+
+    def misfits(self, lattice: Lattice) -> Iterator[Problem]:
+        """Momenta that are another one."""
+        yield from aliases(self.momenta, lattice)
 
 
 class QuarkSection(FileSection):
@@ -154,7 +201,7 @@ class TargetSection(FileSection):
 class ConnectedParameters(WorkflowParameters):
     """Parameters of connected vector correlators."""
 
-    links: LinksSection
+    links: OwnLinksSection
     """The action and its links."""
     quarks: dict[str, QuarkSection] = Field(min_length=1)
     """Quarks by name, such as light, strange, charm, up, down; all on the same noise."""
@@ -164,6 +211,8 @@ class ConnectedParameters(WorkflowParameters):
     deflation: DeflationSection | None = None
     """Lowest eigenvectors of each configuration, whose part of C(t) is exact over all sources, for all quarks
     with the naik_epsilon of the first one; default: none."""
+    low_modes: LowModesSection = LowModesSection()
+    """Those of the eigenvectors that have their part of C(t) from all sources; default: all."""
     noise: WallSection
     """Random walls, for what low modes leave."""
     solves: SolvesSection
@@ -190,6 +239,7 @@ class ConnectedParameters(WorkflowParameters):
 
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
+        yield from self._of_others()
         if target := self.target:
             for key, names in (("quark", self.quarks), ("current", self.currents)):
                 if (name := getattr(target, key)) not in names:
@@ -223,6 +273,22 @@ class ConnectedParameters(WorkflowParameters):
                 f"{fine.walls} is no multiple of `noise.chunk`, {chunk}: walls are solved {chunk} at a time, "
                 "change one of the two",
             )
+
+    def _of_others(self) -> Iterator[Problem]:
+        """Problems of links of files, ranks and momenta."""
+        if self.links.files and self.ensemble.heatbath:
+            text = "are of configurations in files, and `ensemble.heatbath` makes others: leave them out"
+            yield ("links", "files"), text
+        for name, quark in self.quarks.items():
+            if self.links.files and quark.naik_epsilon:
+                text = f"{quark.naik_epsilon:g} is not used: links in files have an epsilon: leave it out"
+                yield ("quarks", name, "naik_epsilon"), text
+        if (self.low_modes.ranks or self.low_modes.moving) and not self.deflation:
+            yield ("low_modes",), "needs a section `deflation`, whose eigenvectors they are"
+        hopping = [name for name in self.currents if name in ("one_link", "conserved")]
+        if hopping and self.low_modes.moving:
+            text = f"currents of hops, {', '.join(hopping)}, are made at rest: take local and pion"
+            yield ("low_modes", "momenta"), text
 
     def doubts(self) -> Iterator[Problem]:
         """Tolerances that are legal but rarely meant."""

@@ -31,6 +31,7 @@ from workflows.g2_connected.schema import (
     ConnectedAnalysis,
     ConnectedParameters,
     Currents,
+    OwnLinksSection,
     QuarkSection,
     WallSection,
 )
@@ -349,7 +350,7 @@ class HvpParameters(WorkflowParameters):
     def of_connected(self) -> ConnectedParameters:
         """What the workflow g2_connected would have in its file; light quarks are the first."""
         return ConnectedParameters(
-            links=self.links,
+            links=OwnLinksSection(boundary=self.links.boundary),
             quarks={name: self.quarks[name] for name in QUARKS if name in self.quarks},
             analysis=ConnectedAnalysis(),
             **self._of_part(self.connected),

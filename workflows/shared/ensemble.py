@@ -65,6 +65,26 @@ def configurations(
     return Configurations(tuple(files), next(iter(lattices.values())), files)
 
 
+def beside(ensemble: Configurations, pattern: str, name: str) -> dict[str, Path]:
+    """A file of each configuration, whose path may have parts of that of its gauge field.
+
+    name: of the pattern's key. Raises InputError for a file that is not there, or of another lattice.
+    """
+    found = {}
+    for label, path in ensemble.files.items():
+        found[label] = Path(pattern.format_map(label_parts(os.path.abspath(path)))).expanduser()
+        if not found[label].is_file():
+            raise InputError(f"{name}: configuration {label} has no file {found[label]}")
+        try:
+            lattice = read_extents(found[label])
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        if lattice != ensemble.lattice:
+            text = f"{found[label]} is of {lattice}, but the ensemble of {ensemble.lattice}"
+            raise InputError(f"{name}: {text}: give links of these configurations")
+    return found
+
+
 def telling_apart(paths: Collection[Path]) -> str | None:
     """The first of `LABELS` by which no two files have the same label, if there is one."""
     return next((each for each in LABELS if len({*_labels(paths, each).values()}) == len(paths)), None)

@@ -126,6 +126,25 @@ def label_parts(path: str) -> dict[str, str]:
     return {"name": file.name, "stem": file.stem, "parent": parent.name, "grandparent": grandparent.name}
 
 
+def checked_parts(pattern: str) -> bool:
+    """True if a pattern names parts of a file's path. Raises ValueError for a brace around no such part."""
+    known = [f"{{{part}}}" for part in label_parts("")]
+    try:
+        parts = [part for part in Formatter().parse(pattern) if part[1] is not None]
+    except ValueError:
+        raise ValueError(
+            f"{pattern!r} has a brace without its partner: write such as {{parent}}/{{name}}"
+        ) from None
+    for _, name, form, conversion in parts:
+        if (word := f"{{{name}}}") not in known:
+            raise ValueError(f"{word} in {pattern!r} is no part of a file's name: take {', '.join(known)}")
+        if form or conversion:
+            raise ValueError(
+                f"{pattern!r} has more than a part of a file's name between braces: write {word}"
+            )
+    return bool(parts)
+
+
 class EnsembleSection(FileSection):
     """Gauge configurations: generated, or files matched by shell patterns; some may be left out."""
 
@@ -155,24 +174,9 @@ class EnsembleSection(FileSection):
     @field_validator("labels")
     @classmethod
     def _label_pattern(cls, labels: str | None) -> str | None:
-        known = [f"{{{part}}}" for part in label_parts("")]
-        try:
-            parts = [part for part in Formatter().parse(labels or "") if part[1] is not None]
-        except ValueError:
-            raise ValueError(
-                f"{labels!r} has a brace without its partner: write such as {{parent}}/{{name}}"
-            ) from None
-        for _, name, form, conversion in parts:
-            if (word := f"{{{name}}}") not in known:
-                raise ValueError(f"{word} in {labels!r} is no part of a file's name: take {', '.join(known)}")
-            if form or conversion:
-                raise ValueError(
-                    f"{labels!r} has more than a part of a file's name between braces: write {word}"
-                )
-        if labels is not None and not parts:
-            raise ValueError(
-                f"{labels!r} would be the label of every file: take parts of its name, {', '.join(known)}"
-            )
+        if labels is not None and not checked_parts(labels):
+            known = ", ".join(f"{{{part}}}" for part in label_parts(""))
+            raise ValueError(f"{labels!r} would be the label of every file: take parts of its name, {known}")
         return labels
 
     @model_validator(mode="after")

@@ -13,6 +13,7 @@ from stages.lqcd.gauge.hisq import StaggeredLinks
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary, with_phases
 from stages.lqcd.kernels.operands import check_array
+from stages.lqcd.kernels.transfer import to_backend
 from stages.lqcd.lattice.geometry import DIRECTIONS, EVEN, ODD, Lattice, T
 
 CLEAR = 0.5
@@ -27,6 +28,7 @@ def given_links(
     *,
     boundary: str | tuple[str, ...] | None = None,
     phases: bool | None = None,
+    backend: str = "cpu",
 ) -> StaggeredLinks:
     """Links of files, ``[mu, parity, site, 3, 3]`` on the host; Naik epsilon and all factors are in them.
 
@@ -34,6 +36,7 @@ def given_links(
     (MILC's eta_mu): those that are in fat and long; where not given, they are recognised by the signs of Re
     tr fat_mu(x) thin_mu(x)^dag. Phases that are not in the links are multiplied in. Raises InputError for
     signs that cannot be recognised, or are not those stated, and where fat and long do not belong together.
+    backend: where the result is wanted, 'cpu' or 'cuda'.
     """
     shape = (4, 2, lattice.half_volume, 3, 3)
     fat, long, thin = (np.ascontiguousarray(each, complex) for each in (fat, long, thin))
@@ -60,7 +63,8 @@ def given_links(
             f"the long links do not have the signs of the fat ones (mean agreement {mean:.2f}): give both of "
             "one operator, with the same phases and boundary, long ones with their factor -(1 + epsilon) / 24"
         )
-    return StaggeredLinks(fat, long, Origin(thin), lattice, found, 0.0)
+    fat, long = (to_backend(each, backend) for each in (fat, long))
+    return StaggeredLinks(fat, long, Origin(thin, backend), lattice, found, 0.0)
 
 
 def _agreed(name: str, seen: Any, stated: Any) -> Any:
