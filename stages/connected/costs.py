@@ -11,6 +11,7 @@ from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.link_forms import StaggeredForm, staggered_bytes
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.lattice.sizes import COMPLEX, half_field_bytes, links_bytes
+from stages.lqcd.spectroscopy.vector_currents import hops_of
 from stages.mesons.costs import CONTRACTED, chunk_columns, staggered_solving
 from stages.shared.costs import RECORD, deflated_vectors, largest_of, of_lattice, options_of
 from stages.shared.work import MODE_FIELDS, contraction_work, loading_work
@@ -29,7 +30,7 @@ def current_terms(lattice: Lattice, operators: Sequence[str], together: bool) ->
         (1 + label.startswith("C"))
         * (links_bytes(lattice) + staggered_bytes(lattice, 8, "double", StaggeredForm.MATRICES))
         for label in operators
-        if label.endswith("1") or label.startswith("C")
+        if hops_of(label)
     ]
     making = KEPT * links_bytes(lattice)
     return {"links: currents": (sum(sizes) if together else max(sizes)) + making} if sizes else {}

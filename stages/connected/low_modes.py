@@ -15,11 +15,9 @@ from stages.lqcd.solvers.space import Space
 from stages.lqcd.spectroscopy.low_propagator import LowPropagator, mode_weights
 from stages.lqcd.spectroscopy.meson_fields import REST, by_source_time, meson_field_rows, rows_traced
 from stages.lqcd.spectroscopy.mesons import Momentum
-from stages.lqcd.spectroscopy.vector_currents import CURRENTS, vector_currents
+from stages.lqcd.spectroscopy.vector_currents import hops_of, vector_currents
 
 OPERATOR = {"operator": FromParameter("operators")}
-SITE = (*CURRENTS["pion"], *CURRENTS["local"])
-"""Operators without hops."""
 
 
 class MesonFieldRows(NamedTuple):
@@ -102,7 +100,7 @@ def low_low(fields: Chunks[MesonFieldRows], *, at: At, operators: Sequence[str],
     for _, rows in fields:
         last = first + len(rows.eigenvalue)
         for number, label in enumerate(operators):
-            x, hops = np.asarray(rows.meson_field[number]), int(label not in SITE)
+            x, hops = np.asarray(rows.meson_field[number]), hops_of(label)
             own = weights[..., first:last]
             totals[label] = totals[label] + rows_traced(x, x, own, weights, (hops, hops))
         first = last

@@ -12,7 +12,7 @@ from pipeline import LARGEST
 from stages.base.errors import suggestion
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
-from stages.lqcd.spectroscopy.vector_currents import CURRENTS
+from stages.lqcd.spectroscopy.vector_currents import CURRENTS, hops_of
 from workflows import (
     NAIK_EPSILON,
     SLOPPY,
@@ -285,7 +285,7 @@ class ConnectedParameters(WorkflowParameters):
                 yield ("quarks", name, "naik_epsilon"), text
         if (self.low_modes.ranks or self.low_modes.moving) and not self.deflation:
             yield ("low_modes",), "needs a section `deflation`, whose eigenvectors they are"
-        hopping = [name for name in self.currents if name in ("one_link", "conserved")]
+        hopping = [name for name in self.currents if hops_of(CURRENTS[name][0])]
         if hopping and self.low_modes.moving:
             text = f"currents of hops, {', '.join(hopping)}, are made at rest: take local and pion"
             yield ("low_modes", "momenta"), text

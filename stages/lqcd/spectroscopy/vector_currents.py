@@ -56,6 +56,11 @@ CURRENTS = {
 LABELS = tuple(label for labels in CURRENTS.values() for label in labels)
 
 
+def hops_of(label: str) -> int:
+    """Hops of the operator of a label, 0 or 1."""
+    return int(label.startswith("C") or label.endswith("1"))
+
+
 @dataclass(frozen=True)
 class Current:
     """O, an operator on fields ``[parity, site, 3, N]``; hops: 0 or 1, whether it changes the parity."""

@@ -40,6 +40,7 @@ from stages.lqcd.spectroscopy.vector_currents import (
     LABELS,
     conserved_vector,
     contact_term,
+    hops_of,
     local_current,
     one_link_vector,
     vector_current,
@@ -115,7 +116,8 @@ def test_operators_by_formula(label: str, links: StaggeredLinks, dense: DenseSta
     current = vector_current(links, label)
     field = np.random.default_rng(7).normal(size=(2, LATTICE.half_volume, 3, 2)) + 0j
     expected = dense.current(label)
-    assert current.label == label and np.array_equal(expected, expected.conj().T)
+    assert (current.label, current.hops) == (label, hops_of(label))
+    assert np.array_equal(expected, expected.conj().T)
     np.testing.assert_allclose(current.apply(field), by_field(expected, field), atol=1e-13)
     epsilon = dense.current("G5-G5").diagonal()[:, None]
     source = by_field((epsilon * expected).conj().T, field)
