@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Cost, Dims, FromParameter, Keyed, Node, stage
 from stages.lqcd.analysis.blinding import Blinding
-from stages.lqcd.analysis.common_resampling import Resampling, common_samples, stream_labels
+from stages.lqcd.analysis.common_resampling import Resampling, common_samples
 from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
 from stages.lqcd.lattice.geometry import Lattice
 from stages.shared.costs import RECORD, of_lattice
@@ -81,7 +81,7 @@ def hvp_average(
 ) -> HvpAverage:
     """Averages over the configurations that each part has, with one resampling for all.
 
-    sources: of each part. streams: pattern of labels, as `stream_labels` takes it. blinded: digest of a
+    sources: of each part. streams: pattern of labels, as `label_expression` takes it. blinded: digest of a
     blinding, whose key is in `key_file`; its factor is on all averages, samples and errors.
     Raises InputError for labels that do not fit, fewer than two bins, and a key that is lost or another one.
     """
@@ -90,11 +90,9 @@ def hvp_average(
     data = {}
     for part, source in zip(parts, sources, strict=True):
         own = {label: result.correlator[source.row] for label, result in results[source.input].items()}
-        data[part] = (np.stack(list(own.values())), stream_labels(list(own), streams))
-    samples, notes = common_samples(data, resampling)
-    factor = 1.0
-    if blinded:
-        factor = float(Blinding.of_file(Path(str(key_file)), blinded).apply(1.0).values)
+        data[part] = (np.stack(list(own.values())), list(own))
+    samples, notes = common_samples(data, resampling, streams)
+    factor = Blinding.of_file(Path(str(key_file)), blinded).factor if blinded else 1.0
     rows = factor * np.stack([samples[part] for part in parts], axis=1)
     mass = effective_mass(without_oscillation(rows))
     counts = {part: len(values) for part, (values, _) in data.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Annotated, Literal
@@ -10,12 +9,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from stages.base.errors import InputError
-from stages.hvp.contribution import WindowEdges
 from stages.lqcd.analysis.a_mu import CHARGES, STRONG
 from stages.lqcd.analysis.bounding import Tail
-from stages.lqcd.analysis.common_resampling import stream_labels
+from stages.lqcd.analysis.common_resampling import label_expression
 from stages.lqcd.analysis.hvp_kernel import Muon
-from stages.lqcd.analysis.hvp_sum import TOTAL, WINDOWS
+from stages.lqcd.analysis.hvp_sum import TOTAL, WINDOWS, Window
 from stages.lqcd.analysis.scale import Measured, Scale
 from workflows import FileSection, Problem, Usual
 from workflows.g2_disconnected.schema import ResampledAnalysis
@@ -226,13 +224,10 @@ class HvpAnalysis(ResampledAnalysis):
         """The constants of a_mu."""
         return Muon(self.muon_gev, self.inverse_alpha)
 
-    def edges(self, name: str) -> WindowEdges:
+    def window(self, name: str) -> Window:
         """A window as stages take it."""
-        if own := self.own_windows.get(name):
-            return (name, own.start, own.stop, own.width)
-        window = WINDOWS[name]
-        start, stop = (edge if math.isfinite(edge) else None for edge in (window.start, window.stop))
-        return (name, start, stop, window.width)
+        own = self.own_windows.get(name)
+        return Window(name, own.start, own.stop, own.width) if own else WINDOWS[name]
 
     def contradictions(self) -> Iterator[Problem]:
         """Windows that nothing defines, corrections of others, a Z_V that is missing, a faulty pattern."""
@@ -265,6 +260,6 @@ class HvpAnalysis(ResampledAnalysis):
                 yield ("z_v", name), f"{name!r} is none of one_link and local; the conserved current has 1"
         if self.streams is not None:
             try:
-                stream_labels([], self.streams)
+                label_expression(self.streams)
             except InputError as error:
                 yield ("streams",), str(error)

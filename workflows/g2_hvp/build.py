@@ -26,12 +26,8 @@ from stages.hvp.noise import pair_noise, wall_noise
 from stages.loops.current_loops import DIFFERENCE
 from stages.loops.noise_allocation import loop_noise
 from stages.lqcd.analysis.a_mu import joined
-from stages.lqcd.analysis.common_resampling import (
-    Resampling,
-    common_samples,
-    configurations,
-    stream_labels,
-)
+from stages.lqcd.analysis.common_resampling import Resampling, common_samples, configurations
+from stages.lqcd.analysis.exponential_fit import ExponentialFit
 from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows import Definition, Project, Step
@@ -136,19 +132,16 @@ class HvpWorkflow(Definition[HvpParameters]):
     def check_samples(self, streams: str | None, width: int) -> None:
         """Raise InputError for labels without stream and number, and a part with fewer than two bins."""
         try:
-            configurations(stream_labels(self.ensemble.labels, streams), "ensemble")
+            configurations(self.ensemble.labels, "ensemble", streams)
         except InputError as error:
             remedy = "" if streams else "; say where it is: `streams: 'l48{stream}.{number}.ildg'`"
             raise InputError(f"`analysis.streams`: {error}{remedy}") from None
         if self.project.mark:
             return  # a part of the configurations, which may be too few
         own = {part: self.inputs[source.input].over["config"] for part, source in self.sources.items()}
-        data = {
-            part: (np.zeros(len(each)), stream_labels(list(map(str, each)), streams))
-            for part, each in own.items()
-        }
         try:
-            common_samples(data, Resampling(width))
+            zeros = {part: (np.zeros(len(each)), each) for part, each in own.items()}
+            common_samples(zeros, Resampling(width), streams)
         except InputError as error:
             raise InputError(f"`analysis.jackknife_bin` {width}: {error}") from None
 
@@ -178,20 +171,15 @@ class HvpWorkflow(Definition[HvpParameters]):
         bounded = [f"tail, {name}" for name in (tail.bounded if tail else ()) if name in names]
         a_mu = partial(
             hvp_contribution,
-            averaged=tuple(self.sources),
             names=names,
             parts=tuple(self.parts.values()),
             shown=shown,
-            window_names=section.windows,
-            windows=[section.edges(name) for name in section.windows],
+            windows=section.windows,
+            sums=[parameters.total(name) for name in section.windows],
             budget_rows=[*shown, *section.corrections, *sources, *bounded, "total"],
             volume=self.lattice.volume // self.lattice.time_extent,
-            scale=parameters.scale,
-            muon=section.muon,
             tail=tail,
-            fit=tuple(fit.model_dump().values()) if fit else None,
-            middle=section.middle,
-            last=section.last,
+            fit=ExponentialFit(**fit.model_dump()) if fit else None,
             bootstrap=bootstrap is not None,
             corrections=corrections,
             blinded=digest,
@@ -212,13 +200,13 @@ class HvpWorkflow(Definition[HvpParameters]):
 
     def part(self, row: str, quark: str, current: str) -> HvpPart:
         """A part whose current is that of a quark's connected correlator."""
+        rows = list(self.sources)
         if current == "conserved":
-            return HvpPart(row)
-        section = self.parameters.analysis.z_v[current]
-        rows = (f"{quark} conserved", f"{quark} {current}")
-        conserved, own = rows if {*rows} <= self.sources.keys() else (None, None)
+            return HvpPart(rows.index(row))
+        section, own = self.parameters.analysis.z_v[current], (f"{quark} conserved", f"{quark} {current}")
+        conserved, measured = map(rows.index, own) if {*own} <= {*rows} else (None, None)
         z_v = section.stated.named(f"Z_V {current}") if section.stated else None
-        return HvpPart(row, z_v, conserved, own, section.at)
+        return HvpPart(rows.index(row), z_v, conserved, measured, section.at)
 
     def physics(self) -> dict[str, Any]:
         """Quarks, currents, scale, factors that are included and those that are not, and what is open."""

@@ -13,7 +13,7 @@ import xarray
 from pipeline import Figure, InputError, Section, Store, Table, accounts, open_result
 from stages.hvp.hvp_figures import bounds_figure, budget_figure, integrand_figure
 from stages.lqcd.analysis.blinding import Blinding
-from stages.lqcd.analysis.common_resampling import Resampling, gamma_error, stream_labels
+from stages.lqcd.analysis.common_resampling import Resampling, gamma_error
 from stages.lqcd.analysis.hvp_budget import HvpBudget
 from stages.lqcd.analysis.scale import Measured
 from stages.lqcd.analysis.table import correlator_table
@@ -277,7 +277,7 @@ def autocorrelation_section(results: Results) -> Section:
         data = open_result(results.store, node["inputs"][source["input"]], workflow=results.workflow)
         values = data.correlator.values[:, source["row"], t]
         try:
-            found = gamma_error({part: (values, stream_labels(names_along(data, "config"), streams))})
+            found = gamma_error({part: (values, names_along(data, "config"))}, pattern=streams)
         except InputError as error:
             return Section("Autocorrelations", f"Not computed: {error}.", [])
         tau = with_errors(np.array([found.tau_int]), np.array([found.tau_int_error]))[0]

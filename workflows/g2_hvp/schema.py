@@ -10,7 +10,6 @@ import numpy as np
 from pydantic import Field
 
 from stages.base.errors import InputError, suggestion
-from stages.hvp.contribution import window_sum
 from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.hvp_kernel import HBARC
 from stages.lqcd.analysis.hvp_sum import HvpSum
@@ -329,7 +328,7 @@ class HvpParameters(WorkflowParameters):
     def total(self, window: str) -> HvpSum:
         """The sum in a window."""
         section = self.analysis
-        return window_sum(section.edges(window), self.scale, section.muon, section.middle, section.last)
+        return HvpSum(self.scale, section.window(window), section.muon, section.middle, section.last)
 
     @property
     def scale(self) -> Scale:

@@ -108,7 +108,7 @@ def a_mu(
     _extent(parts)
     resampling = resampling or Resampling()
     samples, notes = common_samples({part.part: (part.data, part.labels) for part in parts}, resampling)
-    factor = blinding.apply(1.0).values if blinding else 1.0  # all that follows is linear in G
+    factor = blinding.factor if blinding else 1.0  # all that follows is linear in G
     g = {part.part: factor * part.factor * samples[part.part] for part in parts}
     z_v = {part.part: part.z_v for part in parts if part.z_v}
     budget = contribution(g, total, tail=tail, resampling=resampling, z_v=z_v)

@@ -12,12 +12,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
 from stages.base.errors import InputError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,11 +51,21 @@ class Blinding:
                 f"without which nothing can be opened; `quarkline open --new-key {path}` makes a new one"
             ) from None
         try:
-            found = cls(key, float(digest.split(":")[1]) if digest else spread, salt)
+            found = cls(key, spread, salt)
         except InputError as error:
             raise InputError(f"{path} holds no key: {error}") from None
-        if digest and not hmac.compare_digest(found.digest, digest):
-            raise InputError(f"the key in {path} is not the one of the blinding {digest}")
+        return cls.of_digest(key, digest, f"the key in {path}") if digest else found
+
+    @classmethod
+    def of_digest(cls, key: str, digest: str, what: str = "the key") -> Blinding:
+        """The blinding that a digest names. Raises InputError where the key, `what`, is that of another."""
+        try:
+            salt, spread, _ = digest.split(":")
+            found = cls(key, float(spread), salt)
+        except ValueError as error:
+            raise InputError(f"{digest!r} is no digest of a blinding") from error
+        if not hmac.compare_digest(found.digest, digest):
+            raise InputError(f"{what} is not the one of the blinding {digest}")
         return found
 
     def write(self, path: Path) -> None:
@@ -78,64 +83,11 @@ class Blinding:
         head = f"{self.salt}:{self.spread!r}"
         return f"{head}:{self._hash(f'digest {head}').hex()}"
 
-    def apply(self, values: ArrayLike) -> Blinded:
-        """The values times the factor."""
-        return Blinded(np.asarray(values, float) * self._factor(), self.digest)
-
-    def remove(self, blinded: Blinded) -> Array:
-        """The open values; any salt. Raises InputError where the key is not the one of their factor."""
-        try:
-            salt, spread, _ = blinded.digest.split(":")
-            own = Blinding(self.key, float(spread), salt)
-        except ValueError as error:
-            raise InputError(f"{blinded.digest!r} is no digest of a blinding") from error
-        if not hmac.compare_digest(own.digest, blinded.digest):
-            raise InputError(f"the key is not the one of the blinding {blinded.digest}")
-        return blinded.values / own._factor()
-
-    def _factor(self) -> float:
-        # other spreads have other factors: the ratio of two would give both away
+    @property
+    def factor(self) -> float:
+        """What all is multiplied with; other spreads have others: the ratio of two would give both away."""
         uniform = int.from_bytes(self._hash(f"factor {self.spread!r}")[:8], "big") / 2.0**64
         return 1 + self.spread * (2 * uniform - 1)
 
     def _hash(self, message: str) -> bytes:
         return hmac.digest(bytes.fromhex(self.key), message.encode(), sha256)
-
-
-@dataclass(frozen=True, eq=False)
-class Blinded:
-    """Values of any shape that carry a factor: linear steps keep it, the ratio of two is an open array.
-
-    Sums with open numbers, and products of two blinded ones, raise InputError.
-    """
-
-    values: Array
-    digest: str
-    __array_ufunc__ = None
-
-    def __add__(self, other: object) -> Blinded:
-        return Blinded(self.values + self._alike(other, "added to"), self.digest)
-
-    def __sub__(self, other: object) -> Blinded:
-        return Blinded(self.values - self._alike(other, "subtracted from"), self.digest)
-
-    def __mul__(self, number: object) -> Blinded:
-        if isinstance(number, Blinded):
-            raise InputError("a product of two blinded values has the factor twice: remove it first")
-        return Blinded(self.values * np.asarray(number, float), self.digest)
-
-    def __truediv__(self, other: object) -> Array | Blinded:
-        if isinstance(other, Blinded):
-            return self.values / self._alike(other, "divided by")
-        return self * (1 / np.asarray(other, float))
-
-    __radd__, __rsub__, __rmul__ = __add__, __sub__, __mul__
-
-    def __array__(self, *_: object, **__: object) -> Array:
-        raise InputError("these values are blinded: take .values with the factor in it, or remove it first")
-
-    def _alike(self, other: object, what: str) -> Array:
-        if isinstance(other, Blinded) and other.digest == self.digest:
-            return other.values
-        kind = "values of another blinding" if isinstance(other, Blinded) else "open numbers"
-        raise InputError(f"{kind} cannot be {what} blinded ones: remove the blinding first")

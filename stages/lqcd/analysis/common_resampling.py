@@ -8,7 +8,6 @@ weight.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -32,45 +31,40 @@ Labels = Sequence[str | int]
 """A stream and a number each, like 'a.1020' or 1020."""
 
 
-def configurations(labels: Labels, part: str) -> list[tuple[str, int]]:
-    """Stream and number of each label of a part; dots, dashes, underscores between them belong to neither.
+def label_expression(pattern: str | None) -> re.Pattern[str]:
+    """Where stream and number are in labels, by a pattern like 'l4864{stream}.{number}.ildg'.
 
-    Raises InputError for a label that does not end in a number, and for one that comes twice.
-    """
-    matches = {label: re.fullmatch(r"(.*?)[._-]*(\d+)", str(label)) for label in labels}
-    if wrong := [label for label, match in matches.items() if not match]:
-        raise InputError(f"{part}: the label {wrong[0]!r} does not end in a number, as 'a.1020' does")
-    places = [(match[1], int(match[2])) for label in labels if (match := matches[label])]
-    if twice := [place for place, number in Counter(places).items() if number > 1]:
-        raise InputError(f"{part}: configuration {twice[0][0]}{twice[0][1]} is there twice")
-    return places
-
-
-def stream_labels(labels: Sequence[str], pattern: str | None) -> list[str]:
-    """Labels 'a.1020' of configurations, by a pattern like 'l4864{stream}.{number}.ildg'; None: as they are.
-
-    {stream} and {number} stand for what differs, * for what does not matter; {stream} may be left out.
-    Raises InputError for a pattern without {number}, a label that it does not match, and two that it makes
-    alike.
+    {stream} and {number} stand for what differs, * for what does not matter; {stream} may be left out. None:
+    a label ends in its number; dots, dashes, underscores between stream and number belong to neither.
+    Raises InputError for a pattern without {number}.
     """
     if pattern is None:
-        return [str(label) for label in labels]
+        return re.compile(r"(?P<stream>.*?)[._-]*(?P<number>\d+)")
     if pattern.count("{number}") != 1 or pattern.count("{stream}") > 1:
         raise InputError(f"{pattern!r} is no pattern of labels: it has {{number}} once, {{stream}} at most")
     parts = {"{number}": r"(?P<number>\d+)", "{stream}": "(?P<stream>.*?)", "*": ".*?"}
     tokens = re.split(r"(\{number\}|\{stream\}|\*)", pattern)
-    expression = re.compile("".join(parts.get(token, re.escape(token)) for token in tokens))
-    places: dict[str, str] = {}
+    return re.compile("".join(parts.get(token, re.escape(token)) for token in tokens))
+
+
+def configurations(labels: Labels, part: str, pattern: str | None = None) -> list[tuple[str, int]]:
+    """Stream and number of each label of a part, by `label_expression`.
+
+    Raises InputError for a label that has none, and for two of one configuration.
+    """
+    expression, places = label_expression(pattern), dict[tuple[str, int], str | int]()
     for label in labels:
-        match = expression.fullmatch(str(label))
-        if not match:
-            raise InputError(f"the pattern {pattern!r} does not match the label {label!r}")
-        place = f"{match.groupdict().get('stream') or ''}.{int(match['number'])}"
+        if not (match := expression.fullmatch(str(label))):
+            if pattern:
+                raise InputError(f"the pattern {pattern!r} does not match the label {label!r}")
+            raise InputError(f"{part}: the label {label!r} does not end in a number, as 'a.1020' does")
+        place = (match.groupdict().get("stream") or "").rstrip("._-"), int(match["number"])
         if place in places:
-            raise InputError(
-                f"the pattern {pattern!r} makes {places[place]!r} and {label!r} alike: {place!r}"
-            )
-        places[place] = str(label)
+            if pattern:
+                alike = f"{places[place]!r} and {label!r} alike: '{place[0]}.{place[1]}'"
+                raise InputError(f"the pattern {pattern!r} makes {alike}")
+            raise InputError(f"{part}: configuration {place[0]}{place[1]} is there twice")
+        places[place] = label
     return list(places)
 
 
@@ -104,11 +98,14 @@ class Resampling:
 
 
 def common_samples(
-    parts: Mapping[str, tuple[ArrayLike, Labels]], resampling: Resampling | None = None
+    parts: Mapping[str, tuple[ArrayLike, Labels]],
+    resampling: Resampling | None = None,
+    pattern: str | None = None,
 ) -> tuple[dict[str, Array], tuple[str, ...]]:
     """Average and common samples, ``[1 + sample, ...]``, by part, and notes for readers of the errors.
 
-    parts: data ``[config, ...]`` and as many labels, of one ensemble. The deviations of a part with data in n
+    parts: data ``[config, ...]`` and as many labels, of one ensemble, which `pattern` takes apart as in
+    `label_expression`. The deviations of a part with data in n
     of N bins are scaled by sqrt[(n - 1) N / (n (N - 1))] (jackknife) or sqrt[n / (n - 1)] (bootstrap), which
     makes the variance of each average unbiased.
     Raises InputError for labels that do not fit the data, numbers that are not finite, fewer than two bins.
@@ -116,7 +113,7 @@ def common_samples(
     if not parts:
         raise InputError("there is no part to resample")
     resampling = resampling or Resampling()
-    places = {name: configurations(labels, name) for name, (_, labels) in parts.items()}
+    places = {name: configurations(labels, name, pattern) for name, (_, labels) in parts.items()}
     bins, notes = _bins(sorted(set().union(*places.values())), resampling.bin)
     number = max(bins.values()) + 1
     result = {}
@@ -181,7 +178,9 @@ class GammaError(NamedTuple):
     tau_int_error: float
 
 
-def gamma_error(parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2.0) -> GammaError:
+def gamma_error(
+    parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2.0, pattern: str | None = None
+) -> GammaError:
     """Of the sum of the means of parts, numbers ``[config]`` with labels, by `pyerrors`, if installed.
 
     Streams are replica of one chain; configurations may be missing, and parts may have different ones.
@@ -195,7 +194,7 @@ def gamma_error(parts: Mapping[str, tuple[ArrayLike, Labels]], window: float = 2
         raise InputError(f"the Gamma method needs pyerrors: {remedy}") from error
     total: Any = 0.0
     for name, (data, labels) in parts.items():
-        places = configurations(labels, name)
+        places = configurations(labels, name, pattern)
         values = _real(name, data, len(places))
         if values.ndim > 1:
             raise InputError(f"{name}: needs one number per configuration, got shape {list(values.shape)}")

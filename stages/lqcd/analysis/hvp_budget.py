@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import hypot, inf
-
-import numpy as np
+from math import hypot, inf, isnan, nan
 
 from stages.base.errors import InputError
-from stages.lqcd.analysis.blinding import Blinded, Blinding
+from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.scale import Measured
 
 
@@ -37,6 +35,16 @@ class HvpBudget:
         """All sources and corrections in quadrature."""
         return hypot(*(row.error for row in (*self.sources, *self.corrections)))
 
+    @property
+    def rows(self) -> dict[str, tuple[float, float]]:
+        """Value and error of each row, parts, corrections, sources (without a value: NaN), the total."""
+        known = {row.name: (row.value, row.error) for row in (*self.parts, *self.corrections)}
+        return {
+            **known,
+            **{row.name: (nan, row.error) for row in self.sources},
+            "total": (self.value, self.error),
+        }
+
     def corrected(self, *corrections: Measured) -> HvpBudget:
         """With corrections in 1e-10 added: finite volume, taste breaking, whatever is stated.
 
@@ -54,7 +62,7 @@ class HvpBudget:
         """Without the factor. Raises InputError where the key is another one's, or nothing is blinded."""
         if not self.digest:
             raise InputError(f"{self.quantity} is not blinded")
-        factor = 1 / float(Blinding(key).remove(Blinded(np.ones(()), self.digest)))
+        factor = Blinding.of_digest(key, self.digest).factor
         parts, sources = (
             tuple(Measured(row.value / factor, row.error / factor, row.name) for row in rows)
             for rows in (self.parts, self.sources)
@@ -62,12 +70,10 @@ class HvpBudget:
         return replace(self, parts=parts, sources=sources, digest=None)
 
     def __str__(self) -> str:
-        values = (*self.parts, *self.corrections, Measured(self.value, self.error, "total"))
-        rows = [(row.name, f"{row.value:.4f}", row.error) for row in values]
-        rows[-1:-1] = [(row.name, "", row.error) for row in self.sources]
         lines = [f"{self.quantity} in 1e-10" + (f", blinded: {self.digest}" if self.digest else "")]
         lines.append(f"{'':28}{'value':>12}{'error':>12}{'of total':>12}")
-        for name, value, error in rows:
+        for name, (value, error) in self.rows.items():
             share = 100 * error / abs(self.value) if self.value else inf
-            lines.append(f"{name:28}{value:>12}{error:12.4f}{share:10.3f} %")
+            shown = "" if isnan(value) else f"{value:.4f}"
+            lines.append(f"{name:28}{shown:>12}{error:12.4f}{share:10.3f} %")
         return "\n".join([*lines, *(f"# {note}" for note in self.notes)])

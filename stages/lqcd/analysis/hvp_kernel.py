@@ -21,8 +21,6 @@ from stages.base.errors import InputError
 
 HBARC = 0.1973269804
 """GeV fm."""
-CLOSED_FORM_FROM, CLOSED_FORM_TO = 0.75, 300.0
-"""m_mu t between which the closed form has 12 digits: it loses 72 / x^6 of them, and L_0 overflows."""
 ASYMPTOTIC_FROM = 20.0
 """m_mu t above which exp(-2 m_mu t) is below the rounding."""
 OSCILLATING_TO = 64 * np.pi
@@ -66,25 +64,6 @@ def kernel_slope(x: ArrayLike) -> Array:
     asymptotic = 2 * large - 2 * np.pi + 8 / large - 8 / large**3
     integral = 8 * phase * _average(phase, _grid()[2])
     return 2 * np.pi**2 * np.where(phase > ASYMPTOTIC_FROM, asymptotic, integral)
-
-
-def kernel_closed_form(x: ArrayLike) -> Array:
-    """m_mu^2 K~ of x = m_mu t in Bessel K and Struve L (arXiv:2004.03935, eq. 2.10), with y = 2 x.
-
-        2 pi^2 [x^2 + 4/x^2 + 8 ln x + 8 gamma_E - 2 - 8 K_1(y)/x - 2 y K_1(y)
-                - pi y^2 (K_0(y) L_{-1}(y) + K_1(y) L_0(y))],
-
-    arXiv:1705.01775, appendix B, with the Meijer function written out. Raises InputError where it cancels.
-    """
-    phase, _ = _phases(x)
-    if not ((phase >= CLOSED_FORM_FROM) & (phase <= CLOSED_FORM_TO)).all():
-        limits = f"from {CLOSED_FORM_FROM} to {CLOSED_FORM_TO}, got {phase.min():.4g} to {phase.max():.4g}"
-        raise InputError(f"the closed form is for m_mu t {limits}: take `kernel`, the integral")
-    y = 2 * phase
-    k0, k1 = special.k0(y), special.k1(y)
-    integral = k0 * special.modstruve(-1, y) + k1 * special.modstruve(0, y)
-    smooth = phase**2 + 4 / phase**2 + 8 * np.log(phase) + 8 * np.euler_gamma - 2
-    return 2 * np.pi**2 * (smooth - 8 * k1 / phase - 2 * y * k1 - np.pi * y**2 * integral)
 
 
 def _phases(x: ArrayLike) -> tuple[Array, Array]:

@@ -25,26 +25,32 @@ from stages.lqcd.analysis.scale import Scale
 class Window:
     """Theta(t, start) - Theta(t, stop), Theta(t, t') = [1 + tanh((t - t') / width)] / 2; times in fm.
 
-    An infinite edge is none. Source: arXiv:1801.07224.
+    None is no edge. Source: arXiv:1801.07224.
     """
 
     name: str
-    start: float = -inf
-    stop: float = inf
+    start: float | None = None
+    stop: float | None = None
     width: float = 0.15
 
     def __post_init__(self) -> None:
-        if not (self.width > 0 and self.start < self.stop):
+        start, stop = self.edges
+        if not (self.width > 0 and start < stop):
             raise InputError(f"a window rises before it falls, over a width > 0, got {self}")
+
+    @property
+    def edges(self) -> tuple[float, float]:
+        """Start and stop, infinite where there is none."""
+        return (-inf if self.start is None else self.start, inf if self.stop is None else self.stop)
 
     def at(self, t_fm: Array) -> Array:
         """Its values, of the shape of the times."""
-        rise, fall = (np.tanh((t_fm - edge) / self.width) for edge in (self.start, self.stop))
+        rise, fall = (np.tanh((t_fm - edge) / self.width) for edge in self.edges)
         return (rise - fall) / 2
 
     def slope(self, t_fm: Array) -> Array:
         """Its derivative with respect to t, per fm."""
-        rise, fall = (np.cosh((t_fm - edge) / self.width) ** -2 for edge in (self.start, self.stop))
+        rise, fall = (np.cosh((t_fm - edge) / self.width) ** -2 for edge in self.edges)
         return (rise - fall) / (2 * self.width)
 
 
@@ -134,7 +140,7 @@ class HvpSum:
         """Times in fm, m_mu t, and c_n (alpha/pi)^2 / (a m_mu)^2 in 1e-10."""
         n = np.arange(self.last_slice(extent) + 1, dtype=float)
         t, phase = n * self.scale.a_fm, self.scale.a_fm * self.muon.mass / HBARC
-        start, rise = self.theta.start, 2 * self.theta.width
+        start, rise = self.theta.edges[0], 2 * self.theta.width
         if start + rise > t[-1]:
             ends = f"begins at {start} fm and rises over {rise:g} fm, but the sum ends at {t[-1]:.4g} fm"
             raise InputError(f"window {self.theta.name} {ends}: take a longer lattice or another window")

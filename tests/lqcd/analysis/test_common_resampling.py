@@ -10,7 +10,6 @@ from stages.lqcd.analysis.common_resampling import (
     common_samples,
     configurations,
     gamma_error,
-    stream_labels,
 )
 from stages.lqcd.analysis.jackknife import bin_means, bootstrap_samples, jackknife_samples
 
@@ -210,7 +209,7 @@ def test_gamma_method_of_parts_on_different_configurations():
 )
 def test_patterns_of_labels(pattern, labels, found):
     if isinstance(found, list):
-        assert stream_labels(labels, pattern) == found
+        assert [f"{stream}.{number}" for stream, number in configurations(labels, "", pattern)] == found
     else:
         with pytest.raises(InputError, match=found):
-            stream_labels(labels, pattern)
+            configurations(labels, "", pattern)
