@@ -14,7 +14,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.reunitarise import to_su3_or_open
 from stages.lqcd.gauge.stout import ALL_DIRECTIONS, SPATIAL_DIRECTIONS, stout_links
-from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
+from stages.lqcd.gauge.wilson_links import NO_TWIST, Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.link_forms import Packing, WilsonForm, wilson_bytes
 from stages.lqcd.lattice.geometry import Lattice
@@ -23,7 +23,7 @@ from stages.shared.costs import of_lattice
 from stages.shared.work import links_work
 
 CLOVER_BYTES = 36 * COMPLEX
-"""Of A or its inverse on a site in double: two Hermitian 6 x 6 matrices."""
+"""Of A or its inverse on a site in double: two Hermitian 6 x 6 matrices. With a twisted mass twice that."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class Hops:
     stout: Mapping[str, Any] | None = None
 
 
-def operator_bytes(lattice: Lattice, precision: str, packing: Packing | None, clover: bool = True) -> int:
+def operator_bytes(lattice: Lattice, precision: str, packing: Packing | None, clover: int = 1) -> int:
     """Bytes of an operator as it stays: link fields, packed links of SU(3), A and its inverse.
 
     precision: of the solves, 'double', or another one, in whose inner ones only A^-1 is read. packing: on a
-    GPU; None on the host, where there is one form. clover: whether there is a clover term.
+    GPU; None on the host, where there is one form. clover: what `has_clover` says.
     """
     return sum(operator_terms(lattice, precision, packing, clover).values())
 
 
 def operator_terms(
-    lattice: Lattice, precision: str, packing: Packing | None, clover: bool = True
+    lattice: Lattice, precision: str, packing: Packing | None, clover: int = 1
 ) -> dict[str, int]:
     """`operator_bytes` by what they hold."""
     double, single = (
@@ -61,7 +61,7 @@ def operator_terms(
         "links: fields": links_bytes(lattice),
         "links: double": double,
         "links: single": single * in_single,
-        "clover term": clover * CLOVER_BYTES * lattice.volume * (5 if in_single else 4) // 2,
+        "clover term": CLOVER_BYTES * lattice.volume * ((0, 4, 10)[clover] + clover * in_single) // 2,
     }
 
 
@@ -85,10 +85,13 @@ def in_single_terms(operator: Node, lattice: Lattice, parities: int) -> dict[str
     return {"operator of multigrid": matrices + packed[1] - packed[0]}
 
 
-def has_clover(operator: Node) -> bool:
-    """True if an operator has a clover term, by its node."""
+def has_clover(operator: Node) -> int:
+    """1 if an operator has a clover term, by its node; 2 with a twisted mass, 0 without either.
+
+    In units of a Hermitian matrix: those of twisted quarks have all their elements.
+    """
     csw = operator.parameters["csw"]
-    return any(csw) if isinstance(csw, Sequence) else bool(csw)
+    return 2 if operator.parameters["mu"] else int(any(csw) if isinstance(csw, Sequence) else bool(csw))
 
 
 @of_lattice
@@ -105,7 +108,7 @@ def operator_cost(node: Node, lattice: Lattice) -> Cost:
     over=("config",),
     transient=True,
     resident=True,
-    keyed=Keyed(without=SOLVES),
+    keyed=Keyed(without=SOLVES, later=("mu", "theta")),
     cost=operator_cost,
 )
 def wilson_operator(
@@ -117,13 +120,16 @@ def wilson_operator(
     mass: float | None = None,
     csw: float | Sequence[float] = 0.0,
     hops: Hops = Hops(),
+    mu: float = 0.0,
+    theta: Sequence[float] = NO_TWIST,
     solves: ExpectedSolves = ANY_SOLVES,
 ) -> WilsonOperator:
-    """M with a clover term, as Chroma defines it, made once per configuration and worker.
+    """M with a clover term, as Chroma defines it, and a twisted mass, made once per configuration and worker.
 
     kappa or mass: m = 1 / (2 kappa) - 4, one of the two. csw: the clover coefficient, or (csw_r, csw_t) of
-    the spatial and the temporal planes. boundary: 'periodic', 'antiperiodic' or 'dirichlet' in t. solves: for
-    forecasts. Raises InputError.
+    the spatial and the temporal planes. boundary: 'periodic', 'antiperiodic' or 'dirichlet' in t. mu: the
+    twisted mass of M, not times 2 kappa. theta: phases exp(i pi theta / L) of all links of x, y, z and t.
+    solves: for forecasts. Raises InputError.
     """
     coefficient = float(csw) if isinstance(csw, (int, float)) else _planes(csw)
     fields = wilson_links(
@@ -132,10 +138,11 @@ def wilson_operator(
         boundary=boundary,
         csw=coefficient,
         anisotropy=Anisotropy(hops.xi0, hops.nu),
+        theta=theta,
         backend=at.backend,
     )
     at.record(reunitarisation_deviation=fields.deviation)
-    operator = WilsonOperator(WilsonDslash(fields, packing=solves.packing), mass_of(kappa, mass))
+    operator = WilsonOperator(WilsonDslash(fields, packing=solves.packing), mass_of(kappa, mass), mu)
     for dtype in solves.wilson_dtypes:
         operator.astype(dtype).pack()  # so that checksums of all that stays are taken at once
     return operator

@@ -45,7 +45,7 @@ def schur_application(operator: WilsonOperator, columns: float, precision: str) 
     half = precision == "double-half"
     sites, number = operator.lattice.half_volume, COMPLEX["double-single" if half else precision]
     spinor = HALF_SPINOR if half else COMPONENTS * number
-    matrices = 0 if operator.links.csw is None else 2
+    matrices, each = 2 * operator.has_matrices, CLOVER * (2 if operator.mu else 1)
     flops = 2 * DSLASH_FLOPS + matrices * CLOVER_FLOPS + 4 * COMPONENTS
-    shared = (2 * NAIVE_DIRECTIONS * MATRIX + matrices * CLOVER) / columns
+    shared = (2 * NAIVE_DIRECTIONS * MATRIX + matrices * each) / columns
     return Application(float(sites * flops), sites * (number * shared + 5 * spinor))

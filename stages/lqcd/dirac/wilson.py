@@ -1,11 +1,12 @@
-"""Wilson and Wilson-clover operators on blocks of right-hand sides.
+"""Wilson, Wilson-clover and twisted-mass operators on blocks of right-hand sides.
 
-    M = A - D / 2,   A = m + sum_mu w_mu + C,
+    M = A - D / 2,   A = m + sum_mu w_mu + C - i mu gamma5,
     D psi(x) = sum_mu w_mu [ (1 - gamma_mu) U_mu(x) psi(x+mu) + (1 + gamma_mu) U_mu(x-mu)^dag psi(x-mu) ]
 
 as in Chroma, in the DeGrand-Rossi basis (`stages.lqcd.kernels.gamma`); weights w and clover term C come with
-the links (`stages.lqcd.gauge.wilson_links`). gamma5 M gamma5 = M^dag. kappa = 1 / (2 m + 8), M_kappa = 2
-kappa M.
+the links (`stages.lqcd.gauge.wilson_links`). kappa = 1 / (2 m + 8), M_kappa = 2 kappa M. gamma5 M(mu) gamma5
+= M(-mu)^dag: with a twisted mass the flavours of a doublet, +mu and -mu, are each other's. The sign of mu is
+tmLQCD's, whose gamma5, gamma_t gamma_x gamma_y gamma_z, is minus that of this basis.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stages.lqcd.gauge.wilson_links import WilsonLinks
 from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.clover import PackedClover
 from stages.lqcd.kernels.dispatch import Array, array_module
-from stages.lqcd.kernels.fields import field_like
+from stages.lqcd.kernels.fields import field_like, zeros_like
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.link_forms import WIDE, Packing
 from stages.lqcd.kernels.short_numbers import SpinorField, numbers_like
@@ -88,13 +89,15 @@ class WilsonDslash(HoppingTerm):
 class WilsonOperator(MadeOf):
     """M on the full lattice, ``[parity, site, 12, N]``.
 
-    mass: m of M, that of every flavour; any real number (light quarks have m < 0).
+    mass: m of M, that of every flavour; any real number (light quarks have m < 0). mu: the twisted mass, of
+    either sign, or 0.
     """
 
     dslash: WilsonDslash
     mass: float
-    _precisions: dict[np.dtype, WilsonOperator] = field(default_factory=dict, repr=False, compare=False)
-    _matrices: dict[tuple[float, np.dtype, bool, int], PackedClover] = field(
+    mu: float = 0.0
+    _precisions: dict[np.dtype, WilsonDslash] = field(default_factory=dict, repr=False, compare=False)
+    _matrices: dict[tuple[float, float, np.dtype, bool, int], PackedClover] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -115,8 +118,22 @@ class WilsonOperator(MadeOf):
 
     @property
     def constant(self) -> float:
-        """The constant m + sum_mu w_mu: A where there is no clover term."""
+        """The constant m + sum_mu w_mu of A."""
         return self.mass + sum(self.links.anisotropy.weights)
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether A is a matrix on each site, not a constant."""
+        return self.links.csw is not None or self.mu != 0
+
+    @property
+    def twist(self) -> float:
+        """What multiplies i gamma5 in A: -mu."""
+        return -self.mu
+
+    def with_twist(self, mu: float) -> WilsonOperator:
+        """This operator with another twisted mass, of the same links and matrices."""
+        return replace(self, mu=mu)
 
     def laid_out(self, packing: Packing) -> WilsonOperator:
         """This operator with links packed so, for as long as the result is kept; itself if they are."""
@@ -137,35 +154,44 @@ class WilsonOperator(MadeOf):
 
     def local(self, parity: int) -> dict[str, Any]:
         """The terms of the dslash that add A times the diagonal."""
-        if self.links.csw is None:
+        if not self.has_matrices:
             return {"a": self.constant}
         return {"a": 1.0, "clover": ("diagonal", self.clover(parity))}
 
     def clover(self, parity: int) -> PackedClover:
-        """A on the sites of `parity`, packed; only with a clover term. Raises InputError."""
-        return self._local_matrices(self.dtype, False, parity)
+        """A on the sites of `parity`, packed; only where it `has_matrices`. Raises InputError."""
+        return self._local_matrices(False, parity, 1)
 
-    def clover_inverse(self, parity: int) -> PackedClover:
-        """A^-1 on the sites of `parity`, packed; only with a clover term.
+    def clover_inverse(self, parity: int, sign: int = 1) -> PackedClover:
+        """A^-1 on the sites of `parity`, packed; its adjoint for sign = -1; only where A `has_matrices`.
 
         Raises InputError where A is singular.
         """
-        return self._local_matrices(self.dtype, True, parity)
+        return self._local_matrices(True, parity, sign)
 
-    def _local_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> PackedClover:
-        """A or its inverse, made once for this operator and its other precisions."""
-        key = (self.mass, dtype, inverted, parity)
+    def _local_matrices(self, inverted: bool, parity: int, sign: int) -> PackedClover:
+        """A or its inverse; those of -mu are the adjoints of those of mu."""
+        matrices = self._kept_matrices(self.dtype, inverted, parity, abs(self.mu))
+        return clover.adjoint(matrices) if sign * self.twist < 0 else matrices
+
+    def _kept_matrices(self, dtype: np.dtype, inverted: bool, parity: int, mu: float) -> PackedClover:
+        """Made once for this operator, its other precisions and its other twisted masses."""
+        key = (self.mass, mu, dtype, inverted, parity)
         if key not in self._matrices:
-            self._matrices[key] = self._new_matrices(dtype, inverted, parity)
+            self._matrices[key] = self._new_matrices(dtype, inverted, parity, mu)
         return self._matrices[key]
 
-    def _new_matrices(self, dtype: np.dtype, inverted: bool, parity: int) -> PackedClover:
+    def _new_matrices(self, dtype: np.dtype, inverted: bool, parity: int, mu: float) -> PackedClover:
         if dtype != np.complex128:
-            return clover.astype(self._local_matrices(np.dtype(complex), inverted, parity), dtype)
+            return clover.astype(self._kept_matrices(np.dtype(complex), inverted, parity, mu), dtype)
+        if mu:
+            return clover.twisted(self._kept_matrices(dtype, False, parity, 0.0), mu, inverted)
         if not inverted:
-            return clover.pack(self.links.clover(parity), self.constant)
+            without = self.links.csw is None
+            blocks = zeros_like(self.links.links, (self.lattice.half_volume, 2, 6, 6)) if without else None
+            return clover.pack(self.links.clover(parity) if blocks is None else blocks, self.constant)
         try:
-            return clover.inverse(self._local_matrices(dtype, False, parity))
+            return clover.inverse(self._kept_matrices(dtype, False, parity, 0.0))
         except InputError as error:
             raise InputError(
                 f"the clover matrix A = m + 4 + C is singular for m = {self.mass}: change mass or csw"
@@ -173,17 +199,16 @@ class WilsonOperator(MadeOf):
 
     def pack(self) -> None:
         """Lay out for the kernels what even-odd solves apply now, not when it is first applied."""
-        if self.links.csw is not None:
+        if self.has_matrices:
             for parity in (EVEN, ODD):
                 self.clover_inverse(parity)
         self.dslash.packed  # noqa: B018 - made and kept
 
     def astype(self, dtype: DTypeLike) -> WilsonOperator:
-        """This operator in another precision, which this one keeps: its matrices are packed once."""
+        """This operator in another precision, whose links this one keeps: they are packed once."""
         dtype = np.dtype(dtype)
         if dtype == self.dtype:
             return self
         if dtype not in self._precisions:
-            dslash = replace(self.dslash, dtype=dtype)
-            self._precisions[dtype] = replace(self, dslash=dslash, _precisions={})  # the matrices are shared
-        return self._precisions[dtype]
+            self._precisions[dtype] = replace(self.dslash, dtype=dtype)
+        return replace(self, dslash=self._precisions[dtype], _precisions={})  # the matrices are shared

@@ -3,7 +3,7 @@
     S = 1 - A_ee^-1 D_eo A_oo^-1 D_oe / 4,   S x_e = A_ee^-1 (b_e + D_eo A_oo^-1 b_o / 2)
 
 and x_o = A_oo^-1 (b_o + D_oe x_e / 2), which solves the odd rows exactly. The asymmetric form, A_ee S, is
-gamma5-Hermitian, but converges more slowly.
+gamma5-Hermitian, but converges more slowly. With a twisted mass its gamma5-adjoint is that of -mu.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class WilsonSchur(MadeOf):
         Spinors in 16 bits. The pass that takes the norm gives A^-1 S x, too, with which hops begin.
         """
         self.apply_through(x, between, product)
-        if self.M.links.csw is None:
+        if not self.M.has_matrices:
             half_norms(product, norms2)
             self.adjoint._hops(product, product, between, out, self._constant)
         else:
-            half_norms(product, norms2, self.M.clover_inverse(self.parity), out)
+            half_norms(product, norms2, self.M.clover_inverse(self.parity, -self.sign), out)
             self.adjoint._hops(out, product, between, out)
 
     def update(
@@ -152,16 +152,16 @@ class WilsonSchur(MadeOf):
 
     def _inverted(self, parity: int, factor: float) -> dict[str, Any]:
         """The terms of the dslash that give factor A^-1 D x on `parity`."""
-        if self.M.links.csw is None:
+        if not self.M.has_matrices:
             return {"b": factor * self._constant}
-        return {"b": factor, "clover": ("hop", self.M.clover_inverse(parity))}
+        return {"b": factor, "clover": ("hop", self.M.clover_inverse(parity, self.sign))}
 
     def _inverse(self, parity: int, x: Field, out: Field = None) -> Array:
         """A^-1 x on `parity`, in `out` or a new field."""
         out = field_like(x) if out is None else out
-        if self.M.links.csw is None:
+        if not self.M.has_matrices:
             return block_blas.scale(x, self._constant, out)
-        return clover.multiply(self.M.clover_inverse(parity), x, out)
+        return clover.multiply(self.M.clover_inverse(parity, self.sign), x, out)
 
 
 class _Products:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from stages.base.errors import InputError
 from stages.lqcd.gauge.clover import clover_term
 from stages.lqcd.gauge.origin import Origin
@@ -12,6 +14,9 @@ from stages.lqcd.gauge.phases import parse_boundary, with_boundary
 from stages.lqcd.gauge.reunitarise import to_su3
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import Lattice, T
+
+NO_TWIST = (0.0, 0.0, 0.0, 0.0)
+"""No phases on links."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,16 @@ def wilson_links(
     boundary: str | Sequence[str],
     csw: float | tuple[float, float] = 0.0,
     anisotropy: Anisotropy | None = None,
+    theta: Sequence[float] = NO_TWIST,
     backend: str | None = None,
 ) -> WilsonLinks:
     """Links and clover matrices of M for thin or smeared links ``[mu, parity, site, 3, 3]`` without signs.
 
     boundary: see `parse_boundary`; 'dirichlet' in t sets the links that leave the last slice to zero.
     csw: the clover coefficient, or (csw_r, csw_t) of the spatial and temporal planes, as in Chroma:
-    c_space = csw_r / xi0, c_time = csw_t. backend: where the result is wanted, 'cpu' or 'cuda'; where
-    `links` lie unless given. Raises InputError.
+    c_space = csw_r / xi0, c_time = csw_t. theta: phases exp(i pi theta_mu / L_mu) of all links of each
+    direction, beside the signs. backend: where the result is wanted, 'cpu' or 'cuda'; where `links` lie
+    unless given. Raises InputError.
     """
     shape = (4, 2, lattice.half_volume, 3, 3)
     if links.shape != shape:
@@ -91,6 +98,9 @@ def wilson_links(
     if dirichlet:
         for parity in range(2):
             signed[T, parity, -lattice.sites_per_slice :] = 0
+    for mu, (angle, extent) in enumerate(zip(theta, lattice.extents, strict=True)):
+        if angle:
+            signed[mu] *= np.exp(1j * np.pi * angle / extent)
     spatial, temporal = csw if isinstance(csw, tuple) else (csw, csw)
     coefficients = (spatial / anisotropy.xi0, temporal) if spatial or temporal else None
     return WilsonLinks(signed, coefficients, lattice, words, anisotropy, deviation)  # type: ignore[arg-type]

@@ -1,11 +1,12 @@
-"""The clover term: its field strength, and products with its Hermitian, chirality-diagonal matrices.
+"""The clover term: its field strength, and products with its chirality-diagonal matrices.
 
 Links are ``[mu, parity, site, 3, 3]``, complex64 or complex128.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,15 +17,24 @@ from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.kernels.operands import check_array
 from stages.lqcd.lattice.geometry import Lattice
 
+HERMITIAN, GENERAL, ADJOINT = range(3)
+"""Kinds of matrices: Hermitian; any, as they are stored, and the adjoints of those that are stored."""
+
+MATRIX_REALS = (36, 72, 72)
+"""Of a matrix of each kind: a triangle, or all elements row by row."""
+
 
 class PackedClover(Protocol):
-    """Hermitian matrices of the sites of one parity, laid out for the kernels."""
+    """Matrices of the sites of one parity, laid out for the kernels."""
 
     @property
     def sites(self) -> int: ...
 
     @property
     def dtype(self) -> np.dtype: ...
+
+    @property
+    def kind(self) -> int: ...
 
 
 def pack(blocks: Array, constant: float = 0.0) -> PackedClover:
@@ -50,11 +60,21 @@ def multiply(packed: PackedClover, x: Array, out: Array) -> Array:
 
 
 def inverse(packed: PackedClover) -> PackedClover:
-    """The inverses of all matrices. Raises InputError where one is singular; the host waits for it."""
+    """The inverses of Hermitian matrices. Raises InputError where one is singular; the host waits for it."""
     inverses = kernel("clover.inverse", type(packed))(packed)
     if inverses is None:
         raise InputError("a clover matrix is singular")
     return inverses
+
+
+def twisted(packed: PackedClover, mu: float, inverted: bool = False) -> PackedClover:
+    """C + i mu gamma5 of Hermitian C, or its inverse (C - i mu gamma5) / (C^2 + mu^2); mu is not 0."""
+    return kernel("clover.twisted", type(packed))(packed, mu, inverted)
+
+
+def adjoint(packed: Any) -> PackedClover:
+    """The adjoint matrices, which take no memory: those of -mu where `packed` are `twisted` ones."""
+    return replace(packed, kind=(HERMITIAN, ADJOINT, GENERAL)[packed.kind])
 
 
 def astype(packed: PackedClover, dtype: DTypeLike) -> PackedClover:

@@ -113,6 +113,21 @@ def inverse_triangles(reals: Array, places: Triangle, out: Array) -> bool:
     return is_finite(out)
 
 
+def twisted(reals: Array, places: Triangle, mu: float, inverted: bool, out: Array) -> None:
+    """Write re, im of all elements of C + i mu gamma5, or of its inverse, to `out` ``[site, chirality, 72]``.
+
+    C: the matrices of which `reals` are the `triangles`.
+    """
+    diagonal = np.arange(6)
+    for slab in _slabs(len(reals)):
+        blocks = _blocks(reals[slab], places)
+        blocks[:, 0, diagonal, diagonal] += 1j * mu
+        blocks[:, 1, diagonal, diagonal] -= 1j * mu
+        elements = inverse(blocks) if inverted else blocks
+        out[slab, :, ::2] = elements.real.reshape(*elements.shape[:2], 36)
+        out[slab, :, 1::2] = elements.imag.reshape(*elements.shape[:2], 36)
+
+
 def _blocks(reals: Array, places: Triangle) -> Array:
     """Hermitian matrices of which these are the `triangles`."""
     xp: Any = array_module(reals)

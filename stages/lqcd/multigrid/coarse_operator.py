@@ -77,6 +77,9 @@ class LevelOperator(EvenOddSystem, Protocol):
     def apply(self, x: Array) -> Array:
         """A x."""
 
+    def twist_scaled(self, factor: float) -> LevelOperator:
+        """This operator with its twisted mass times a factor."""
+
     def astype(self, dtype: DTypeLike) -> LevelOperator:
         """This operator in another precision."""
 
@@ -139,6 +142,13 @@ class CoarseOperator:
     def apply(self, x: Array, out: Array | None = None) -> Array:
         out = on_grid(self.grid, x, x.shape[1:]) if out is None else out
         return coarse_dslash.coarse_dslash(self._packed, x, out)
+
+    def twist_scaled(self, factor: float) -> CoarseOperator:
+        """A_c with its twisted mass times a factor: P^H gamma5 P = gamma5, so that mu is in X alone.
+
+        Where the finest operator has that factor, too, it is P^H A P for the same vectors.
+        """
+        return replace(self, diagonal=of_rows(partial(_twist_scaled, factor), self.diagonal))
 
     def astype(self, dtype: DTypeLike) -> CoarseOperator:
         if self.dtype == dtype:
@@ -311,6 +321,25 @@ def galerkin(
     behind = to_device_like(np.ascontiguousarray(coarse.neighbours[:, 1::2]), links)
     coarse_dslash.add_backward(diagonal, inside, links, behind)
     return coarse_operator(coarse, diagonal, links)
+
+
+def add_twist(diagonal: Array, mu: float) -> None:
+    """``X += i mu gamma5`` of all sites, ``[site, n, n]``."""
+    signs = np.repeat([1j * mu, -1j * mu], diagonal.shape[-1] // 2)
+    if mu:
+        on_rows(partial(_add_to_diagonal, signs.astype(diagonal.dtype)), diagonal)
+
+
+def _twist_scaled(factor: float, X: Array) -> Array:
+    """H + factor i mu gamma5 for X = H + i mu gamma5, H = gamma5 H^H gamma5."""
+    signs = to_device_like(np.repeat([1, -1], X.shape[-1] // 2), X)
+    twist = (X - signs[:, None] * X.conj().swapaxes(-1, -2) * signs) / 2
+    return (X + X.dtype.type(factor - 1) * twist).astype(X.dtype)
+
+
+def _add_to_diagonal(numbers: NDArray, matrices: Array) -> None:
+    places = np.arange(len(numbers))
+    matrices[:, places, places] += to_device_like(numbers, matrices)
 
 
 def put_products(A: Hops, P: Prolongation, diagonal: Array, inside: list[Array], links: Array) -> None:

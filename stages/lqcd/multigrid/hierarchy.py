@@ -26,7 +26,7 @@ from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, empty_rows, field_like, zeros_like
 from stages.lqcd.multigrid.aggregates import Aggregates, Prolongation, Transfer, random_fields
 from stages.lqcd.multigrid.coarse_operator import CoarseOperator, LevelOperator, coarse_operator
-from stages.lqcd.multigrid.smoothers import Smoother, fitted
+from stages.lqcd.multigrid.smoothers import Smoother, adjoint, fitted
 from stages.lqcd.solvers.even_odd import even_odd_solve
 from stages.lqcd.solvers.gcr import CYCLE_RESTART, MultigridGCR, gcr_correction
 
@@ -197,6 +197,18 @@ class Hierarchy:
         precision: 'double-half' keeps directions in 16 bits.
         """
         return MultigridGCR(tolerance, max_iterations, precision, restart=restart, preconditioner=self)
+
+    def twist_scaled(self, factor: float) -> Hierarchy:
+        """That of the operator with its twisted mass times a factor, -1 for the other flavour.
+
+        Its near-null vectors are these: local matrices and roots of smoothers differ. The rate is this one's.
+        """
+        levels = [replace(level, A=level.A.twist_scaled(factor)) for level in self.cycle.levels]
+        if factor < 0:
+            levels = [replace(level, smoother=adjoint(level.smoother)) for level in levels]
+        last = self.cycle.coarsest
+        below = coarsest(last.A.twist_scaled(factor), last.steps, last.tolerance)
+        return replace(self, fine=self.fine.twist_scaled(factor), cycle=Cycle(tuple(levels), below))
 
     def arrays(self) -> dict[str, NDArray]:
         """Arrays to be stored, on the host: vectors_0, diagonal_0, links_0, vectors_1, ...

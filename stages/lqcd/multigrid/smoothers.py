@@ -204,6 +204,13 @@ def fitted(smoother: Smoother, moments: NDArray[np.complex128] | None) -> Smooth
     return FittedSmoother(tuple(complex(1 / root) for root in leja_order(1 / np.array(omegas))))
 
 
+def adjoint(smoother: Smoother) -> Smoother:
+    """A smoother for an operator with the complex conjugate spectrum."""
+    if not isinstance(smoother, FittedSmoother):
+        return smoother
+    return FittedSmoother(tuple(omega.conjugate() for omega in smoother.omegas))
+
+
 def _best(moments: NDArray[np.complex128], degree: int) -> list[complex]:
     """omega_j of the polynomial of this degree that leaves the least on average."""
     G = moments[: degree + 1, : degree + 1]

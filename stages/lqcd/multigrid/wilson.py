@@ -16,7 +16,7 @@ from stages.lqcd.kernels.fields import field_like, repeat
 from stages.lqcd.kernels.gamma import COMPONENTS
 from stages.lqcd.lattice.geometry import EVEN, ODD
 from stages.lqcd.multigrid.aggregates import Grid, Prolongation, on_grid
-from stages.lqcd.multigrid.coarse_operator import CoarseOperator, galerkin, put_products
+from stages.lqcd.multigrid.coarse_operator import CoarseOperator, add_twist, galerkin, put_products
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,9 @@ class FineWilson:
 
     def astype(self, dtype: DTypeLike) -> FineWilson:
         return FineWilson(self.M.astype(dtype))
+
+    def twist_scaled(self, factor: float) -> FineWilson:
+        return FineWilson(self.M.with_twist(factor * self.M.mu))
 
     def apply(self, x: Array) -> Array:
         return self.M.apply(_by_parity(x)).reshape(x.shape)
@@ -95,17 +98,18 @@ class FineWilson:
             wilson_galerkin.put_hop(P.vectors, where, M.links.links, mu, factor, inside[mu], links)
 
     def _put_local(self, P: Prolongation, diagonal: Array) -> None:
-        M = self.M
-        if M.links.csw is None:
+        M = self.M.with_twist(0.0)
+        if M.has_matrices:
+            matrices = M.clover(EVEN), M.clover(ODD)
+            wilson_galerkin.put_local(P.vectors, P.sites, matrices, M.lattice, diagonal)
+        else:
             one = M.constant * np.eye(diagonal.shape[-1], dtype=diagonal.dtype)  # P^H P = 1
             repeat(diagonal, to_device_like(one, diagonal))
-            return
-        matrices = M.clover(EVEN), M.clover(ODD)
-        wilson_galerkin.put_local(P.vectors, P.sites, matrices, M.lattice, diagonal)
+        add_twist(diagonal, self.M.twist)
 
     def _local_on(self, parity: int, x: Array, out: Array) -> Array:
         """The local part times x on the sites of one parity, ``[site, 12, N]``; returns `out`."""
-        if self.M.links.csw is None:
+        if not self.M.has_matrices:
             return block_blas.scale(x, self.M.constant, out)
         return clover.multiply(self.M.clover(parity), x, out)
 

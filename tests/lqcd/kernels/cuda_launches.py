@@ -79,6 +79,30 @@ def wilson(dtype: np.dtype) -> list[Launch]:
             for rows in (2, 3)
         ),
         clover.clover_multiply_launch(1000, dtype, 16),
+        *twisted(dtype),
+    ]
+
+
+def twisted(dtype: np.dtype) -> list[Launch]:
+    """Products with all elements of clover matrices, and with their adjoints."""
+    hop, diagonal = (
+        tuple(place + 4 * kind for kind in (1, 2))
+        for place in (wilson_dslash.HOP_CLOVER, wilson_dslash.DIAGONAL_CLOVER)
+    )
+    launch, half = wilson_dslash.wilson_dslash_launch, wilson_dslash.HALF
+    in_half = [
+        *(launch(BIG, SINGLE, 16, sign, hop[sign < 0], fields=half) for sign in (1, -1)),
+        wilson_update.wilson_update_launch(
+            BIG, SINGLE, 16, hop[0], wilson_dslash.TWELVE, "Half", "Half", "Half"
+        ),
+        half_update.half_norms_launch(16, BIG.half_volume, True, 2),
+    ]
+    return [
+        *(launch(BIG, dtype, 16, sign, hop[sign < 0]) for sign in (1, -1)),
+        launch(BIG, dtype, 1, 1, hop[0], wilson_dslash.TWELVE),
+        launch(BIG, dtype, 8, 1, diagonal[1]),
+        *(clover.clover_multiply_launch(1000, dtype, 16, kind) for kind in (1, 2)),
+        *(in_half if dtype == SINGLE else []),
     ]
 
 

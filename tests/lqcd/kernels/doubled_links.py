@@ -28,3 +28,13 @@ def packed_links(kernels: ModuleType, links: NDArray, lattice: Lattice, parity: 
     return kernels.pack_fields(
         fields[0], fields[1] if directions == 16 else None, lattice, parity, links.dtype
     )
+
+
+def clover_term(kernels: Any, blocks: Any, name: str) -> tuple[str, Any]:
+    """Place and packed matrices by name: "hop", "diagonal twisted", "hop adjoint"; of a twisted mass 0.7."""
+    place, _, kind = name.partition(" ")
+    packed = kernels.pack(blocks)
+    if not kind:
+        return place, packed
+    twisted = kernels.twisted(packed, 0.7)
+    return place, kernels.adjoint(twisted) if kind == "adjoint" else twisted

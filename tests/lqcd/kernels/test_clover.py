@@ -57,6 +57,27 @@ def test_precisions_and_singular_matrices(backend, random, dtype):
     refuses("clover matrix is singular", kernels.inverse, kernels.pack(backend.array(blocks)))
 
 
+@pytest.mark.parametrize("n", widths((3,), (1, 16, 17)))
+def test_twisted_matrices(backend, random, tolerance, n):
+    """C + i mu gamma5, (C - i mu gamma5) / (C^2 + mu^2), and the adjoints, which are those of -mu."""
+    kernels, blocks, x, mu = backend.kernels.clover, hermitian(random), random(SITES, 12, n), 0.8
+    wide, one = blocks.astype(complex), np.eye(6)
+    packed = kernels.pack(backend.array(blocks))
+    for inverted in (False, True):
+        made = kernels.twisted(packed, mu, inverted)
+        for sign, given in (
+            (1, made),
+            (-1, kernels.adjoint(made)),
+            (1, kernels.adjoint(kernels.adjoint(made))),
+        ):
+            twist = 1j * sign * mu * np.array([1, -1])[:, None, None] * one
+            matrix = (wide - twist) @ np.linalg.inv(wide @ wide + mu**2 * one) if inverted else wide + twist
+            expected = (matrix @ x.astype(complex).reshape(SITES, 2, 6, n)).reshape(x.shape)
+            field = backend.array(x)
+            kernels.multiply(given, field, field)
+            assert np.abs(backend.host(field) - expected).max() <= 50 * tolerance * np.abs(expected).max()
+
+
 MISUSE = {
     "dtype": (lambda x: x.astype("complex128"), "x must be a C-contiguous complex64 array"),
     "sites": (lambda x: x[:-1].copy(), r"shape \(37, 12, 2\), got complex64 \(36, 12, 2\)"),

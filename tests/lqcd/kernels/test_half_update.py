@@ -179,8 +179,9 @@ def test_a_first_direction_is_the_residual(backend, random, cg_coefficients):
     assert error(backend.host(from_half(p))[..., 1:], backend.host(from_half(r))[..., 1:]) < 4e-5
 
 
+@pytest.mark.parametrize("twisted", [False, True])
 @pytest.mark.parametrize("n", EACH)
-def test_norms(backend, random, n):
+def test_norms(backend, random, n, twisted):
     """With clover matrices also their product."""
     x, blocks = random(SITES, 12, n), random(SITES, 2, 6, 6)
     blocks = blocks + blocks.conj().swapaxes(-1, -2)
@@ -189,7 +190,10 @@ def test_norms(backend, random, n):
     half_norms(field, found)
     np.testing.assert_allclose(backend.host(found), expected, rtol=1e-6)
     out, again = numbers_like(field), backend.array(np.zeros(n))
-    half_norms(field, again, clover.pack(backend.array(blocks)), out)
+    packed = clover.pack(backend.array(blocks))
+    half_norms(field, again, clover.adjoint(clover.twisted(packed, 0.7)) if twisted else packed, out)
+    if twisted:
+        blocks = blocks - 0.7j * np.array([1, -1])[:, None, None] * np.eye(6)
     np.testing.assert_allclose(backend.host(again), expected, rtol=1e-6)
     product = (blocks.astype(complex) @ held(x).reshape(SITES, 2, 6, n)).reshape(x.shape)
     assert error(backend.host(from_half(out)), product) < 4e-5

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from doubled_links import packed_links
+from doubled_links import clover_term, packed_links
 from widths import widths
 
 from stages.base.errors import InputError
 from stages.lqcd.kernels import clover, wilson_dslash
 from stages.lqcd.kernels.directions import displacements
-from stages.lqcd.kernels.reference import clover as reference_clover
+from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from support.matrices import close
@@ -23,7 +23,12 @@ GAMMAS = np.array(
 )
 LATTICES = [(6, 4, 2, 4), (2, 2, 2, 2), (4, 4, 6, 2)]
 MATRICES = ("none", "hop", "diagonal")
-BITS = widths([(sign, place, (0, 5)) for sign in (1, -1) for place in MATRICES], [(1, "none", range(8))])
+TWISTED = ("hop twisted", "hop adjoint", "diagonal twisted", "diagonal adjoint")
+BITS = widths(
+    [(sign, place, (0, 5)) for sign in (1, -1) for place in MATRICES]
+    + [(1, "hop twisted", ()), (-1, "diagonal adjoint", ())],
+    [(1, "none", range(8))],
+)
 """A sign, what clover matrices multiply, and single hops, each of which has a kernel."""
 
 
@@ -75,10 +80,10 @@ def test_single_hops(backend, random, tolerance, direction, sign):
 @pytest.mark.parametrize(
     ("n", "matrices"),
     widths(
-        [*((3, place) for place in (*MATRICES, "hop alone")), (17, "diagonal")],
+        [*((3, place) for place in (*MATRICES, "hop alone", *TWISTED[1:3])), (17, "diagonal")],
         [
             *((17, place) for place in MATRICES[:2]),
-            *((n, place) for n in (1, 2, 8, 16, 32) for place in MATRICES),
+            *((n, place) for n in (1, 2, 8, 16, 32) for place in (*MATRICES, *TWISTED)),
         ],
     ),
 )
@@ -97,9 +102,10 @@ def test_adds_the_diagonal_and_multiplies_by_clover_matrices(backend, random, to
     if matrices == "hop alone":
         del names["diagonal"], expected_names["diagonal"]
     if matrices != "none":
-        place = matrices.removesuffix(" alone")
-        names["clover"] = place, backend.kernels.clover.pack(backend.array(blocks))
-        expected_names["clover"] = place, reference_clover.pack(blocks.astype(complex))
+        name = matrices.removesuffix(" alone")
+        names["clover"] = clover_term(backend.kernels.clover, backend.array(blocks), name)
+        with kernels_of("reference"):
+            expected_names["clover"] = clover_term(clover, blocks.astype(complex), name)
     double = reference.pack(links.astype(complex), lattice, ODD)
     expected = reference.wilson_dslash(
         double, x.astype(complex), np.empty(y.shape, complex), **expected_names
@@ -125,7 +131,7 @@ def test_one_right_hand_side_has_the_bits_that_it_has_among_others(sign, matrice
     packed = packed_links(wilson_dslash, normal(sites, 8, 3, 3), lattice, ODD)
     x, y, names = normal(sites, 12, 3), normal(sites, 12, 3), {"a": 0.37, "b": -1.9, "sign": sign}
     if matrices != "none":
-        names["clover"] = matrices, clover.pack(hermitian(normal, sites))
+        names["clover"] = clover_term(clover, hermitian(normal, sites), matrices)
     together = wilson_dslash.wilson_dslash(packed, x, np.empty_like(x), diagonal=y, **names)
     hops = {d: wilson_dslash.wilson_hop(packed, d, x, np.empty_like(x), sign=sign) for d in hops_alone}
     for n in range(3):

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from doubled_links import packed_links
+from doubled_links import clover_term, packed_links
 from widths import widths
 
 from stages.base.errors import InputError
-from stages.lqcd.kernels.reference import clover as reference_clover
+from stages.lqcd.kernels import clover as kernels_contract
+from stages.lqcd.kernels.dispatch import kernels_of
 from stages.lqcd.kernels.reference import wilson_dslash as reference
 from stages.lqcd.kernels.short_numbers import HalfField, from_half, to_half
 from stages.lqcd.kernels.wilson_update import wilson_update
@@ -43,7 +44,7 @@ def test_conversion_and_back(backend, random, n):
 
 
 @pytest.mark.parametrize("n", widths((1, 3), (8,)))
-@pytest.mark.parametrize("matrices", ["none", "hop", "diagonal"])
+@pytest.mark.parametrize("matrices", ["none", "hop", "diagonal", "hop twisted"])
 @pytest.mark.parametrize("into", ["16 bits", "16 bits without a diagonal", "single"])
 def test_products(backend, random, n, matrices, into):
     """Into single precision the arithmetic on what 16 bits hold is that of single precision."""
@@ -59,8 +60,9 @@ def test_products(backend, random, n, matrices, into):
         terms |= {"a": 0.7, "diagonal": diagonal if single else to_half(diagonal)}
         exact_terms |= {"a": 0.7, "diagonal": y.astype(complex)}
     if matrices != "none":
-        terms["clover"] = matrices, backend.kernels.clover.pack(backend.array(blocks))
-        exact_terms["clover"] = matrices, reference_clover.pack(blocks.astype(complex))
+        terms["clover"] = clover_term(backend.kernels.clover, backend.array(blocks), matrices)
+        with kernels_of("reference"):
+            exact_terms["clover"] = clover_term(kernels_contract, blocks.astype(complex), matrices)
     empty = backend.array(np.full_like(y, np.nan)) if single else HalfField.empty(SITES, n, backend.xp)
     out = kernels.wilson_dslash(packed, half, empty, **terms)
     exactly = reference.pack(links.astype(complex), LATTICE, parity)
@@ -99,8 +101,9 @@ class Problem:
         blocks = blocks + blocks.conj().swapaxes(-1, -2)
         self.clover = self.exact_clover = None
         if clover:
-            self.clover = backend.kernels.clover.pack(backend.array(blocks))
-            self.exact_clover = "hop", reference_clover.pack(blocks.astype(complex))
+            _, self.clover = clover_term(backend.kernels.clover, backend.array(blocks), clover)
+            with kernels_of("reference"):
+                self.exact_clover = clover_term(kernels_contract, blocks.astype(complex), clover)
 
     def expected(self, x, own, source, c):
         hop = reference.wilson_dslash(
@@ -110,7 +113,7 @@ class Problem:
 
 
 @pytest.mark.parametrize("n", widths((1, 3), (6, 8, 16, 33)))
-@pytest.mark.parametrize("clover", [True, False], ids=["clover", "no clover"])
+@pytest.mark.parametrize("clover", ["hop", "hop adjoint", ""])
 def test_sum_of_its_terms(backend, random, n, clover):
     problem, c = Problem(backend, random, n, clover), -0.3 + 1.2j
     x, own, source = (backend.array(f) for f in (problem.x, problem.own, problem.source))
@@ -128,7 +131,7 @@ def test_sum_of_its_terms(backend, random, n, clover):
 @pytest.mark.parametrize("n", widths((1, 3), (6, 16)))
 def test_fields_in_16_bits(backend, random, n):
     """Into 16 bits, in place, and into single precision."""
-    problem, c = Problem(backend, random, n, True), 0.9 - 0.1j
+    problem, c = Problem(backend, random, n, "hop twisted"), 0.9 - 0.1j
     x, own, source = (to_half(backend.array(f)) for f in (problem.x, problem.own, problem.source))
     held = [from_half(to_half(f)) for f in (problem.x, problem.own, problem.source)]
     expected = problem.expected(*held, c)
@@ -143,7 +146,7 @@ def test_fields_in_16_bits(backend, random, n):
 
 
 def test_misuse_of_updates(backend, random):
-    problem = Problem(backend, random, 2, False)
+    problem = Problem(backend, random, 2, "")
     x, own = backend.array(problem.x), backend.array(problem.own)
     refuses("must not be its input", wilson_update, problem.packed, x, x, own=own)
     with pytest.raises(InputError, match="both be HalfFields, or neither"):

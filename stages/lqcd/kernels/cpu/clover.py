@@ -10,8 +10,10 @@ import numpy as np
 from numba import prange, types
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels import expressions
+from stages.lqcd.kernels.clover import GENERAL, HERMITIAN, MATRIX_REALS
 from stages.lqcd.kernels.cpu.compiled import compiled
-from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, CLOVER_REALS, clover_factors, clover_sums
+from stages.lqcd.kernels.cpu.spinor_ir import CHIRAL, clover_factors, clover_sums
 from stages.lqcd.kernels.cpu.vector_ir import REGISTER_BYTES, Builder, Emitter, Value, emitted
 from stages.lqcd.kernels.expressions import inverse_triangles, triangles
 from stages.lqcd.kernels.gamma import COMPONENTS
@@ -22,14 +24,15 @@ UPPER = np.triu_indices(CHIRAL, 1)
 
 @dataclass(frozen=True)
 class PackedClover:
-    """Hermitian matrices of the sites of one parity: reals ``[site, chirality, 36]``.
+    """Matrices of the sites of one parity: reals ``[site, chirality, 36]``, or 72.
 
-    Of each matrix its diagonal, then re, im of the elements above it, row by row.
+    Of each Hermitian matrix its diagonal, then re, im of the elements above it, row by row; of others all.
     """
 
     sites: int
     dtype: np.dtype
     reals: NDArray
+    kind: int = HERMITIAN
 
 
 def pack(blocks: NDArray, constant: float) -> PackedClover:
@@ -42,23 +45,29 @@ def inverse(packed: PackedClover) -> PackedClover | None:
     return replace(packed, reals=inverses) if finite else None
 
 
+def twisted(packed: PackedClover, mu: float, inverted: bool) -> PackedClover:
+    reals = np.empty((packed.sites, 2, MATRIX_REALS[GENERAL]), packed.reals.dtype)
+    expressions.twisted(packed.reals, UPPER, mu, inverted, reals)
+    return replace(packed, reals=reals, kind=GENERAL)
+
+
 def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
     return replace(packed, dtype=dtype, reals=packed.reals.astype(dtype.type(0).real.dtype))
 
 
 def multiply(packed: PackedClover, x: NDArray, out: NDArray) -> NDArray:
     addresses = (array.ctypes.data for array in (packed.reals, x, out))
-    _product_kernel(x.shape[2], packed.dtype.itemsize // 2)(*addresses, len(x))
+    _product_kernel(x.shape[2], packed.dtype.itemsize // 2, packed.kind)(*addresses, len(x))
     return out
 
 
 @cache
-def _product_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
+def _product_kernel(rhs: int, itemsize: int, kind: int) -> Callable[..., None]:
     """The product for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses."""
     tile = min(2 * rhs, REGISTER_BYTES // itemsize)
     tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes = tile * itemsize
-    matrix_bytes, block_bytes = CLOVER_REALS * itemsize, COMPONENTS * rhs * itemsize
+    matrix_bytes, block_bytes = MATRIX_REALS[kind] * itemsize, COMPONENTS * rhs * itemsize
 
     def multiply(low: int, high: int, matrices: int, x: int, out: int, sites: int) -> None:
         for site in prange(low, high):
@@ -67,23 +76,27 @@ def _product_kernel(rhs: int, itemsize: int) -> Callable[..., None]:
                 c, v, w = matrices + block * matrix_bytes, x + block * block_bytes, out + block * block_bytes
                 for k in range(tiles):
                     i = k * tile_bytes
-                    _block_tile(c, v + i, w + i, rhs, itemsize, tile)
+                    _block_tile(c, v + i, w + i, rhs, itemsize, tile, kind)
                 if remainder:
                     i = tiles * tile_bytes
-                    _block_tile(c, v + i, w + i, rhs, itemsize, remainder)
+                    _block_tile(c, v + i, w + i, rhs, itemsize, remainder, kind)
 
     signature = types.void(*[types.int64] * 4)
-    return compiled(multiply, f"clover_{rhs}_{8 * itemsize}", signature, lambda *arguments: arguments[-1])
+    return compiled(
+        multiply, f"clover_{rhs}_{8 * itemsize}_{kind}", signature, lambda *arguments: arguments[-1]
+    )
 
 
 @emitted
-def _block_tile(builder: Builder, c: Value, v: Value, w: Value, rhs: int, itemsize: int, lanes: int) -> None:
+def _block_tile(
+    builder: Builder, c: Value, v: Value, w: Value, rhs: int, itemsize: int, lanes: int, kind: int
+) -> None:
     """``out = C x`` for a chirality of a site and `lanes` reals of each component; addresses, literals."""
     row_bytes = 2 * rhs * itemsize
     emit = Emitter(builder, itemsize)
     vectors = [emit.load(v, i * row_bytes, lanes) for i in range(CHIRAL)]
-    factors = clover_factors(emit, c, lanes)
-    for i, total in enumerate(clover_sums(emit, factors, vectors, [None] * CHIRAL)):
+    factors = clover_factors(emit, c, lanes, kind)
+    for i, total in enumerate(clover_sums(emit, factors, vectors, [None] * CHIRAL, kind)):
         emit.store(total, w, i * row_bytes)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from llvmlite import ir
 
+from stages.lqcd.kernels.clover import MATRIX_REALS
 from stages.lqcd.kernels.cpu.spinor_ir import (
     CHIRAL,
-    CLOVER_REALS,
     NO_CLOVER,
     ON_HOP,
     HopSums,
@@ -95,11 +95,11 @@ def store_pair(emit: Emitter, vector: Value, spinor: Value, first: int, second: 
         emit.store(lanes, spinor, at * 2 * emit.itemsize)
 
 
-def factors_by_chirality(emit: Emitter, matrices: Value) -> Iterator[Value]:
+def factors_by_chirality(emit: Emitter, matrices: Value, kind: int) -> Iterator[Value]:
     """The numbers of two clover matrices at an address, that of the first and that of the second."""
-    for first in range(0, CLOVER_REALS, LANES):
+    for first in range(0, MATRIX_REALS[kind], LANES):
         one, other = (
-            emit.load(matrices, (first + chirality * CLOVER_REALS) * emit.itemsize, LANES)
+            emit.load(matrices, (first + chirality * MATRIX_REALS[kind]) * emit.itemsize, LANES)
             for chirality in range(2)
         )
         for lane in range(LANES):
@@ -111,11 +111,12 @@ def narrow_site(
     builder: Builder,
     u: Value, n: Value, matrices: Value, x: Value, diagonal: Value, out: Value, sign: Value, a: Value,
     b: Value,
-    itemsize: int, first: int, stop: int, place: int,
+    itemsize: int, first: int, stop: int, place: int, kind: int,
 ) -> None:  # fmt: skip
     """``out = a C' diagonal + b C sum_d hop_d`` for one site and one right-hand side.
 
-    Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices` multiply.
+    Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices`, of this
+    kind, multiply.
     """
     spinor_bytes = 2 * COMPONENTS * itemsize
     emit = Emitter(builder, itemsize)
@@ -134,6 +135,6 @@ def narrow_site(
         results = [builder.fadd(*pair) for pair in zip(hops, added, strict=True)]
     else:
         operands = (hops, added) if place == ON_HOP else (added, hops)
-        results = clover_sums(emit, factors_by_chirality(emit, matrices), *operands)
+        results = clover_sums(emit, factors_by_chirality(emit, matrices, kind), *operands, kind)
     for i, result in enumerate(results):
         store_pair(emit, result, out, i, CHIRAL + i)

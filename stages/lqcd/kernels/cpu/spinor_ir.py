@@ -9,17 +9,16 @@ by the link.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from llvmlite import ir
 
+from stages.lqcd.kernels.clover import GENERAL, HERMITIAN, MATRIX_REALS
 from stages.lqcd.kernels.cpu.vector_ir import Emitter, Value
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, GAMMA
 
 CHIRAL = COMPONENTS // 2
 """Components of one chirality, and of a half spinor."""
-
-CLOVER_REALS = CHIRAL + CHIRAL * (CHIRAL - 1)
-"""Of one Hermitian 6 x 6 matrix: its diagonal, then re, im of each element above it, row by row."""
 
 NO_CLOVER, ON_HOP, ON_DIAGONAL = range(3)
 """What the clover matrix of a dslash multiplies."""
@@ -111,17 +110,24 @@ def phases(mu: int) -> list[tuple[int, complex]]:
     return [(int(abs(row).argmax()), complex(row[abs(row).argmax()])) for row in block]
 
 
-def clover_factors(emit: Emitter, matrix: Value, lanes: int) -> Iterator[Value]:
-    """The `CLOVER_REALS` numbers of a matrix at an address, each in all lanes."""
-    for number in range(CLOVER_REALS):
+def clover_factors(emit: Emitter, matrix: Value, lanes: int, kind: int) -> Iterator[Value]:
+    """The numbers of a matrix of this kind at an address, each in all lanes."""
+    for number in range(MATRIX_REALS[kind]):
         yield emit.splat(emit.load_real(matrix, number * emit.itemsize), lanes)
 
 
 def clover_sums(
-    emit: Emitter, factors: Iterator[Value], vectors: Sequence[Value], sums: Sequence[Value]
+    emit: Emitter, factors: Iterator[Value], vectors: Sequence[Value], sums: Sequence[Value], kind: int
 ) -> list[Value]:
-    """Sums + C vectors of one chirality; factors: the numbers of C in vectors."""
+    """Sums + C vectors of one chirality; factors: the numbers of C, of this kind, in vectors."""
     totals, rotated = list(sums), [emit.times_i(vector) for vector in vectors]
+    for row, column in product(range(CHIRAL), repeat=2) if kind != HERMITIAN else ():
+        i, j = (row, column) if kind == GENERAL else (column, row)
+        re, im = next(factors), next(factors)
+        totals[i] = emit.added_product(re, vectors[j], totals[i])
+        totals[i] = emit.fma(im if kind == GENERAL else emit.builder.fneg(im), rotated[j], totals[i])
+    if kind != HERMITIAN:
+        return totals
     for i in range(CHIRAL):
         totals[i] = emit.added_product(next(factors), vectors[i], totals[i])
     for i in range(CHIRAL):

@@ -17,6 +17,7 @@ from numba import prange, types
 from numba.core import cgutils
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels.clover import HERMITIAN, MATRIX_REALS
 from stages.lqcd.kernels.cpu.clover import PackedClover
 from stages.lqcd.kernels.cpu.compiled import compiled
 from stages.lqcd.kernels.cpu.link_fields import doubled_links
@@ -24,7 +25,6 @@ from stages.lqcd.kernels.cpu.narrow_wilson import narrow_site
 from stages.lqcd.kernels.cpu.short_numbers import through_single
 from stages.lqcd.kernels.cpu.spinor_ir import (
     CHIRAL,
-    CLOVER_REALS,
     NO_CLOVER,
     ON_DIAGONAL,
     ON_HOP,
@@ -93,15 +93,15 @@ def wilson_dslash(
     if isinstance(x, HalfField) or isinstance(out, HalfField) or isinstance(diagonal, HalfField):
         through_single(wilson_dslash, packed, x, out, diagonal, sign=sign, a=a, b=b, clover=clover)
         return out
-    place, matrices = NO_CLOVER, packed.links
+    place, kind, matrices = NO_CLOVER, HERMITIAN, packed.links
     if clover is not None:
-        place, matrices = PLACES[clover[0]], clover[1].reals
-    return _apply(packed, x, out, (0, NAIVE_DIRECTIONS), place, matrices, diagonal, (sign, a, b))
+        place, kind, matrices = PLACES[clover[0]], clover[1].kind, clover[1].reals
+    return _apply(packed, x, out, (0, NAIVE_DIRECTIONS), place, kind, matrices, diagonal, (sign, a, b))
 
 
 def wilson_hop(packed: PackedLinks, direction: int, x: NDArray, out: NDArray, *, sign: int = 1) -> NDArray:
     hops = (direction, direction + 1)
-    return _apply(packed, x, out, hops, NO_CLOVER, packed.links, None, (sign, 0.0, 1.0))
+    return _apply(packed, x, out, hops, NO_CLOVER, HERMITIAN, packed.links, None, (sign, 0.0, 1.0))
 
 
 def _apply(
@@ -110,6 +110,7 @@ def _apply(
     out: NDArray,
     hops: tuple[int, int],
     place: int,
+    kind: int,
     matrices: NDArray,
     diagonal: NDArray | None,
     factors: tuple[float, float, float],
@@ -120,13 +121,13 @@ def _apply(
     else:
         stride, added = x.strides[0], diagonal
     arrays = (packed.links, packed.neighbours, matrices, x, added, out)
-    kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, *hops, place)
+    kernel = _kernel(x.shape[2], packed.dtype.itemsize // 2, *hops, place, kind)
     kernel(*(array.ctypes.data for array in arrays), stride, x.nbytes > CACHED_BYTES, sign, a, b, len(out))
     return out
 
 
 @cache
-def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Callable[..., None]:
+def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int, kind: int) -> Callable[..., None]:
     """The hops first, ..., stop - 1 for `rhs` right-hand sides of reals of `itemsize` bytes, on addresses.
 
     `diagonal_stride` is 0 where there is no diagonal: every site then adds the same block of zeros.
@@ -135,7 +136,7 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
     tiles, remainder = divmod(2 * rhs, tile)
     tile_bytes, alone = tile * itemsize, rhs == 1 and itemsize == 4
     links_bytes, neighbours_bytes = NAIVE_DIRECTIONS * 18 * itemsize, NAIVE_DIRECTIONS * 4
-    matrix_bytes, site_bytes = 2 * CLOVER_REALS * itemsize, 2 * COMPONENTS * rhs * itemsize
+    matrix_bytes, site_bytes = 2 * MATRIX_REALS[kind] * itemsize, 2 * COMPONENTS * rhs * itemsize
 
     def dslash(
         low: int,
@@ -165,19 +166,36 @@ def _kernel(rhs: int, itemsize: int, first: int, stop: int, place: int) -> Calla
                 if fetched:
                     _fetch_next(u, links_bytes)
                     _fetch_next(c, matrix_bytes)
-                narrow_site(u, n, c, x, v, w, sign, a, b, itemsize, first, stop, place)
+                narrow_site(u, n, c, x, v, w, sign, a, b, itemsize, first, stop, place, kind)
                 continue
             for k in range(tiles):
                 i = k * tile_bytes
-                _site_tile(u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, tile, first, stop, place)
+                _site_tile(
+                    u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, tile, first, stop, place, kind
+                )
             if remainder:
                 i = tiles * tile_bytes
                 _site_tile(
-                    u, n, c, x + i, v + i, w + i, sign, a, b, rhs, itemsize, remainder, first, stop, place
+                    u,
+                    n,
+                    c,
+                    x + i,
+                    v + i,
+                    w + i,
+                    sign,
+                    a,
+                    b,
+                    rhs,
+                    itemsize,
+                    remainder,
+                    first,
+                    stop,
+                    place,
+                    kind,
                 )
 
     signature = types.void(*[types.int64] * 8, *[types.float64] * 3, types.int64)
-    name = f"wilson_dslash_{rhs}_{8 * itemsize}_{first}_{stop}_{place}"
+    name = f"wilson_dslash_{rhs}_{8 * itemsize}_{first}_{stop}_{place}_{kind}"
     return compiled(dslash, name, signature, lambda *arguments: arguments[-1])
 
 
@@ -204,11 +222,12 @@ def _site_tile(
     builder: Builder,
     u: Value, n: Value, matrices: Value, x: Value, diagonal: Value, out: Value, sign: Value, a: Value,
     b: Value,
-    rhs: int, itemsize: int, lanes: int, first: int, stop: int, place: int,
+    rhs: int, itemsize: int, lanes: int, first: int, stop: int, place: int, kind: int,
 ) -> None:  # fmt: skip
     """``out = a C' diagonal + b C sum_d hop_d`` for one site and `lanes` reals of each component.
 
-    Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices` multiply.
+    Takes addresses, then sign, a and b, then literal constants; `place` is what `matrices`, of this
+    kind, multiply.
     """
     row_bytes = 2 * rhs * itemsize
     emit = Emitter(builder, itemsize)
@@ -222,13 +241,13 @@ def _site_tile(
     added = [builder.fmul(a, vector) for vector in added]
     for chirality in range(2):
         half = slice(CHIRAL * chirality, CHIRAL * (chirality + 1))
-        matrix = builder.add(matrices, emit.index(chirality * CLOVER_REALS * itemsize))
-        factors = clover_factors(emit, matrix, lanes)
+        matrix = builder.add(matrices, emit.index(chirality * MATRIX_REALS[kind] * itemsize))
+        factors = clover_factors(emit, matrix, lanes, kind)
         if place == NO_CLOVER:
             results = [builder.fadd(v, w) for v, w in zip(hops[half], added[half], strict=True)]
         elif place == ON_HOP:
-            results = clover_sums(emit, factors, hops[half], added[half])
+            results = clover_sums(emit, factors, hops[half], added[half], kind)
         else:
-            results = clover_sums(emit, factors, added[half], hops[half])
+            results = clover_sums(emit, factors, added[half], hops[half], kind)
         for i, result in enumerate(results):
             emit.store(result, out, (CHIRAL * chirality + i) * row_bytes)

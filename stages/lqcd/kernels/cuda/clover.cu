@@ -1,10 +1,10 @@
-// out = C v with the two Hermitian 6 x 6 matrices of each site (hermitian.cuh); a thread has one chirality of R
+// out = C v with the two 6 x 6 matrices of each site (hermitian.cuh); a thread has one chirality of R
 // right-hand sides. out may be x.
 
 #include "hermitian.cuh"
 #include "share.cuh"
 
-template <class Real, int N, int R>
+template <class Real, int N, int R, int KIND>
 __global__ void __launch_bounds__(256)
     clover_multiply(const Real* __restrict__ matrices, const void* x, void* out, int sites) {
     using Lanes = Lanes<N, R, R>;
@@ -14,6 +14,6 @@ __global__ void __launch_bounds__(256)
     if (site >= sites || outside_share(i)) return;
     HalfSpinor<Real, R> v;
     Field(x, nullptr).template load<ReadOnce>(v, site, chirality, lane);
-    multiply(matrices + size_t(block) * HERMITIAN_REALS, v);
+    multiply_by<KIND>(matrices + size_t(block) * MATRIX_REALS<KIND>, v);
     Field(out, nullptr).store(v, site, chirality, lane);
 }

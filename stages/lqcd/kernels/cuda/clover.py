@@ -10,6 +10,8 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from stages.lqcd.kernels import expressions
+from stages.lqcd.kernels.clover import GENERAL, HERMITIAN, MATRIX_REALS
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.own_rows import on_own_rows
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
@@ -29,23 +31,24 @@ from stages.lqcd.kernels.expressions import inverse_triangles, triangles
 from stages.lqcd.lattice.geometry import Lattice
 
 LOWER = np.tril_indices(6, -1)
-REALS = 36
 
 
 @dataclass(frozen=True)
 class PackedClover:
-    """Matrices of the sites of one parity in 36 reals each, ``[site, chirality, 36]``.
+    """Matrices of the sites of one parity in 36 reals each, ``[site, chirality, 36]``, or 72.
 
-    The 6 numbers of the diagonal come first, then the 15 complex ones below it, row by row.
+    Of a Hermitian one the 6 numbers of the diagonal come first, then the 15 complex ones below it, row by
+    row; of others there are all.
     """
 
     sites: int
     dtype: np.dtype
     matrices: cupy.ndarray
+    kind: int = HERMITIAN
 
 
 def pack(blocks: cupy.ndarray, constant: float) -> PackedClover:
-    matrices = empty_field((*blocks.shape[:2], REALS), blocks.real.dtype)
+    matrices = empty_field((*blocks.shape[:2], MATRIX_REALS[HERMITIAN]), blocks.real.dtype)
     on_own_rows(lambda blocks, reals: triangles(blocks, constant, LOWER, reals), blocks, matrices)
     return PackedClover(len(blocks), np.dtype(blocks.dtype), matrices)
 
@@ -56,6 +59,12 @@ def inverse(packed: PackedClover) -> PackedClover | None:
     return replace(packed, matrices=inverses) if all(finite) else None
 
 
+def twisted(packed: PackedClover, mu: float, inverted: bool) -> PackedClover:
+    matrices = empty_field((packed.sites, 2, MATRIX_REALS[GENERAL]), packed.matrices.dtype)
+    on_own_rows(lambda a, b: expressions.twisted(a, LOWER, mu, inverted, b), packed.matrices, matrices)
+    return replace(packed, matrices=matrices, kind=GENERAL)
+
+
 def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
     matrices = empty_field(packed.matrices.shape, dtype.type(0).real.dtype)
     assign(matrices, packed.matrices)
@@ -63,18 +72,18 @@ def astype(packed: PackedClover, dtype: np.dtype) -> PackedClover:
 
 
 def multiply(packed: PackedClover, x: cupy.ndarray, out: cupy.ndarray) -> cupy.ndarray:
-    kernel = clover_multiply_launch(packed.sites, packed.dtype, x.shape[2])
+    kernel = clover_multiply_launch(packed.sites, packed.dtype, x.shape[2], packed.kind)
     run(kernel, packed.matrices, x, out, np.int32(packed.sites))
     return out
 
 
 @cache
-def clover_multiply_launch(sites: int, dtype: np.dtype, n: int) -> Launch:
+def clover_multiply_launch(sites: int, dtype: np.dtype, n: int, kind: int = HERMITIAN) -> Launch:
     """Products with clover matrices, a thread per site, chirality and one or two right-hand sides."""
     check_rhs(n)
     rhs = 2 if dtype == np.complex64 and n % 2 == 0 else 1
     threads = 2 * sites * (n // rhs)
-    name, work = instance("clover_multiply", dtype, n, rhs), RowWork(threads, BLOCK_THREADS)
+    name, work = instance("clover_multiply", dtype, n, rhs, kind), RowWork(threads, BLOCK_THREADS)
     return Launch("clover.cu", name, (ceil(threads / BLOCK_THREADS),), BLOCK_THREADS, work=work)
 
 

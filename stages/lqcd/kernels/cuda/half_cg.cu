@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
     coefficients.finish(threadIdx.x % N, sum[0]);
 }
 
-// |x|^2 of each right-hand side, [N]; with CLOVER also out = C x, C the two Hermitian 6 x 6 matrices of each site.
-template <int N, int GROUPS, bool CLOVER>
+// |x|^2 of each right-hand side, [N]; with CLOVER also out = C x, C the two 6 x 6 matrices of each site, of a KIND.
+template <int N, int GROUPS, bool CLOVER, int KIND>
 __global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
     half_norms(const void* __restrict__ x, const float* __restrict__ x_scales, const float4* __restrict__ matrices,
                void* out, float* out_scales, double* norms, double* partials, unsigned* finished, long long sites) {
@@ -93,13 +93,14 @@ __global__ void __launch_bounds__(N * GROUPS, 512 / (N * GROUPS))
         if constexpr (CLOVER) {
             #pragma unroll
             for (int chirality = 0; chirality < 2; chirality++) {
-                alignas(16) float matrix[HERMITIAN_REALS];
+                constexpr int reals = MATRIX_REALS<KIND>;
+                alignas(16) float matrix[reals];
                 #pragma unroll
-                for (int i = 0; i < HERMITIAN_REALS / 4; i++)
+                for (int i = 0; i < reals / 4; i++)
                     reinterpret_cast<float4*>(matrix)[i] =
-                        __ldg(matrices + (2 * size_t(site) + chirality) * (HERMITIAN_REALS / 4) + i);
+                        __ldg(matrices + (2 * size_t(site) + chirality) * (reals / 4) + i);
                 HalfSpinor<float, 1> h = chiral(v, chirality);
-                multiply(matrix, h);
+                multiply_by<KIND>(matrix, h);
                 set_chiral(v, chirality, h);
             }
             result.store(v, site, n);

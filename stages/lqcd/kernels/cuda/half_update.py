@@ -10,6 +10,7 @@ import cupy
 import numpy as np
 
 from stages.lqcd.kernels.bicgstab_update import BiCGstabCoefficients
+from stages.lqcd.kernels.clover import HERMITIAN
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.columns import grid_sums, site_shape
 from stages.lqcd.kernels.cuda.compile import run
@@ -63,7 +64,7 @@ def half_norms(
     x: HalfField, norms2: cupy.ndarray, clover: PackedClover | None, out: HalfField | None
 ) -> None:
     sites, _, n = x.shape
-    kernel = half_norms_launch(n, sites, clover is not None)
+    kernel = half_norms_launch(n, sites, clover is not None, clover.kind if clover else HERMITIAN)
     operands = *codes_and_scales(x), clover.matrices if clover else np.uintp(0), *codes_and_scales(out)
     run(kernel, *operands, norms2, *grid_sums(kernel, n), np.int64(sites))
 
@@ -91,10 +92,10 @@ def half_reduction_launch(name: str, n: int, sites: int) -> Launch:
 
 
 @narrowable
-def half_norms_launch(n: int, sites: int, clover: bool) -> Launch:
+def half_norms_launch(n: int, sites: int, clover: bool, kind: int = HERMITIAN) -> Launch:
     """The sum of squares, and with clover matrices their product; grid (parts, 1)."""
     shape, work = site_shape(n), RowWork(sites, sums=True, reads=not clover)
-    return shape.sums("half_cg.cu", f"half_norms<{n}, {shape.groups}, {str(clover).lower()}>", work)
+    return shape.sums("half_cg.cu", f"half_norms<{n}, {shape.groups}, {str(clover).lower()}, {kind}>", work)
 
 
 @narrowable

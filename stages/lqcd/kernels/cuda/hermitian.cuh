@@ -1,9 +1,14 @@
-// Products with the clover term's matrices: a site has two Hermitian 6 x 6 matrices, one a chirality, each in 36
-// reals: the 6 of the diagonal, then the 15 complex numbers below it by rows.
+// Products with the clover term's matrices: a site has two 6 x 6 matrices, one a chirality. A Hermitian one has 36
+// reals: the 6 of the diagonal, then the 15 complex numbers below it by rows; those of twisted quarks have all 36
+// complex numbers by rows.
 
 #include "spinors.cuh"
 
 constexpr int HERMITIAN_REALS = 36;
+
+// Kinds of matrices, as in clover.py: the adjoint is that of what is stored.
+constexpr int HERMITIAN = 0, GENERAL = 1, ADJOINT = 2;
+template <int KIND> constexpr int MATRIX_REALS = KIND == HERMITIAN ? HERMITIAN_REALS : 72;
 
 // v = C v, components numbered 3 * spin + colour.
 template <class Real, int R> __device__ __forceinline__ void multiply(const Real* c, HalfSpinor<Real, R>& v) {
@@ -30,4 +35,24 @@ template <class Real, int R> __device__ __forceinline__ void multiply(const Real
     for (int i = 0; i < 6; i++)
         #pragma unroll
         for (int r = 0; r < R; r++) v.re[i / 3][i % 3][r] = re[i][r], v.im[i / 3][i % 3][r] = im[i][r];
+}
+
+// v = C v for C of a kind.
+template <int KIND, class Real, int R> __device__ __forceinline__ void multiply_by(const Real* c, HalfSpinor<Real, R>& v) {
+    if constexpr (KIND == HERMITIAN) multiply(c, v);
+    else {
+        const Complex<Real>* elements = reinterpret_cast<const Complex<Real>*>(c);
+        const HalfSpinor<Real, R> w = v;
+        v = {};
+        #pragma unroll
+        for (int k = 0; k < 36; k++) {
+            const int i = KIND == GENERAL ? k / 6 : k % 6, j = KIND == GENERAL ? k % 6 : k / 6;
+            const Complex<Real> e = elements[k];
+            const Real im = KIND == GENERAL ? e.y : -e.y;
+            #pragma unroll
+            for (int r = 0; r < R; r++)
+                add_multiple(v.re[i / 3][i % 3][r], v.im[i / 3][i % 3][r], e.x, im, w.re[j / 3][j % 3][r],
+                             w.im[j / 3][j % 3][r]);
+        }
+    }
 }

@@ -27,8 +27,9 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     for (int chirality = 0; chirality < 2; chirality++) {
         HalfSpinor<Real, R> v = chiral(hops.sum, chirality), w = {};
         if (diagonal) Result(diagonal, diagonal_scales).template load<ReadOnce>(w, at, chirality, lane);
-        if constexpr (CLOVER == HOP_CLOVER) multiply(hops.matrix + chirality * HERMITIAN_REALS, v);
-        if constexpr (CLOVER == DIAGONAL_CLOVER) multiply(hops.matrix + chirality * HERMITIAN_REALS, w);
+        const Real* matrix = hops.matrix + chirality * MATRIX_REALS<KIND_OF<CLOVER>>;
+        if constexpr (PLACE_OF<CLOVER> == HOP_CLOVER) multiply_by<KIND_OF<CLOVER>>(matrix, v);
+        if constexpr (PLACE_OF<CLOVER> == DIAGONAL_CLOVER) multiply_by<KIND_OF<CLOVER>>(matrix, w);
         combine(v, b, a, w);
         set_chiral(hops.sum, chirality, v);
     }

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stages.base.errors import InputError
+from stages.lqcd.kernels.clover import MATRIX_REALS
 from stages.lqcd.kernels.cuda.clover import PackedClover
 from stages.lqcd.kernels.cuda.compile import run
 from stages.lqcd.kernels.cuda.devices.partition import RowWork
@@ -44,11 +45,8 @@ _NULL = np.uintp(0)
 TILE: Box = (2, 4, 2, 2)
 """The tile wished for, in (x / 2, y, z, t): its 32 sites read 128 neighbours."""
 
-CLOVER_REALS = 72
-"""Of a site's two Hermitian 6 x 6 matrices."""
-
 NO_CLOVER, HOP_CLOVER, DIAGONAL_CLOVER = 0, 1, 2
-"""What clover matrices multiply, as in `wilson_dslash.cu`."""
+"""What clover matrices multiply, as in `wilson_dslash.cu`; a launch takes that + 4 times their kind."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +216,7 @@ def wilson_dslash(
     n, form, fields, real = x.shape[2], packed.form, _fields(x, out), packed.links.real.dtype.type
     place, matrices = clover or ("", None)
     where = {"hop": HOP_CLOVER, "diagonal": DIAGONAL_CLOVER}.get(place, NO_CLOVER)
+    where += 0 if matrices is None else 4 * matrices.kind
     run(
         wilson_dslash_launch(packed.lattice, packed.dtype, n, sign, where, form, fields),
         *packed.arguments,
@@ -313,7 +312,7 @@ def gathering_launch(
 
 def shared_bytes_of(shape: DslashShape, dtype: np.dtype, clover: int, form: SU3Links18) -> int:
     """Links and, if there are any, clover matrices of a block's sites."""
-    matrices = CLOVER_REALS * dtype.itemsize // 2 if clover else 0
+    matrices = MATRIX_REALS[clover // 4] * dtype.itemsize if clover else 0
     return form.shared_bytes(shape.sites_per_block, dtype) + matrices * shape.sites_per_block
 
 

@@ -13,7 +13,10 @@ struct Half {
     template <class Real, class Lanes> using Field = HalfSpinors<Real, Lanes>;
 };
 
+// What clover matrices multiply; CLOVER of a kernel is that + 4 times their kind (hermitian.cuh).
 constexpr int HOP_CLOVER = 1, DIAGONAL_CLOVER = 2;
+template <int CLOVER> constexpr int PLACE_OF = CLOVER % 4;
+template <int CLOVER> constexpr int KIND_OF = CLOVER / 4;
 
 // Whether a hop leads over the edge of the lattice.
 template <class L, int MU, int STEP> __device__ __forceinline__ bool at_edge(Site site, int parity) {
@@ -58,9 +61,9 @@ template <class Tile> __device__ __forceinline__ Site site_in(Site tile, int i) 
 }
 
 // The matrices of a team's sites, from [site] to shared memory.
-template <class L, class Tile, int SITES, int THREADS, class Real>
+template <class L, class Tile, int SITES, int THREADS, int KIND, class Real>
 __device__ __forceinline__ void fetch_clover(unsigned char* shared, const Real* clover, Site tile, int first, int thread) {
-    constexpr int bytes = 2 * HERMITIAN_REALS * sizeof(Real), pieces = bytes / 16;
+    constexpr int bytes = 2 * MATRIX_REALS<KIND> * sizeof(Real), pieces = bytes / 16;
     const auto policy = evict_first();
     const unsigned to = opaque_shared_address(shared + thread * 16);
     #pragma unroll
@@ -100,7 +103,7 @@ __device__ __forceinline__ Gathered<Real, R> gathered(const unsigned char* tiles
     const Site tile = Order::tile(blockIdx.x / parts);
     const int team = threadIdx.x / team_threads, first = blockIdx.x % parts * SITES + team * team_sites;
     constexpr int matrices_at = threads / team_threads * Links::SHARED_BYTES;
-    constexpr int matrix_bytes = 2 * HERMITIAN_REALS * sizeof(Real);
+    constexpr int matrix_bytes = 2 * MATRIX_REALS<KIND_OF<CLOVER>> * sizeof(Real);
     unsigned char* const matrices = shared + matrices_at + team * team_sites * matrix_bytes;
     Links links{shared + team * Links::SHARED_BYTES};
     if constexpr (Links::IN_FIELDS) {
@@ -108,7 +111,8 @@ __device__ __forceinline__ Gathered<Real, R> gathered(const unsigned char* tiles
         links.template fetch<L, Tile>(tiles, nullptr, corner, first, parity);
     } else links.fetch(tiles + size_t(Order::number(tile)) * Links::TILE_BYTES, first);
     if constexpr (CLOVER)
-        fetch_clover<L, Tile, team_sites, team_threads>(matrices, clover, tile, first, Links::thread());
+        fetch_clover<L, Tile, team_sites, team_threads, KIND_OF<CLOVER>>(matrices, clover, tile, first,
+                                                                         Links::thread());
 
     const int site_in_team = Links::thread() / Lanes::COUNT, lane = threadIdx.x % Lanes::COUNT;
     const Site site = site_in<Tile>(tile, first + site_in_team);

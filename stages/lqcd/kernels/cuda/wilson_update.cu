@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(SITES * (N / R), MIN_BLOCKS)
     #pragma unroll
     for (int chirality = 0; chirality < 2; chirality++) {
         HalfSpinor<Real, R> v = chiral(hops.sum, chirality), sum = {}, w;
-        if constexpr (CLOVER == HOP_CLOVER) multiply(hops.matrix + chirality * HERMITIAN_REALS, v);
+        constexpr int kind = KIND_OF<CLOVER>;
+        if constexpr (PLACE_OF<CLOVER> == HOP_CLOVER) multiply_by<kind>(hops.matrix + chirality * MATRIX_REALS<kind>, v);
         add(sum, Complex<Real>{b_re, b_im}, v);
         Reads(own, own_scales).template load<ReadOnce>(w, at, chirality, lane);
         add(sum, Complex<Real>{a_re, a_im}, w);

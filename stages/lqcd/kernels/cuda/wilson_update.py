@@ -37,7 +37,7 @@ def wilson_update(
     clover: PackedClover | None,
 ) -> cupy.ndarray | HalfField:
     kinds = tuple(KINDS[isinstance(field, HalfField)] for field in (x, own, out))
-    place = HOP_CLOVER if clover else NO_CLOVER
+    place = HOP_CLOVER + 4 * clover.kind if clover else NO_CLOVER
     real = packed.links.real.dtype.type
     run(
         wilson_update_launch(packed.lattice, packed.dtype, x.shape[2], place, packed.form, *kinds),
