@@ -27,7 +27,7 @@ from stages.base.errors import InputError
 from stages.lqcd.eigen.memory import available_bytes
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import assign, contiguous, field_like
+from stages.lqcd.kernels.fields import assign, contiguous, empty_rows, field_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
@@ -190,7 +190,7 @@ def _rows(
     held, still = _held(low, width, rows), not np.any(momenta)
     phases = [_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
     shape = (len(currents), len(momenta), 2, lattice.time_extent, len(rows), modes)
-    values, done = field_like(low.space.vectors, shape, complex), 0
+    values, done = empty_rows(low.space.vectors, shape, complex, 0), 0  # no field: of GPUs on the first
     others = low.blocks(width, 0, first), low.blocks(width, rows.stop)
     for columns, right in chain(_narrow(held, width), *others):
         mirrored = still and columns.start in rows
@@ -205,7 +205,7 @@ def _rows(
                     if mirrored and not hops and own.stop <= columns.start:
                         continue
                     bra = by_slice(left[p], lattice)
-                    block = field_like(image, (len(bra), bra.shape[-1], image.shape[-1]), complex)
+                    block = empty_rows(bra, (len(bra), bra.shape[-1], image.shape[-1]), complex, 0)
                     slice_products.slice_gram(bra, image, block)
                     assign(values[n, place, p][:, _from(first, own), columns], block)
                     if mirrored:

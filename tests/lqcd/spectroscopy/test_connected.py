@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -533,17 +534,40 @@ def test_signs_of_given_links_are_recognised(phased: bool) -> None:
     refuses("phases of the fat links cannot be recognised", given_links, fat, long, another, LATTICE)
 
 
+def numbers_of(links: StaggeredLinks, vectors: NDArray, send: Callable) -> tuple[NDArray, ...]:
+    """Eigenvalues, meson fields and rests of all operators, where the links are; send: takes arrays there."""
+    count = vectors.shape[-1]
+    space = Space.of_eigenpairs(np.zeros(count), send(vectors), np.zeros(count))
+    modes, b = LowPropagator.of(StaggeredDslash(links), space), send(random_wall(links.lattice, 1, "a", 5, 0))
+    currents = [vector_current(links, label) for label in LABELS]
+    fields = [
+        meson_fields(modes, currents, momenta, width=10).values
+        for momenta in ([(0, 0, 0)], [(0, 0, 0), (1, 0, -1)])
+    ]
+    rests = [rest_correlator(modes, 0.1, b, b, c.at_source(b), c, c, 1).rest for c in currents]
+    return modes.eigenvalues, *fields, np.array(rests)
+
+
 @pytest.mark.gpu
 def test_a_gpu_gives_the_same(links: StaggeredLinks, low: LowPropagator) -> None:
-    thin, made = links.origin.links, []
-    there = hisq_links(thin, LATTICE, boundary="antiperiodic", naik_epsilon=-0.1, backend="cuda")
+    there = hisq_links(
+        links.origin.links, LATTICE, boundary="antiperiodic", naik_epsilon=-0.1, backend="cuda"
+    )
     vectors = np.concatenate([v for _, (v, _) in low.blocks()], axis=-1)
-    for quarks, send in ((links, np.array), (there, to_device)):
-        space = Space.of_eigenpairs(low.eigenvalues, send(vectors), np.zeros(MODES))
-        modes, b = LowPropagator.of(StaggeredDslash(quarks), space), send(random_wall(LATTICE, 1, "a", 5, 0))
-        currents = [vector_current(quarks, label) for label in LABELS]
-        fields = meson_fields(modes, currents, [(0, 0, 0), (1, 0, -1)], width=10)
-        rests = [rest_correlator(modes, 0.1, b, b, c.at_source(b), c, c, 1).rest for c in currents]
-        made.append((modes.eigenvalues, fields.values, np.array(rests)))
+    made = numbers_of(links, vectors, np.array), numbers_of(there, vectors, to_device)
     for here, on_gpu in zip(*made, strict=True):
         np.testing.assert_allclose(on_gpu, here, atol=1e-12)
+
+
+@pytest.mark.gpu
+def test_gpus_that_share_a_lattice_give_the_same() -> None:
+    group = import_module("stages.lqcd.kernels.cuda.devices.group")
+    lattice, rng, made = Lattice((8, 8, 8, 8)), np.random.default_rng(77), []
+    thin = random_su3(rng, 4, 2, lattice.half_volume, size=0.5)
+    vectors = rng.normal(size=(lattice.half_volume, 3, MODES, 2)) @ [1, 1j]
+    for devices in ((0,), (0, 0)):
+        with group.spread_over(lattice, devices):
+            links = hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=-0.1, backend="cuda")
+            made.append(numbers_of(links, vectors, to_device))
+    for one, two in zip(*made, strict=True):
+        np.testing.assert_allclose(two, one, rtol=0, atol=1e-12 * np.abs(one).max())
