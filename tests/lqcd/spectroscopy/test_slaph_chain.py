@@ -17,10 +17,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
+from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.distillation.elementals import elementals
 from stages.lqcd.distillation.insertions import Insertions
+from stages.lqcd.distillation.projection import sink_projections
+from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.gamma import GAMMA5, tmlqcd_spinors
+from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.solvers.even_odd import EvenOdd
+from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.distilled_mesons import (
     ElementalTable,
     QuarkLine,
@@ -53,6 +61,7 @@ class Chain(NamedTuple):
     """Noise ``[line, time, spin, vector, column]``, cut to subsets, and projections, source before column."""
 
     folder: Path
+    vectors: NDArray
     rho: NDArray
     c: NDArray
     phi: NDArray
@@ -85,7 +94,7 @@ def chain(reference_data: Path) -> Chain:
         factors = np.einsum("lsia,st,ij,rtjb->lrab", left.conj(), gamma, vertex, right, optimize=True)
         return np.diag(np.kron(GAMMA5, np.eye(2)))[:, None] * factors if kind == "Q2" else factors
 
-    return Chain(folder, rho, c, phi, factor)
+    return Chain(folder, vectors, rho, c, phi, factor)
 
 
 def two_lines(A: NDArray, B: NDArray, quarks: str) -> complex:
@@ -123,6 +132,22 @@ def test_correlators_of_the_chain(chain: Chain, name: str, number: int) -> None:
         for at, to in np.ndindex(4, 4):
             found[(at - to) % 4] += DIAGRAMS[name](chain.factor, quarks, at, to, *parsed) / 4
         assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max(), label
+
+
+@pytest.mark.parametrize(("quark", "two_kappa_mu"), [("u", 0.0177), ("s", 0.177)])
+def test_perambulators_of_the_chain(chain: Chain, quark: str, two_kappa_mu: float) -> None:
+    """Of all noise vectors, by this library's operator and solver."""
+    links = read_gauge(chain.folder / "conf.1000").links
+    made = wilson_links(links, LATTICE, boundary="periodic", csw=1.0, theta=(0, 0, 0, 1.0))
+    M = WilsonOperator(WilsonDslash(made), mass_of_kappa(0.177), two_kappa_mu / (2 * 0.177))
+    solver = EvenOdd(Solve("block_cgrq", 1e-13, "double-single", 500).of_regular(None), WilsonSchur)
+    for n in QUARKS[quark]:
+        sources = np.zeros((2, 4, LATTICE.sites_per_slice, 4, 3, 2, 8), complex)
+        for t in range(4):
+            slice_products.put_sources(chain.vectors[t], chain.rho[n, t], sources[:, t, ..., t // 2, :])
+        solution = solver.solve(M, sources.reshape(*M.shape, 16)).x
+        found = sink_projections(chain.vectors, solution, np, 1 << 30).reshape(4, 4, VECTORS, 2, 8)
+        assert np.abs(found - chain.c[n]).max() < 1e-10
 
 
 def test_pions_of_the_chain_by_this_library(chain: Chain) -> None:
