@@ -124,7 +124,7 @@ def test_parts_on_some_configurations(
 
 
 def test_an_incomplete_last_bin_is_used(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
-    edit(hvp, ("analysis:\n", "analysis:\n  jackknife_bin: 3\n"))
+    edit(hvp, ("analysis:\n", "analysis:\n  jackknife_bin: 3\n"), ("walls: 2", "walls: 4"))
     assert quarkline("run", hvp, "--cluster", cluster).code == 0
     average = open_result(hvp.parent / "store", "average").load()
     light = open_result(hvp.parent / "store", "correlator_light").load().correlator[:, 0].values
@@ -133,6 +133,7 @@ def test_an_incomplete_last_bin_is_used(hvp: Path, quarkline: CommandLine, clust
     np.testing.assert_allclose(samples, [light[3], light[:3].mean(axis=0)], rtol=1e-12)
     page = (hvp.parent / "report" / "index.html").read_text()
     assert "the last bin has 1 of 3 configurations" in page and "1 degree of freedom" in page
+    assert "Estimators of C(t), light, one_link" in page  # of four walls there are errors of errors
 
 
 def test_tails_of_the_light_part_alone(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
