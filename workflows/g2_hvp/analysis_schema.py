@@ -63,10 +63,7 @@ class ScaleSection(FileSection):
             raise ValueError("the lattice spacing has no error: add `error`, in fm")
         if given not in ({"a_fm", "error"}, {"lattice", "fm"}):
             raise ValueError("give `a_fm` and `error`, or `lattice` and `fm`, a length in both units")
-        try:
-            _ = self.of_stages
-        except InputError as error:
-            raise ValueError(str(error)) from None
+        _ = self.of_stages  # which may refuse them
         return self
 
     @property
@@ -214,16 +211,6 @@ class HvpAnalysis(ResampledAnalysis):
     last: int | None = Field(default=None, ge=1)
     """Last slice of the sums; default: N/2."""
 
-    @property
-    def middle(self) -> float:
-        """Weight of the slice N/2."""
-        return 1.0 if self.whole_middle else 0.5
-
-    @property
-    def muon(self) -> Muon:
-        """The constants of a_mu."""
-        return Muon(self.muon_gev, self.inverse_alpha)
-
     def window(self, name: str) -> Window:
         """A window as stages take it."""
         own = self.own_windows.get(name)
@@ -231,30 +218,21 @@ class HvpAnalysis(ResampledAnalysis):
 
     def contradictions(self) -> Iterator[Problem]:
         """Windows that nothing defines, corrections of others, a Z_V that is missing, a faulty pattern."""
-        known = [*WINDOWS, *self.own_windows]
-        for name in self.windows:
-            if name not in known:
-                yield (
-                    ("windows",),
-                    f"no window is named {name!r}: take {', '.join(known)}, or add it to `own_windows`",
-                )
+        known, have = [*WINDOWS, *self.own_windows], ", ".join(self.windows)
+        for name in (name for name in self.windows if name not in known):
+            text = f"no window is named {name!r}: take {', '.join(known)}, or add it to `own_windows`"
+            yield ("windows",), text
         if len(set(self.windows)) < len(self.windows):
             yield ("windows",), "names a window twice"
-        for name in self.own_windows:
-            if name in WINDOWS or not name.strip():
-                yield (
-                    ("own_windows", name),
-                    f"{name!r} is no name for it: take one that is none of {', '.join(WINDOWS)}",
-                )
+        for name in (name for name in self.own_windows if name in WINDOWS or not name.strip()):
+            text = f"{name!r} is no name for it: take one that is none of {', '.join(WINDOWS)}"
+            yield ("own_windows", name), text
         for name, correction in self.corrections.items():
             if name in ROWS or name.startswith(("Z_V ", "tail, ")):
                 yield ("corrections", name), f"{name!r} is another row of the budget: name it otherwise"
             if correction.window not in self.windows:
-                have = ", ".join(self.windows)
-                text = (
-                    f"is for the window {correction.window!r}, and `windows` has {have}: change one of them"
-                )
-                yield ("corrections", name), text
+                text = f"is for the window {correction.window!r}, and `windows` has {have}"
+                yield ("corrections", name), f"{text}: change one of them"
         for name in self.z_v:
             if name not in ("one_link", "local"):
                 yield ("z_v", name), f"{name!r} is none of one_link and local; the conserved current has 1"

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from stages.base.errors import InputError, suggestion
 from stages.lqcd.analysis.blinding import Blinding
-from stages.lqcd.analysis.hvp_kernel import HBARC
+from stages.lqcd.analysis.hvp_kernel import HBARC, Muon
 from stages.lqcd.analysis.hvp_sum import HvpSum
 from stages.lqcd.analysis.milc_ensembles import Ensemble, milc_ensemble, own_ensembles
 from stages.lqcd.analysis.scale import Scale
@@ -81,11 +81,8 @@ class HvpEnsemble(EnsembleSection):
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """A lattice that is not the ensemble's."""
         if (published := self.published) and published.extents != lattice.extents:
-            extents = "x".join(map(str, published.extents))
-            yield (
-                ("name",),
-                f"{self.name} is an ensemble of {extents}, but the configurations are of {lattice}",
-            )
+            own = f"is an ensemble of {'x'.join(map(str, published.extents))}"
+            yield ("name",), f"{self.name} {own}, but the configurations are of {lattice}"
 
 
 class PartSection(FileSection):
@@ -206,10 +203,8 @@ class HvpParameters(WorkflowParameters):
         counts |= {"vectors": self.disconnected.noise.vectors} if self.disconnected else {}
         for name, count in counts.items():
             if (most := getattr(target, f"most_{name}")) < count:
-                yield (
-                    ("target", f"most_{name}"),
-                    f"{most} is less than the {count} {name} of `noise`: raise it",
-                )
+                text = f"{most} is less than the {count} {name} of `noise`: raise it"
+                yield ("target", f"most_{name}"), text
 
     def _current_faults(self) -> Iterator[Problem]:
         """Currents that are not measured, and what the workflows of both parts refuse."""
@@ -224,11 +219,8 @@ class HvpParameters(WorkflowParameters):
             yield ("analysis", "z_v"), f"{text}: add `{remedy}`"
         for name, z_v in analysis.z_v.items():
             if z_v.at is not None and not {"conserved", name} <= {*currents}:
-                yield (
-                    ("analysis", "z_v", name, "at"),
-                    f"the ratio needs {name} and conserved among `connected.currents`: add them, or state "
-                    "value and error",
-                )
+                text = f"the ratio needs {name} and conserved among `connected.currents`: add them, or state"
+                yield ("analysis", "z_v", name, "at"), f"{text} value and error"
         if "light" not in self.quarks:
             return
         for part, whole in self._wholes():
@@ -328,7 +320,8 @@ class HvpParameters(WorkflowParameters):
     def total(self, window: str) -> HvpSum:
         """The sum in a window."""
         section = self.analysis
-        return HvpSum(self.scale, section.window(window), section.muon, section.middle, section.last)
+        muon, middle = Muon(section.muon_gev, section.inverse_alpha), 1.0 if section.whole_middle else 0.5
+        return HvpSum(self.scale, section.window(window), muon, middle, section.last)
 
     @property
     def scale(self) -> Scale:
