@@ -1,8 +1,4 @@
-"""Meson fields of low modes beside the BLAS product of the same shape: of all modes, a parity and a slice.
-
-Meson fields count as the full products that they stand for, of both parities and every operator, and their
-time as a whole: odd partners, images, and the copy to the host.
-"""
+"""Meson fields, with odd partners and copies to the host, beside the BLAS products that they stand for."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from workflows import (
     gauge_section,
     loaded,
     node_of,
+    solves_of,
     solves_row,
     spectrum_section,
     with_errors,
@@ -54,8 +55,8 @@ def sections(parameters: ConnectedParameters, store: Store) -> list[Section]:
 
 def texts(parameters: ConnectedParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
-    average = loaded(store, parameters.workflow, "average")
     names = [f"{quark} {current}" for quark in parameters.quarks for current in parameters.currents]
+    average = loaded(store, parameters.workflow, "average")
     freedom = degrees_of_freedom(store, parameters.workflow)
     metadata = {"normalisation": NORMALISATION, **({"degrees of freedom": freedom} if freedom else {})}
     times = average.sizes["time"]
@@ -171,20 +172,12 @@ def _seconds(nodes: dict[str, NodeAccount], name: str) -> float:
 
 def solves_section(store: Store, parameters: ConnectedParameters) -> Iterator[Section]:
     """Iterations, residuals and cost of the linear systems of each quark and accuracy."""
-    rows = []
+    rows, solves = [], parameters.solves
     for node in accounts(store, parameters.workflow):
-        if node.stage != "wall_correlators":
-            continue
-        solved = [
-            record.without_kernels("solve_seconds", each["node"])
-            for record in node.records
-            for each in record.transient
-            if each["stage"] == "staggered_propagator"
-        ]
-        tolerance = parameters.solves.sloppy.tolerance
-        if node.name.endswith("_fine") and parameters.solves.fine:
-            tolerance = parameters.solves.fine.tolerance
-        rows.append(solves_row(node.name, solved, tolerance))
+        if node.stage == "wall_correlators":
+            solved = list(solves_of(store, parameters.workflow, "staggered_propagator", node.name))
+            accuracy = solves.fine if solves.fine and node.name.endswith("_fine") else solves.sloppy
+            rows.append(solves_row(node.name, solved, accuracy.tolerance))
     if rows:
         columns = ["walls", *SOLVES, "of the full operator", "ms per rhs"]
         text = (

@@ -13,7 +13,7 @@ from pipeline import At, Plan, Record, Store
 from stages.connected.correlator import linear_in_c, wall_moments
 from stages.connected.walls import WallCorrelators
 from stages.lqcd.analysis.allocation import VarianceModel, next_counts
-from workflows import Project, Step
+from workflows import Project, Step, variants
 from workflows.g2_connected.schema import ConnectedParameters
 
 
@@ -48,12 +48,8 @@ def next_round(project: Project[ConnectedParameters], plan: Plan, store: Store) 
 
 def with_walls(parameters: ConnectedParameters, counts: Sequence[int]) -> ConnectedParameters:
     """Parameters with these numbers of walls, and of fine ones."""
-    fine = parameters.solves.fine and parameters.solves.fine.model_copy(update={"walls": counts[-1]})
-    sections = {
-        "noise": parameters.noise.model_copy(update={"walls": counts[0]}),
-        "solves": parameters.solves.model_copy(update={"fine": fine}),
-    }
-    return parameters.model_copy(update=sections)
+    more = variants.changed(parameters, "noise.walls", counts[0])
+    return variants.changed(more, "solves.fine.walls", counts[1]) if counts[1:] else more
 
 
 def _walls(plan: Plan, store: Store, name: str) -> dict[str, list[tuple[At, WallCorrelators]]]:

@@ -48,11 +48,16 @@ def solves_section(statistics: Sequence[Mapping[str, Any]], tolerance: float) ->
     yield Section("Solves", text, [figure, table])
 
 
-def solves_of(store: Store, workflow: str, stage: str) -> Iterator[Mapping[str, Any]]:
-    """Statistics of a transient stage that solves, each chunk once: kept with what was made of it."""
+def solves_of(
+    store: Store, workflow: str, stage: str, within: str | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """Statistics of a transient stage that solves, each chunk once: kept with what was made of it.
+
+    within: the node that made it; any unless given.
+    """
     seen = set()
     for node in accounts(store, workflow):
-        for record in node.records:
+        for record in node.records if within in (None, node.name) else ():
             for each in record.transient:
                 if each["stage"] == stage and each["key"] not in seen:
                     seen.add(each["key"])

@@ -16,9 +16,10 @@ is a product of matrices ``[t, m n]`` (arXiv:hep-lat/0401011, hep-lat/0505023).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from stages.base.errors import InputError
 from stages.lqcd.eigen.memory import available_bytes
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array, to_device_like
-from stages.lqcd.kernels.fields import assign, contiguous, empty_rows, field_like
+from stages.lqcd.kernels.fields import assign, empty_rows, field_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
@@ -46,12 +47,8 @@ from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurren
 REST: Momentum = (0, 0, 0)
 ROWS = 64
 """Rows of meson fields that are weighted together."""
-WIDER = 2
-"""Times the width: modes of a block of rows."""
 SHARE = 0.9
 """Of free memory, that rows of meson fields and their modes may take."""
-Block = tuple[slice, tuple[Array, Array]]
-"""Numbers of modes, and v and w, complex128 ``[site, 3, mode]``."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +82,12 @@ class MesonFields:
         place = self._number(self.momenta, tuple(momentum), "momentum")
         numbers = checked_ranks(ranks, len(self.eigenvalues))
         weights = mode_weights(self.eigenvalues[numbers], mass)
-        times = self.values.shape[3]
-        total = np.zeros((times, times), complex)
-        for first in range(0, len(numbers), ROWS):
-            rows = numbers[first : first + ROWS]
-            part = np.ix_(np.arange(2), np.arange(times), rows, numbers)
-            a, b = (self.values[number, place][part] for number in (left, right))
-            own = weights[..., first : first + ROWS]
-            total += rows_traced(a, b, own, weights, (self.hops[left], self.hops[right]))
+        total: Any = 0
+        for rows in np.array_split(np.arange(len(numbers)), range(ROWS, len(numbers), ROWS)):
+            square = np.ix_(numbers[rows], numbers)
+            a, b = (self.values[each, place][..., *square] for each in (left, right))
+            hops = self.hops[left], self.hops[right]
+            total = total + rows_traced(a, b, weights[..., rows], weights, hops)
         return by_source_time(total)
 
     def _number(self, names: tuple, name: object, what: str) -> int:
@@ -187,12 +182,11 @@ def _rows(
     At rest X^dag is X of the modes exchanged: of columns that are held, too, each product is made once.
     """
     lattice, modes, first = low.dslash.lattice, len(low.eigenvalues), rows.start
-    held, still = _held(low, width, rows), not np.any(momenta)
+    held, still = [*low.blocks(width, first, rows.stop)], not np.any(momenta)
     phases = [_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
     shape = (len(currents), len(momenta), 2, lattice.time_extent, len(rows), modes)
     values, done = empty_rows(low.space.vectors, shape, complex, 0), 0  # no field: of GPUs on the first
-    others = low.blocks(width, 0, first), low.blocks(width, rows.stop)
-    for columns, right in chain(_narrow(held, width), *others):
+    for columns, right in chain(held, low.blocks(width, 0, first), low.blocks(width, rows.stop)):
         mirrored = still and columns.start in rows
         for n, p in product(range(len(currents)), (EVEN, ODD)):
             hops = currents[n].hops
@@ -202,41 +196,18 @@ def _rows(
             for place, tables in enumerate(phases):
                 image = slice_products.weighted(plain, tables[p], field_like(plain)) if tables else plain
                 for own, left in held:
-                    if mirrored and not hops and own.stop <= columns.start:
+                    if mirrored and not hops and own.start < columns.start:
                         continue
                     bra = by_slice(left[p], lattice)
                     block = empty_rows(bra, (len(bra), bra.shape[-1], image.shape[-1]), complex, 0)
                     slice_products.slice_gram(bra, image, block)
                     assign(values[n, place, p][:, _from(first, own), columns], block)
-                    if mirrored:
+                    if mirrored and (hops or own != columns):
                         other = values[n, place, p ^ hops][:, _from(first, columns), own]
                         slice_products.slice_adjoint(block, other)
         done += columns.stop - columns.start
         report(done, modes)
     return values
-
-
-def _held(low: LowPropagator, width: int, rows: range) -> list[Block]:
-    """Modes of rows in blocks of several widths: the wider a product, the less it reads."""
-    held, vectors = [], low.space.vectors
-    for start in range(rows.start, rows.stop, WIDER * width):
-        own = slice(start, min(start + WIDER * width, rows.stop))
-        shape = (*vectors.shape[:-1], own.stop - own.start)
-        both = field_like(vectors, shape, complex), field_like(vectors, shape, complex)
-        for columns, made in low.blocks(width, own.start, own.stop):
-            for whole, part in zip(both, made, strict=True):
-                assign(whole[..., _from(start, columns)], part)
-        held.append((own, both))
-    return held
-
-
-def _narrow(held: Sequence[Block], width: int) -> Iterator[Block]:
-    """The same modes, `width` at a time."""
-    for own, (v, w) in held:
-        for start in range(own.start, own.stop, width):
-            columns = slice(start, min(start + width, own.stop))
-            part = _from(own.start, columns)
-            yield columns, (contiguous(v[..., part]), contiguous(w[..., part]))
 
 
 def _from(first: int, numbers: slice) -> slice:
