@@ -101,7 +101,8 @@ def hvp_average(
         part, _, text = note.partition(": ")
         few.setdefault(text, []).append(part)
     said = [text if len(of) == len(parts) else f"{', '.join(of)}: {text}" for text, of in few.items()]
-    at.record(configurations=counts, notes=said, **({"blinded": blinded} if blinded else {}))
+    labels = sorted({label for _, own in data.values() for label in own})
+    at.record(configurations=counts, labels=labels, notes=said, **({"blinded": blinded} if blinded else {}))
     errors = resampling.error(rows)
     noise = factor**2 * _noise_covariance(results, sources, rows.shape[-1] // 2 + 1)
     return HvpAverage(rows[0], errors, rows[1:], noise, mass[0], resampling.error(mass))

@@ -234,6 +234,11 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     refused(
         quarkline("plan", "hvp.yaml", "--store", "blind"), "that are blinded (hvp_average", "`quarkline open`"
     )
+    other_noise = ("connected.noise.walls=4", "disconnected=null")  # no chunk is the same
+    for changes in (("ensemble.heatbath.configurations=5",), other_noise):
+        options = [word for change in changes for word in ("--set", change)]
+        refused(quarkline("plan", "hvp.yaml", "--store", "blind", *options), "that are blinded (hvp_average")
+        refused(quarkline("plan", "blind.yaml", "--store", "store", *options), "that are open (hvp_average")
     remote = f"memory://{uuid4().hex}/store"
     assert quarkline("push", "blind", remote).code == 0
     for command in (

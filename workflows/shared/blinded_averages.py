@@ -19,12 +19,17 @@ STAGES = (*AVERAGES, DERIVED)
 
 def refuse_mixed(plan: Plan, store: Store) -> None:
     """Raise InputError for averages of a plan beside those in its store that have another factor, or none."""
-    own = [
-        (str(store.path), Record(stage=stage, key=chunk.key, parameters=chunk.node.parameters, inputs=keys))
-        for chunk in plan.everything
-        if (stage := chunk.node.stage.name) in STAGES
-        and (keys := [[source.key for source in each] for each in chunk.inputs])
-    ]
+    own: Records = []
+    for chunk in (chunk for chunk in plan.everything if chunk.node.stage.name in STAGES):
+        labels = [
+            str(label) for source in chain(*chunk.inputs) for label in source.coordinates.get("config", ())
+        ]
+        keys, parameters = [[source.key for source in each] for each in chunk.inputs], chunk.node.parameters
+        facts = {"labels": labels}
+        record = Record(
+            stage=chunk.node.stage.name, key=chunk.key, inputs=keys, parameters=parameters, statistics=facts
+        )
+        own.append((str(store.path), record))
     stored = {stage: store.keys(stage) for stage in STAGES} if own else {}
     if stored.get(BLINDED) or stored.get(DERIVED) or any(record.stage == BLINDED for _, record in own):
         records = [Record.of(store.record(stage, key)) for stage, keys in stored.items() for key in keys]
@@ -55,7 +60,7 @@ def _refuse(own: Records, others: Records, do: str) -> None:
                     f"{place} has an a_mu that is not of this blinding, and whose average was removed "
                     f"({DERIVED} {record.key[:12]}): {elsewhere}/{DERIVED} first"
                 )
-        if DERIVED not in (one.stage, other.stage) and data[0] & data[1]:
+        if DERIVED not in (one.stage, other.stage) and (data[0] & data[1] or _alike(one, other)):
             kind = "open" if not of_other else "of another blinding" if factor else "blinded"
             remedy = "" if factor else "`quarkline open` shows them; "
             raise InputError(
@@ -63,6 +68,18 @@ def _refuse(own: Records, others: Records, do: str) -> None:
                 f"{other.key[:12]}), beside which these would give the factor away: {remedy}"
                 f"{elsewhere}/{other.stage} first"
             )
+
+
+def _alike(*records: Record) -> bool:
+    """True for averages of the same parts, with other noise, say, of configurations that may be the same."""
+    parts = []
+    labels = [record.statistics.get("labels") for record in records]
+    for parameters in (record.parameters for record in records):
+        quarks = [f"{q} {c}" for q in parameters.get("quarks", ()) for c in parameters.get("currents", ())]
+        parts.append({*parameters.get("parts", quarks or ["disconnected"])})
+    return bool(parts[0] & parts[1]) and (
+        labels[0] is None or labels[1] is None or not {*labels[0]}.isdisjoint(labels[1])
+    )
 
 
 BLINDED_APART = Separation((BLINDED, DERIVED), STAGES, refuse_brought)
