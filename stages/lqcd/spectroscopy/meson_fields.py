@@ -47,7 +47,7 @@ from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurren
 REST: Momentum = (0, 0, 0)
 ROWS = 64
 """Rows of meson fields that are weighted together."""
-SHARE = 0.9
+SHARE = 0.95
 """Of free memory, that rows of meson fields and their modes may take."""
 
 
@@ -152,12 +152,14 @@ def meson_field_rows(
     if not currents or width < 1:
         raise InputError(f"meson fields need a current and width >= 1, got {len(currents)} and {width}")
     for current in currents:
-        if isinstance(current, HopCurrent) and current.mu == T:
-            raise InputError(f"{current.label} hops in time and has no meson field of a time slice")
+        if isinstance(current, HopCurrent):
+            if current.mu == T:
+                raise InputError(f"{current.label} hops in time and has no meson field of a time slice")
+            current.dslash.pack()  # before free memory is looked at
     modes = len(low.eigenvalues)
     chosen = range(modes) if rows is None else rows
-    most = _fitting(low, len(currents) * len(momenta), width) if held is None else held
-    step = max(width, most // width * width)
+    most = _fitting(low, len(currents) * len(momenta), width, len(chosen)) if held is None else held
+    step = max(width, -(-most // width) * width)
     parts = [chosen[first : first + step] for first in range(0, len(chosen), step)]
     of_part = (copy_to_host(_rows(low, currents, momenta, width, part, report)) for part in parts)
     if len(parts) == 1:
@@ -214,12 +216,15 @@ def _from(first: int, numbers: slice) -> slice:
     return slice(numbers.start - first, numbers.stop - first)
 
 
-def _fitting(low: LowPropagator, fields: int, width: int) -> int:
-    """Rows for which there is room beside two blocks of columns and images."""
+def _fitting(low: LowPropagator, fields: int, width: int, rows: int) -> int:
+    """Rows, at most so many, for which there is room beside an image, and columns that are none of them."""
     lattice, modes = low.dslash.lattice, len(low.eigenvalues)
     mode = 2 * half_field_bytes(lattice, COLOURS)
     of_row = mode + 2 * COMPLEX * fields * lattice.time_extent * modes
-    return max(0, int(SHARE * available_bytes(low.dslash.xp)) - 2 * width * mode) // of_row
+    room = int(SHARE * available_bytes(low.dslash.xp)) - width * mode
+    if rows * of_row <= room:
+        return rows
+    return max(0, room - width * mode) // of_row // width * width
 
 
 def _phases(lattice: Lattice, momentum: Momentum, like: Array) -> list[Array]:
