@@ -15,7 +15,7 @@ from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.common_resampling import Resampling, common_samples
 from stages.lqcd.analysis.effective_mass import effective_mass, without_oscillation
 from stages.lqcd.lattice.geometry import Lattice
-from stages.shared.costs import RECORD, of_lattice
+from stages.shared.costs import PROCESS, RECORD, of_lattice
 
 
 class HvpAverage(NamedTuple):
@@ -57,8 +57,9 @@ def hvp_average_cost(node: Node, lattice: Lattice) -> Cost:
     configurations = max(len(each.over["config"]) for each in node.inputs)
     samples = options["bootstrap"] or configurations // options["jackknife_bin"] + 1
     parts = len(options["parts"])
-    covariance = (parts * (time // 2 + 1)) ** 2
-    return Cost(stored=8 * (parts * time * (5 + samples) + covariance) + RECORD)
+    stored = 8 * (parts * time * (5 + samples) + (parts * (time // 2 + 1)) ** 2)
+    read = sum(len(each.over["config"]) * each.cost.stored for each in node.inputs)
+    return Cost(PROCESS + read + 3 * stored, stored=stored + RECORD)
 
 
 @stage(

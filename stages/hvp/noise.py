@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Cost, Dims, FromParameter, Node, stage
 from stages.connected.correlator import by_current, wall_pieces
@@ -24,7 +25,8 @@ class HvpNoise(NamedTuple):
     """What single walls or noise vectors add to C(t), or JJ(t), of one configuration, lattice units."""
 
     deviation: Annotated[np.ndarray, Dims("vector", "row", "slice")]
-    """Folded; products summed over vectors are the covariances of the noise."""
+    """Folded; products summed over vectors are the covariances of the noise. No more vectors than numbers of
+    each: of many, the triangle of their QR decomposition, which has the same products."""
 
 
 @of_lattice
@@ -32,7 +34,8 @@ def noise_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of the deviations of all vectors."""
     inputs = node.inputs[: node.parameters.get("accuracies", len(node.inputs))]
     vectors = sum(len(each.over.get(dim, ())) for each in inputs for dim in ("source", "noise"))
-    return Cost(stored=8 * vectors * len(node.parameters["rows"]) * (lattice.time_extent // 2 + 1) + RECORD)
+    numbers = len(node.parameters["rows"]) * (lattice.time_extent // 2 + 1)
+    return Cost(stored=8 * min(vectors, numbers) * numbers + RECORD)
 
 
 LABELS = {"row": FromParameter("rows")}
@@ -56,7 +59,7 @@ def wall_noise(
         pieces = wall_pieces(*walls[first : first + accuracies])
         means = [Piece(each.noise, by_current(each.values, operators, currents)) for each in pieces]
         deviations.append(noise_deviations(means))
-    return HvpNoise(fold(np.concatenate(deviations, axis=1)))
+    return _of(np.concatenate(deviations, axis=1))
 
 
 @stage(version="1", over=("config",), labels=LABELS, cost=noise_cost)
@@ -70,4 +73,11 @@ def pair_noise(
 ) -> HvpNoise:
     """Of light - strange: each vector with all others; scaled to the unbiased errors of C(t) in `noise`."""
     pieces = flavour_pieces(loops, fine, "current")[DIFFERENCE]
-    return HvpNoise(fold(pair_deviations(pieces, noise.correlator_error[DIFFERENCE]))[:, None])
+    return _of(pair_deviations(pieces, noise.correlator_error[DIFFERENCE])[:, None])
+
+
+def _of(deviations: NDArray[np.float64]) -> HvpNoise:
+    folded = fold(deviations)
+    flat = folded.reshape(len(folded), -1)
+    few = np.asarray(np.linalg.qr(flat, mode="r")) if len(flat) > flat.shape[1] else flat
+    return HvpNoise(few.reshape(-1, *folded.shape[1:]))
