@@ -2,6 +2,7 @@
 
     python tests/benchmarks/deflated_solves.py [--backend cuda] [--lattice 8 8 8 16] [--beta 5.7]
     [--mass 0.05 0.01 0.001] [--vectors 0 16 64 256] [--rhs 16] [--precision double] [--lanczos 1e-10]
+    [--gpus 1]
 
 HISQ links of one quenched configuration, the normal operator on the even sites, Z2 noise, eigenvectors by
 block Lanczos, twice (the first time with kernels to compile), in the precision in which a run searches. The
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from script import SMALL, PrintedTable, arguments_of, metered, quenched, staggered
+from script import SMALL, PrintedTable, arguments_of, devices_of, metered, quenched, staggered
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.stored_vectors import searched_in_single
@@ -53,8 +54,14 @@ def main() -> None:
     """Print a table for each solver that the arguments name."""
     problem = {"beta": 5.7, "sweeps": 40, "mass": [0.05, 0.01, 0.001], "rhs": 16, "tolerance": 1e-10}
     vectors = {"vectors": [0, 16, 64, 256], "precision": ("double", "single"), "block": 16, "lanczos": 1e-10}
-    options = {**problem, **vectors, "solver": list(SOLVERS), "repeats": 3}
+    options = {**problem, **vectors, "solver": list(SOLVERS), "repeats": 3, "gpus": 1}
     arguments = arguments_of(__doc__, lattice=SMALL, machine="cpu", options=options)
+    with devices_of(arguments):
+        measure(arguments)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Search the vectors and print the tables."""
     machine, lattice = arguments.machine, arguments.lattice
     chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
     thin = quenched(lattice, "deflated solves", **chain, xp=machine.xp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
@@ -119,6 +120,15 @@ def _text(cell: object) -> str:
     if cell is None:
         return "-"
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def devices_of(given: argparse.Namespace) -> AbstractContextManager[Any]:
+    """A block in which fields lie on as many GPUs as are wanted."""
+    if given.machine.backend == "cpu":
+        return nullcontext()
+    from stages.lqcd.kernels.cuda.devices.group import spread_over
+
+    return spread_over(given.lattice, tuple(range(given.gpus)))
 
 
 def quenched(

@@ -9,13 +9,12 @@ Links are quenched ones; solves are timed by the clock, every residual is recomp
 from __future__ import annotations
 
 from argparse import Namespace
-from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from script import PrintedTable, arguments_of, quenched
+from script import PrintedTable, arguments_of, devices_of, quenched
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.kernels import block_blas
@@ -56,15 +55,6 @@ def main() -> None:
         del thin, links
         for rhs, mass in product(given.rhs, given.mass):
             solves(given, NormalOperator(dslash, mass), rhs)
-
-
-def devices_of(given: Namespace) -> AbstractContextManager[Any]:
-    """A block in which fields lie on as many GPUs as are wanted."""
-    if given.machine.backend == "cpu":
-        return nullcontext()
-    from stages.lqcd.kernels.cuda.devices.group import spread_over
-
-    return spread_over(given.lattice, tuple(range(given.gpus)))
 
 
 def solves(given: Namespace, A: NormalOperator, rhs: int) -> None:
