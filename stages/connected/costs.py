@@ -58,7 +58,7 @@ def meson_fields_cost(node: Node, lattice: Lattice) -> Cost:
     stored, rows, wide = of_row * min(rows, modes), min(rows, modes), min(wide, modes)
     blocks = {
         f"blocks of modes (N = {wide})": 5 * wide * field,
-        f"rows of meson fields ({wide})": of_row * min(wide, rows),
+        "meson fields": stored,
     }
     terms = {**blocks, **current_terms(lattice, operators, together=True)}
     directions = directions_of(deflation.inputs[0])

@@ -32,7 +32,7 @@ from stages.lqcd.kernels.fields import assign, empty_rows, field_like
 from stages.lqcd.kernels.gamma import COLOURS
 from stages.lqcd.kernels.transfer import copy_to_host
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T
-from stages.lqcd.lattice.sizes import COMPLEX, half_field_bytes
+from stages.lqcd.lattice.sizes import half_field_bytes
 from stages.lqcd.spectroscopy.low_propagator import (
     LowPropagator,
     Ranks,
@@ -138,14 +138,14 @@ def meson_field_rows(
     width: int = 16,
     rows: range | None = None,
     held: int | None = None,
-    report: Callable[[int, int], object] = lambda done, modes: None,
+    report: Callable[[int, int], object] = lambda done, rows: None,
 ) -> NDArray[np.complex128]:
     """Rows of `MesonFields`, complex128 ``[current, momentum, parity, time, row, mode]``, all unless given.
 
     momenta: p in units of 2 pi / L, of exp(-ipx) at the site x of the antiquark; of the conserved current at
     p != 0 that is not the Fourier sum of J(x). width: of blocks of modes, up to 64 on a GPU. held: rows whose
     modes v and w are held in double at a time, as many as fit into free memory unless given: images of a
-    block of columns are made once for all of them. report: called with the columns that are done, and all.
+    block of columns are made once for all of them. report: called with rows that are done, and all.
     Raises InputError for no momenta or currents, and for hops in time, which leave their slice.
     """
     check_momenta(momenta)
@@ -156,75 +156,68 @@ def meson_field_rows(
             if current.mu == T:
                 raise InputError(f"{current.label} hops in time and has no meson field of a time slice")
             current.dslash.pack()  # before free memory is looked at
-    modes = len(low.eigenvalues)
+    vectors, lattice, modes = low.space.vectors, low.dslash.lattice, len(low.eigenvalues)
     chosen = range(modes) if rows is None else rows
-    most = _fitting(low, len(currents) * len(momenta), width, len(chosen)) if held is None else held
-    step = max(width, -(-most // width) * width)
-    parts = [chosen[first : first + step] for first in range(0, len(chosen), step)]
-    of_part = (copy_to_host(_rows(low, currents, momenta, width, part, report)) for part in parts)
-    if len(parts) == 1:
-        return next(of_part)
-    shape = (len(currents), len(momenta), 2, low.dslash.lattice.time_extent, len(chosen), modes)
-    values = np.empty(shape, complex)
-    for part, block in zip(parts, of_part, strict=True):
-        values[..., part.start - chosen.start : part.stop - chosen.start, :] = block
-    return values
+    shape = (len(currents), len(momenta), 2, lattice.time_extent, len(chosen), modes)
+    values = empty_rows(vectors, shape, complex, 0)  # no field: of GPUs on the first
+    phases = [_phases(lattice, momentum, vectors) for momentum in momenta]
+    step = max(width, _fitting(low, width, len(chosen)) if held is None else held)
+    for first in range(0, len(chosen), step):
+        _fill(values, low, currents, phases, width, chosen, chosen[first : first + step], report)
+    return copy_to_host(values)
 
 
-def _rows(
+def _fill(
+    values: Array,
     low: LowPropagator,
     currents: Sequence[Current],
-    momenta: Sequence[Momentum],
+    phases: Sequence[list[Array]],
     width: int,
+    chosen: range,
     rows: range,
     report: Callable[[int, int], object],
-) -> Array:
-    """Rows that are held together, of all columns, where the modes are.
+) -> None:
+    """Meson fields of rows that are held together, in the values of the chosen ones.
 
-    At rest X^dag is X of the modes exchanged: of columns that are held, too, each product is made once.
+    At rest X^dag is X of the modes exchanged: of columns that are chosen rows, too, each product is made
+    once.
     """
-    lattice, modes, first = low.dslash.lattice, len(low.eigenvalues), rows.start
-    held, still = [*low.blocks(width, first, rows.stop)], not np.any(momenta)
-    phases = [_phases(lattice, momentum, low.space.vectors) for momentum in momenta]
-    shape = (len(currents), len(momenta), 2, lattice.time_extent, len(rows), modes)
-    values, done = empty_rows(low.space.vectors, shape, complex, 0), 0  # no field: of GPUs on the first
-    for columns, right in chain(held, low.blocks(width, 0, first), low.blocks(width, rows.stop)):
-        mirrored = still and columns.start in rows
+    lattice, modes, still = low.dslash.lattice, len(low.eigenvalues), not any(phases)
+    held, done = [*low.blocks(width, rows.start, rows.stop)], 0
+    ends = (0, chosen.start if still else rows.start), (rows.stop, chosen.stop), (chosen.stop, modes)
+    total = len(rows) + sum(end - start for start, end in ends)
+    for columns, right in chain(held, *(low.blocks(width, *each) for each in ends)):
+        inside, mirrored = still and columns.start in rows, still and columns.start in chosen
         for n, p in product(range(len(currents)), (EVEN, ODD)):
             hops = currents[n].hops
-            if mirrored and hops and p == ODD:
+            if inside and hops and p == ODD:
                 continue  # all of it is the mirror image of p = EVEN
             plain = by_slice(currents[n].primed_to(p, right[p ^ hops], sign=EPSILON[p]), lattice)
             for place, tables in enumerate(phases):
                 image = slice_products.weighted(plain, tables[p], field_like(plain)) if tables else plain
                 for own, left in held:
-                    if mirrored and not hops and own.start < columns.start:
+                    if inside and not hops and own.start < columns.start:
                         continue
                     bra = by_slice(left[p], lattice)
                     block = empty_rows(bra, (len(bra), bra.shape[-1], image.shape[-1]), complex, 0)
                     slice_products.slice_gram(bra, image, block)
-                    assign(values[n, place, p][:, _from(first, own), columns], block)
+                    assign(values[n, place, p][:, _from(chosen.start, own), columns], block)
                     if mirrored and (hops or own != columns):
-                        other = values[n, place, p ^ hops][:, _from(first, columns), own]
+                        other = values[n, place, p ^ hops][:, _from(chosen.start, columns), own]
                         slice_products.slice_adjoint(block, other)
         done += columns.stop - columns.start
-        report(done, modes)
-    return values
+        report(rows.start - chosen.start + len(rows) * done // total, len(chosen))
 
 
 def _from(first: int, numbers: slice) -> slice:
     return slice(numbers.start - first, numbers.stop - first)
 
 
-def _fitting(low: LowPropagator, fields: int, width: int, rows: int) -> int:
-    """Rows, at most so many, for which there is room beside an image, and columns that are none of them."""
-    lattice, modes = low.dslash.lattice, len(low.eigenvalues)
-    mode = 2 * half_field_bytes(lattice, COLOURS)
-    of_row = mode + 2 * COMPLEX * fields * lattice.time_extent * modes
-    room = int(SHARE * available_bytes(low.dslash.xp)) - width * mode
-    if rows * of_row <= room:
-        return rows
-    return max(0, room - width * mode) // of_row // width * width
+def _fitting(low: LowPropagator, width: int, rows: int) -> int:
+    """Rows, at most so many, whose modes fit beside an image, and beside columns that are none of them."""
+    mode = 2 * half_field_bytes(low.dslash.lattice, COLOURS)
+    room = int(SHARE * available_bytes(low.dslash.xp)) // mode - width
+    return rows if rows <= room else (room - width) // width * width
 
 
 def _phases(lattice: Lattice, momentum: Momentum, like: Array) -> list[Array]:
