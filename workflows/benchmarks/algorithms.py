@@ -1,4 +1,4 @@
-"""Eigenvectors and multigrid as a whole: setup and solves on a quenched configuration of a few sweeps.
+"""Eigenvectors, multigrid and meson fields as a whole, on a quenched configuration of a few sweeps.
 
 The arithmetic that counts is that of the operator's applications, each with perfect reuse of its links; what
 the smoothers and coarse grids of multigrid do is not in it.
@@ -25,15 +25,21 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.notebook import MULTIGRID_LEVEL
+from stages.lqcd.solvers.space import Space
+from stages.lqcd.spectroscopy.low_propagator import LowPropagator
+from stages.lqcd.spectroscopy.meson_fields import meson_field_rows
+from stages.lqcd.spectroscopy.vector_currents import CURRENTS, vector_currents
 from workflows.benchmarks import staggered, wilson
-from workflows.benchmarks.machine import Machine, random_field
-from workflows.benchmarks.speed import DTYPES, Bench, SiteCost, Speed
+from workflows.benchmarks.machine import Machine, fastest, random_field
+from workflows.benchmarks.speed import DTYPES, Bench, SiteCost, Speed, streaming
 
 BETA, SWEEPS, SEED = 6.0, 5, 31
 MASS, CSW = -0.3, 1.0
 VECTORS, BLOCK, TOLERANCE = 16, 8, 1e-6
 SOLVED = 1e-10
 REPEATS = 3
+MESON_MODES = {"cpu": (32, 16), "cuda": (500, 64)}
+"""Modes of meson fields, and how many are multiplied together."""
 
 Result = TypeVar("Result")
 
@@ -82,6 +88,34 @@ def eigen_speeds(bench: Bench) -> Iterator[Speed]:
         seconds, pairs = _timed(bench.machine, run)
         cost = 2 * pairs.matvecs / VECTORS * dslash
         yield bench.speed(seconds, None, cost, sites, kernel=kernel, rhs=VECTORS, **names)
+
+
+def meson_speeds(bench: Bench) -> Iterator[Speed]:
+    """Meson fields of each vector current in x, y and z, after the product by BLAS of all modes on a slice.
+
+    In double. They count as full products on both parities; their time is of all, copies to the host too.
+    """
+    machine, lattice, dtype = bench.machine, bench.lattice, DTYPES["double"]
+    modes, width = MESON_MODES[machine.backend]
+    line = partial(bench.speed, family="mesons", precision="double", rhs=modes)
+    product, sites = streaming(24 * modes, 2, dtype), lattice.sites_per_slice
+    left, right = (random_field(machine, (3 * sites, modes), dtype) for _ in range(2))
+    bras = left.conj().T, machine.xp.ascontiguousarray(left.conj().T)
+    seconds = min(machine.seconds(partial(machine.xp.matmul, bra, right)) for bra in bras)
+    yield line(seconds, None, product, sites, kernel="product by BLAS")
+    del left, right, bras
+    vectors, none = machine.xp.empty((lattice.half_volume, 3, modes), dtype), np.zeros(modes)
+    for first in range(0, modes, width):  # CuPy's generators count in 32 bits
+        part = vectors[..., first : first + width]
+        part[...] = random_field(machine, part.shape, dtype, seed=first)
+    thin = thermalised(lattice, BETA, 31, "bench", sweeps=2, overrelaxation=1, xp=machine.xp)
+    dslash = StaggeredDslash(hisq_links(thin, lattice, boundary="antiperiodic", naik_epsilon=0.0))
+    low = LowPropagator.of(dslash, Space.of_eigenpairs(none, vectors, none))
+    for name in ("local", "one_link", "conserved"):
+        work = partial(meson_field_rows, low, [*vector_currents(dslash.links, CURRENTS[name])], width=width)
+        seconds, cost = fastest(machine, work, 2), 2 * len(CURRENTS[name]) * product
+        del work  # links of its currents
+        yield line(seconds, None, cost, lattice.half_volume, kernel=name, unit="configuration")
 
 
 def _configuration(bench: Bench) -> Array:

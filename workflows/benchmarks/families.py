@@ -13,7 +13,6 @@ from workflows.benchmarks import (
     block_blas,
     end_to_end,
     link_construction,
-    meson_fields,
     solver_iteration,
     staggered,
     wilson,
@@ -30,7 +29,7 @@ FAMILIES: dict[str, Callable[[Bench], Iterator[Speed]]] = {
     "multigrid": algorithms.multigrid_speeds,
     "eigen": algorithms.eigen_speeds,
     "links": link_construction.speeds,
-    "mesons": meson_fields.speeds,
+    "mesons": algorithms.meson_speeds,
     "end-to-end": end_to_end.speeds,
 }
 

@@ -47,7 +47,7 @@ from stages.lqcd.spectroscopy.vector_currents import EPSILON, Current, HopCurren
 REST: Momentum = (0, 0, 0)
 ROWS = 64
 """Rows of meson fields that are weighted together."""
-SHARE = 0.95
+SHARE = 0.9
 """Of free memory, that rows of meson fields and their modes may take."""
 
 
