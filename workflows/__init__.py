@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         mass_section,
         mass_text,
         momentum_text,
+        neutral_sections,
     )
-    from workflows.shared.quark_sections import QuarkParameters, QuarkSolves
+    from workflows.shared.quark_sections import Flavours, QuarkParameters, QuarkSolves
     from workflows.shared.report_sections import (
         available,
         degrees_of_freedom,

@@ -265,7 +265,9 @@ def _problem(file: ParameterFile, model: type, detail: ErrorDetails) -> str:
     section = ".".join(part for part in location[:-1] if isinstance(part, str))
     where = f"in `{section}`" if section else "at the top level"
     if kind == "extra_forbidden":
-        hint = suggestion(location[-1], _keys(model, location[:-1]), mark="`")
+        hint = _ELSEWHERE.get(str(location[-1])) or suggestion(
+            location[-1], _keys(model, location[:-1]), mark="`"
+        )
         return f"unknown key `{location[-1]}` {where} ({file.place(location)}){hint}"
     if kind == "invalid_key" or location[-1:] == ("[key]",):
         place = file.place((*location[:-1], detail["input"]))
@@ -281,6 +283,12 @@ def _problem(file: ParameterFile, model: type, detail: ErrorDetails) -> str:
         f"{file.name(*location)} is {shown(detail['input'])}, expected {_expected(detail)}{_remedy(detail)}"
     )
 
+
+_ELSEWHERE = dict.fromkeys(
+    ("mu", "two_kappa_mu"),
+    ": a twisted mass belongs to Wilson quarks, in `quark` of mesons and laph_mesons: leave it out",
+)
+"""Hints for keys of other actions."""
 
 _EXPECTED = {
     "int_type": "a whole number",

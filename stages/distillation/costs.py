@@ -165,7 +165,7 @@ def insertions_bytes(
 @of_lattice
 def distilled_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of two-point functions source by source."""
-    solved, fields = node.inputs
+    solved, fields, *_ = node.inputs
     return _contracted(node, lattice, solved.inputs[2], fields, node.chunk["source"])
 
 
@@ -193,7 +193,8 @@ def _contracted(node: Node, lattice: Lattice, columns: Node, fields: Node, sourc
     )
     vectors, time = eigenvectors_of(fields.inputs[1]), lattice.time_extent
     pairs = COMPLEX * time * (words * SPINS**2) ** 2 * momenta
-    working = 2 * projections_bytes(lattice, vectors, columns_of(columns)) + 3 * pairs
+    flavours = 1 + len(node.inputs[2:]) * (node.stage.name == "distilled_mesons")
+    working = 2 * flavours * projections_bytes(lattice, vectors, columns_of(columns)) + 3 * pairs
     working += 2 * elementals_bytes(lattice, momenta, words, vectors)
     stored = COMPLEX * time * sources * momenta * (len(NAMES) + operators**2) + RECORD
     work = (Pass("products", sources * operators, float(working)),)

@@ -77,6 +77,7 @@ class LaphMesons(NamedTuple):
 def distilled_mesons(
     perambulator: Perambulator,
     elementals: Elementals,
+    other: Perambulator | None = None,
     *,
     at: At,
     axes: ElementalAxes,
@@ -84,21 +85,27 @@ def distilled_mesons(
     operators: Sequence[str] = ("Gamma5",),
     gammas: Sequence[str] = NAMES,
 ) -> LaphMesons:
-    """Mesons of full distillation, source time by source time.
+    """Mesons of full distillation, source time by source time; of twisted quarks charged ones.
 
-    axes: of the elementals. momenta: of the mesons; they or their opposites are among those of the
-    elementals. operators: those of the correlation matrix, such as 'Gamma5' or '0.5 Identity[+x] - 0.5
-    Identity[-x]' (`stages.lqcd.spectroscopy.operators`). gammas: the sixteen Dirac matrices and sums such as
-    'GammaX + GammaY'. Raises InputError.
+    other: perambulators of the other flavour; then they are the connected part of neutral mesons, the mean
+    over both flavours. axes: of the elementals. momenta: of the mesons; they or their opposites are among
+    those of the elementals. operators: those of the correlation matrix, such as 'Gamma5' or '0.5 Identity[+x]
+    - 0.5 Identity[-x]' (`stages.lqcd.spectroscopy.operators`). gammas: the sixteen Dirac matrices and sums
+    such as 'GammaX + GammaY'. Raises InputError.
     """
-    tau = perambulator.perambulator
-    table = table_of(elementals, axes, tau.shape[-1])
+    flavours = [each.perambulator for each in (perambulator, other) if each is not None]
+    table = table_of(elementals, axes, flavours[0].shape[-1])
     parsed, k = [MesonOperator.parse(text) for text in operators], table.eigenvectors
     measurements, times = [], [int(time) for time in perambulator.source_time]
     for number, time in enumerate(times):
         with on_one_gpu(at.backend):
-            columns = to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend)
-            pairs = perambulator_pairs(columns, table, time, momenta, words_of(parsed))
+            columns = [
+                to_backend(np.ascontiguousarray(tau[number][:, :, :k]), at.backend) for tau in flavours
+            ]
+            arguments = table, time, momenta, words_of(parsed)
+            pairs = perambulator_pairs(columns[0], *arguments, antiquark=columns[-1])
+            if other is not None:
+                pairs = (pairs + perambulator_pairs(columns[1], *arguments, antiquark=columns[0])) / 2
         measurements.append(_measured(pairs, parsed, gammas))
         at.progress(number + 1, len(times))
     return _joined(measurements, times, [(-1, -1)] * len(times))

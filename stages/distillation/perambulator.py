@@ -111,7 +111,7 @@ def first_sources(
     version="1",
     over=("config", "source"),
     resources=Resources(device=1),
-    keyed=Keyed(without=("max_iterations", "block")),
+    keyed=Keyed(without=("max_iterations", "block"), later=("other_flavour",)),
     cost=solves_cost,
 )
 def perambulator(
@@ -122,12 +122,14 @@ def perambulator(
     *,
     at: At,
     solve: Solve,
+    other_flavour: bool = False,
 ) -> Perambulator:
     """Perambulators tau of a chunk's source times: every eigenvector and spin is a right-hand side.
 
-    solve: as for `stages.mesons.propagator.propagator`. Raises InputError, and
+    solve, other_flavour: as for `stages.mesons.propagator.propagator`. Raises InputError, and
     NotConverged where a solve misses its tolerance.
     """
+    operator = operator.other_flavour if other_flavour else operator
     result, residual, full = _solved(operator, basis, columns, hierarchy, solve, at)
     k = columns.eigenvectors
     shape = (len(columns.source_times), SPINS, k)

@@ -128,6 +128,9 @@ def two_point_cost(node: Node, lattice: Lattice) -> Cost:
     stored = COMPLEX * gammas * momenta * lattice.time_extent * sources + RECORD
     work = contraction_work(lattice, COMPONENTS, _columns(node), momenta * gammas)
     host, terms = _solving(node, lattice)
+    if flavours := node.inputs[1:]:
+        terms["propagators of the other flavour"] = 2 * half_field_bytes(lattice, COMPONENTS) * _columns(node)
+        host += len(flavours) * terms["propagators of the other flavour"]
     return Cost(host, sum(terms.values()), stored, work=work, terms=terms)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from pipeline import At, Dims, Resources, stage
+from pipeline import At, Dims, Keyed, Resources, stage
 from stages.lqcd.dirac.wilson import WilsonOperator
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import multigrid_of
@@ -59,7 +59,14 @@ def multigrid_setup(
     return packed(hierarchy)
 
 
-@stage(version="1", over=("config",), transient=True, resident=True, cost=hierarchy_cost)
+@stage(
+    version="1",
+    over=("config",),
+    transient=True,
+    resident=True,
+    keyed=Keyed(later=("other_flavour",)),
+    cost=hierarchy_cost,
+)
 def multigrid_hierarchy(
     operator: WilsonOperator,
     setup: MultigridSetup,
@@ -67,14 +74,18 @@ def multigrid_hierarchy(
     at: At,
     levels: Sequence[Mapping[str, Any]],
     seed: int,
+    other_flavour: bool = False,
 ) -> Hierarchy:
     """The hierarchy of a stored setup, where the solves run; levels and seed are those of the setup.
+
+    other_flavour: that of -mu from the same setup, of twisted quarks.
 
     In a run the key says that the setup is of this operator; here it is compared once more with what was
     recorded. Raises InputError for the setup of another operator or gauge field.
     """
     arrays, metadata = unpacked(setup)
-    return multigrid_of(levels, seed).load(arrays, metadata, operator)
+    hierarchy = multigrid_of(levels, seed).load(arrays, metadata, operator)
+    return hierarchy.twist_scaled(-1) if other_flavour else hierarchy
 
 
 def packed(hierarchy: Hierarchy) -> MultigridSetup:

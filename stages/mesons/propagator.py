@@ -76,7 +76,7 @@ class StaggeredPropagators(NamedTuple):
     over=("config", "source"),
     transient=True,
     resources=Resources(device=1),
-    keyed=Keyed(without=("max_iterations", "block")),
+    keyed=Keyed(without=("max_iterations", "block"), later=("other_flavour",)),
     cost=propagator_cost,
 )
 def propagator(
@@ -86,16 +86,22 @@ def propagator(
     *,
     at: At,
     solve: Solve,
+    other_flavour: bool = False,
 ) -> Propagator:
     """S for all columns of a chunk's sources.
 
-    solve: of the even-odd system, by a solver of `stages.lqcd.solvers.named.REGULAR`, 'multigrid' with its
-    hierarchy; how columns share blocks alters results within the tolerance only, and is in no key. Raises
-    InputError, and NotConverged where a solve misses its tolerance, as beyond the critical kappa.
+    other_flavour: of twisted quarks, that of -mu, as the hierarchy is. solve: of the even-odd system, by a
+    solver of `stages.lqcd.solvers.named.REGULAR`, 'multigrid' with its hierarchy; how columns share blocks
+    alters results within the tolerance only, and is in no key. Raises InputError, and NotConverged where a
+    solve misses its tolerance, as beyond the critical kappa.
     """
     method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
     counted = partial(schur_application, operator)
-    solved = _solved(at, operator, lambda M: M, sources.fields, method, solve, counted, AMPLIFIED)
+
+    def full(M: WilsonOperator) -> WilsonOperator:
+        return M.other_flavour if other_flavour else M
+
+    solved = _solved(at, operator, full, sources.fields, method, solve, counted, AMPLIFIED)
     return Propagator(*solved, sources.time)
 
 

@@ -119,6 +119,7 @@ class StaggeredAverage(NamedTuple):
 )
 def meson_two_point(
     propagator: Propagator,
+    other: Propagator | None = None,
     *,
     at: At,
     extents: tuple[int, int, int, int],
@@ -127,16 +128,24 @@ def meson_two_point(
 ) -> MesonCorrelators:
     """Two-point functions of psibar G psi at source and sink, source by source, from one propagator.
 
+    With twisted quarks these are charged mesons. other: the propagators of the other flavour; then they are
+    the connected part of neutral ones, the mean over both flavours.
+
     extents: of the lattice, x y z t. momenta: of the sink, in units of 2 pi / L, three whole numbers each.
     gammas: G, the sixteen Dirac matrices and sums such as 'GammaX + GammaY'. Raises InputError for a
     propagator without all source spins.
     """
     lattice, correlators = Lattice(extents), []
     for number, label in enumerate(at["source"]):
-        column = propagator.propagator[..., number, :]  # reads its pieces where it lies in the store
-        field = to_backend(column, at.backend) if isinstance(column, np.ndarray) else column
-        place = place_of(str(label), int(propagator.time[number]))
-        correlators.append(meson_correlators(field, lattice, place, gammas, momenta))
+        place, fields = place_of(str(label), int(propagator.time[number])), []
+        for each in (propagator,) if other is None else (propagator, other):
+            column = each.propagator[..., number, :]  # reads its pieces where it lies in the store
+            fields.append(to_backend(column, at.backend) if isinstance(column, np.ndarray) else column)
+        measured = meson_correlators(fields[0], lattice, place, gammas, momenta, *fields[1:])
+        if other is not None:
+            measured += meson_correlators(fields[1], lattice, place, gammas, momenta, fields[0])
+            measured /= 2
+        correlators.append(measured)
     return MesonCorrelators(
         np.stack(correlators),
         np.asarray(propagator.residual),

@@ -45,6 +45,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         "mesons",
         "average",
         "levels",
+        *(f"neutral_{name}" for name in ("mesons", "average", "levels")),
     )
     schema = LaphParameters
 
@@ -56,6 +57,11 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         if self.parameters.insertions:
             self.insertions(self.parameters.insertions)
         self.averages(self.mesons(fields, solved))
+        if "neutral" in self.parameters.operators.flavours:
+            systems = [*self._systems[:3], *self.other_hierarchy]
+            stage = partial(perambulator, solve=self.solve, other_flavour=True)
+            other = self.workflow.add(stage, *systems, place=Place("other_perambulator"))
+            self.averages(self.mesons(fields, solved, other, prefix="neutral_"), prefix="neutral_")
 
     @cached_property
     def links(self) -> Node:
@@ -142,7 +148,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         """Nodes that solve."""
         return [self.operator, self.basis, self.columns, *self.hierarchy]
 
-    def mesons(self, fields: Node, solved: Node) -> Node:
+    def mesons(self, fields: Node, solved: Node, *other: Node, prefix: str = "") -> Node:
         """Two-point functions: of each source, or of all pairs of noise vectors of a configuration."""
         operators = self.parameters.operators
         gammas, _ = dirac_channels(operators.momenta, self.lattice.extents)
@@ -154,7 +160,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
             operators=self.operators,
             gammas=gammas,
         )
-        return self.workflow.add(stage, solved, *columns, fields, place=Place("mesons"))
+        return self.workflow.add(stage, solved, *columns, fields, *other, place=Place(f"{prefix}mesons"))
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -168,7 +174,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         operators = self.parameters.operators
         return channels_at(operators.families, operators.momenta, self.lattice.extents, BILINEARS)
 
-    def averages(self, mesons: Node) -> None:
+    def averages(self, mesons: Node, prefix: str = "") -> None:
         """Correlators and effective masses of the ensemble, and the levels of all bases."""
         operators, width = self.parameters.operators, self.parameters.analysis.jackknife_bin
         gammas, channels = dirac_channels(operators.momenta, self.lattice.extents)
@@ -179,7 +185,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
             gammas=gammas,
             channels=channels,
         )
-        self.workflow.add(average, mesons, place=Place("average"))
+        self.workflow.add(average, mesons, place=Place(f"{prefix}average"))
         whole = undivided(self.channels, operators.families, operators.momenta)
         rows = {name: next(filter(None, members)) for name, members in self.channels.items()}
         levels = partial(
@@ -191,7 +197,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
             jackknife_bin=width,
             level_names=[f"{name} {n}" for name, ((texts, _), *_) in rows.items() for n in range(len(texts))],
         )
-        self.workflow.add(levels, mesons, place=Place("levels"))
+        self.workflow.add(levels, mesons, place=Place(f"{prefix}levels"))
 
     def variants(self) -> Iterator[tuple[str, LaphParameters]]:
         """Other solvers, and other numbers of eigenvectors."""

@@ -21,6 +21,7 @@ from workflows import (
     mass_section,
     mass_text,
     momentum_text,
+    neutral_sections,
     setup_sections,
     solves_section,
 )
@@ -41,6 +42,7 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
     return available(
         lambda: correlator_section(result("average"), store, workflow, of),
         lambda: mass_section(result("average")),
+        *neutral_sections(parameters.operators.flavours, store, workflow, of),
         lambda: level_sections(parameters, result("levels")),
         lambda: modes_section(eigenvalues(store, workflow)),
         lambda: solves_section(statistics, parameters.solves.tolerance),

@@ -23,6 +23,7 @@ from stages.lqcd.spectroscopy.gammas import CHANNELS
 from stages.lqcd.spectroscopy.operators import BASES, MesonOperator, words_of
 from workflows import (
     FileSection,
+    Flavours,
     LinkSmearingSection,
     Names,
     Problem,
@@ -156,6 +157,9 @@ class OperatorSection(FileSection):
     """
     t0: int = Field(default=1, ge=0)
     """Reference time of the generalised eigenvalue problem."""
+    flavours: Flavours = ("charged",)
+    """Mesons of a twisted doublet: charged ones, which are always measured, and the connected part of neutral
+    ones; these only for full distillation."""
 
     @field_validator("bases", mode="before")
     @classmethod
@@ -284,6 +288,17 @@ class LaphParameters(QuarkParameters):
             yield (
                 ("insertions",),
                 "need a source for every eigenvector and spin: leave out either `insertions` or `noise`",
+            )
+        if self.insertions and self.quark.twisted_mass:
+            yield (
+                ("insertions",),
+                "take both ends of a line from one flavour: they are not for a twisted quark",
+            )
+        yield from self.neutral_misfits(("operators", "flavours"), self.operators.flavours)
+        if self.noise and "neutral" in self.operators.flavours:
+            yield (
+                ("operators", "flavours"),
+                "neutral mesons need a source for every eigenvector and spin: leave out them or `noise`",
             )
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:

@@ -21,6 +21,9 @@ from workflows import QuarkDefinition, first_chunk, variants
 from workflows.mesons.schema import MesonParameters
 from workflows.mesons.sources import source_files
 
+NEUTRAL = ("neutral_mesons", "neutral_average", "other_kept_propagator")
+"""Results of neutral mesons of a twisted doublet."""
+
 DEFINITIONS = {
     "point": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O_G(x0, t0)^dag>",
     "smeared": "C_G(p, t) = sum_x exp(-i p (x - x0)) <O_G(x, t0 + t) O'_G(x0, t0)^dag>, O' of smeared quark "
@@ -41,13 +44,17 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
     name = "mesons"
     title = "Wilson-clover propagators and meson two-point functions"
     report = "workflows.mesons.report"
-    results = ("observables", "solver_choice", "mesons", "average", "kept_propagator")
+    results = ("observables", "solver_choice", "mesons", "average", "kept_propagator", *NEUTRAL)
     schema = MesonParameters
 
     def build(self) -> None:
         """Add all nodes of the campaign."""
         self.observables()
-        self.averages(self.mesons(self.propagators()))
+        quarks = self.propagators()
+        self.averages("average", self.mesons("mesons", quarks))
+        if "neutral" in self.parameters.mesons.flavours:
+            others = self.propagators("other_", other_flavour=True)
+            self.averages("neutral_average", self.mesons("neutral_mesons", quarks, others))
 
     @cached_property
     def sources(self) -> Node:
@@ -85,22 +92,24 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
             return []
         return [self.workflow.add(smearing.links.stage, self.configuration)]
 
-    def propagators(self) -> Node:
+    def propagators(self, prefix: str = "", other_flavour: bool = False) -> Node:
         """Propagators that mesons are made of: in memory, or those that are kept."""
-        upstream = [self.operator, self.sources, *self.hierarchy]
+        upstream = [self.operator, self.sources, *(self.other_hierarchy if other_flavour else self.hierarchy)]
         solves = self.parameters.solves
-        stage = partial(propagator, solve=solves.to(solves.tolerance))
-        solved = self.workflow.add(stage, *upstream)
-        return self.workflow.add(kept_propagator, solved) if self.parameters.keep_propagators else solved
+        stage = partial(propagator, solve=solves.to(solves.tolerance), other_flavour=other_flavour)
+        solved = self.workflow.add(stage, *upstream, place=Place(f"{prefix}propagator"))
+        if not self.parameters.keep_propagators:
+            return solved
+        return self.workflow.add(kept_propagator, solved, place=Place(f"{prefix}kept_propagator"))
 
-    def mesons(self, solved: Node) -> Node:
+    def mesons(self, name: str, *solved: Node) -> Node:
         """Two-point functions of each source."""
         momenta, extents = self.parameters.mesons.momenta, self.lattice.extents
         gammas, _ = dirac_channels(momenta, extents)
         stage = partial(meson_two_point, extents=extents, momenta=momenta, gammas=gammas)
-        return self.workflow.add(stage, solved, place=Place("mesons"))
+        return self.workflow.add(stage, *solved, place=Place(name))
 
-    def averages(self, mesons: Node) -> None:
+    def averages(self, name: str, mesons: Node) -> None:
         """Correlators and effective masses of the ensemble."""
         momenta = self.parameters.mesons.momenta
         gammas, channels = dirac_channels(momenta, self.lattice.extents)
@@ -111,11 +120,11 @@ class MesonsWorkflow(QuarkDefinition[MesonParameters]):
             gammas=gammas,
             channels=channels,
         )
-        self.workflow.add(average, mesons, place=Place("average"))
+        self.workflow.add(average, mesons, place=Place(name))
 
     def planned_columns(self, first: Node) -> int:
         """Right-hand sides of a configuration."""
-        return len(self.labels) * columns_of(first)
+        return len(self.labels) * columns_of(first) * (1 + ("neutral" in self.parameters.mesons.flavours))
 
     def variants(self) -> Iterator[tuple[str, MesonParameters]]:
         """Other solvers, and other blocks."""

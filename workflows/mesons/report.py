@@ -13,6 +13,7 @@ from workflows import (
     gauge_section,
     loaded,
     mass_section,
+    neutral_sections,
     setup_sections,
     solves_of,
     solves_section,
@@ -27,6 +28,7 @@ def sections(parameters: MesonParameters, store: Store) -> list[Section]:
     return available(
         lambda: correlator_section(average(), store, workflow),
         lambda: mass_section(average()),
+        *neutral_sections(parameters.mesons.flavours, store, workflow),
         lambda: solves_section(list(solves_of(store, workflow, "propagator")), parameters.solves.tolerance),
         lambda: setup_sections(store, workflow),
         lambda: choice_sections(store, workflow),

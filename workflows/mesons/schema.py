@@ -20,6 +20,7 @@ from stages.mesons.sources import (
 )
 from workflows import (
     FileSection,
+    Flavours,
     LinkSmearingSection,
     Location,
     Problem,
@@ -103,6 +104,9 @@ class MesonSection(FileSection):
 
     momenta: Triples = ((0, 0, 0),)
     """Momenta of the sink, in units of 2 pi / L."""
+    flavours: Flavours = ("charged",)
+    """Mesons of a twisted doublet: charged ones, which are always measured, and the connected part of neutral
+    ones."""
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Momenta that are others on the lattice."""
@@ -127,3 +131,4 @@ class MesonParameters(QuarkParameters):
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         yield from self.sources.noisy(self.mesons.momenta)
+        yield from self.neutral_misfits(("mesons", "flavours"), self.mesons.flavours)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,14 @@ from pipeline import Figure, Section, Store, Table, counted, open_result, value_
 from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
-from workflows.shared.report_sections import degrees_of_freedom, errors_in, with_errors
+from workflows.shared.report_sections import degrees_of_freedom, errors_in, loaded, with_errors
 
 MEMBERS = (
     "Each channel is the mean over the Dirac matrices that belong to it, at p != 0 over those that are "
     "related by rotations and reflections that keep p. All matrices"
 )
 """Correlators that make a channel."""
+NEUTRAL = "Neutral mesons, connected part:"
 MASSES = (
     "cosh m(t) = [C(t - 1) + C(t + 1)] / [2 C(t)], which is exact for one state, forwards and backwards. "
 )
@@ -58,6 +61,19 @@ def correlator_section(
         f"{'; triangles: negative C(t)' * bool((first.channel_correlator < 0).any())}.",
     )
     return Section("Meson correlators", text, [figure, *tables])
+
+
+def neutral_sections(
+    flavours: Sequence[str], store: Store, workflow: str, of: str = ""
+) -> list[Callable[[], Section]]:
+    """Sections of the connected part of neutral mesons of a twisted doublet, where a file asks for them."""
+    if "neutral" not in flavours:
+        return []
+    average = partial(loaded, store, workflow, "neutral_average")
+    return [
+        lambda: replace(correlator_section(average(), store, workflow, of), title=f"{NEUTRAL} correlators"),
+        lambda: replace(mass_section(average()), title=f"{NEUTRAL} masses"),
+    ]
 
 
 def mass_section(

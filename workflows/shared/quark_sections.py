@@ -12,18 +12,20 @@ from stages.base.errors import InputError
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.wilson_operator import Hops, wilson_operator
 from stages.lqcd.dirac.wilson import WilsonOperator, kappa_of_mass, mass_of_kappa
+from stages.lqcd.gauge.wilson_links import NO_TWIST
 from stages.lqcd.kernels.aggregation import MOST_ON_GPU
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.multigrid.levels import check_levels, default_levels
 from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.named import MULTIGRID, REGULAR
-from workflows.parameter_file import FileSection, Problem
+from workflows.parameter_file import FileSection, Location, Problem
 from workflows.shared.sections import TOLERANCE, Extents, Seed, Usual, WorkflowParameters
 from workflows.shared.solves_section import SolverSection
 
 HEAVIEST = 1.0
 """Bare mass, in lattice units, above which Compton wavelengths are shorter than the lattice spacing."""
 CLOVER = Usual(0.0, 3.0, "it is 1 at tree level, and about 2 at most")
+TWIST = Usual(-1.0, 1.0, "it is a quark mass in lattice units")
 CLOVER_SHIFT = 0.2
 """Part of the critical mass of common ensembles that each unit of csw takes off, at least."""
 
@@ -70,13 +72,24 @@ class QuarkSection(FileSection):
     """Chroma's nu: spatial hops have the weight nu / xi0."""
     stout: StoutSection | None = None
     """Smearing of the quark's links; default: none."""
+    mu: Annotated[float | None, TWIST] = None
+    """Twisted mass of M = D_W(mass) + i mu gamma5, lattice units; up has +mu, down -mu; default: no twist."""
+    two_kappa_mu: Annotated[float | None, TWIST] = None
+    """2 kappa mu, as tmLQCD's input files have it, instead of mu."""
     boundary: Literal["periodic", "antiperiodic", "dirichlet"]
     """Boundary condition in time."""
+    theta: Annotated[tuple[float, ...], Field(strict=False, min_length=4, max_length=4)] = NO_TWIST
+    """Phases exp(i pi theta / L) on all links along x, y, z, t, beside `boundary`; [0, 0, 0, 1] is an
+    antiperiodic boundary in time spread over all links."""
 
     @model_validator(mode="after")
     def _one_of_each(self) -> QuarkSection:
         if (self.kappa is None) == (self.mass is None):
             raise ValueError("give either `kappa` or `mass`, and not both: mass = 1 / (2 kappa) - 4")
+        if self.mu is not None and self.two_kappa_mu is not None:
+            raise ValueError(
+                "give either `mu` or `two_kappa_mu`, and not both: mu = two_kappa_mu / (2 kappa)"
+            )
         if self.csw is not None and (self.csw_r is not None or self.csw_t is not None):
             raise ValueError("give either `csw`, or `csw_r` and `csw_t`, and not both")
         if (self.csw_r is None) != (self.csw_t is None):
@@ -101,6 +114,8 @@ class QuarkSection(FileSection):
             mass=self.mass,
             csw=self.clover,
             hops=Hops(self.xi0, self.nu, self.stout.model_dump() if self.stout else None),
+            mu=self.twisted_mass,
+            theta=self.theta,
             solves=solves,
         )
 
@@ -110,11 +125,24 @@ class QuarkSection(FileSection):
         return self.mass if self.mass is not None else mass_of_kappa(self.kappa or 0.0)
 
     @property
+    def twisted_mass(self) -> float:
+        """mu, however it is given; 0 without a twist."""
+        if self.two_kappa_mu is not None:
+            return self.two_kappa_mu * (self.bare_mass + 4)
+        return self.mu or 0.0
+
+    @property
     def shown_mass(self) -> str:
         """The mass for people, as it is given and as the other."""
         if self.mass is None:
             return f"kappa = {self.kappa:g} (mass {self.bare_mass:g})"
         return f"mass = {self.mass:g} (kappa {kappa_of_mass(self.mass):g})"
+
+    @property
+    def shown_twist(self) -> str:
+        """The twisted mass for people, after the mass; nothing without one."""
+        mu = self.twisted_mass
+        return f", mu = {mu:g} (2 kappa mu {mu / (self.bare_mass + 4):g})" if mu else ""
 
     @property
     def hopping(self) -> float:
@@ -133,6 +161,8 @@ class QuarkSection(FileSection):
 
     def doubts(self) -> Iterator[Problem]:
         """Masses that are rarely meant."""
+        if (key := "mu" if self.mu == 0 else "two_kappa_mu" if self.two_kappa_mu == 0 else None) is not None:
+            yield (key,), "0 is no twist: both flavours are the same Wilson quark"
         shift = 1 - CLOVER_SHIFT * (min(self.clover) if isinstance(self.clover, tuple) else self.clover)
         if self.bare_mass < -self.hopping / 4 * shift:
             yield (
@@ -214,6 +244,10 @@ class MultigridSection(FileSection):
         return [{**level.model_dump(), "aggregate": list(level.aggregate)} for level in sections]
 
 
+Flavours = Annotated[tuple[Literal["charged", "neutral"], ...], Field(strict=False, min_length=1)]
+"""Mesons of a twisted doublet."""
+
+
 class QuarkParameters(WorkflowParameters):
     """Parameters in the file of a workflow with Wilson-clover quarks."""
 
@@ -223,6 +257,12 @@ class QuarkParameters(WorkflowParameters):
     """Solution for propagators."""
     multigrid: MultigridSection = MultigridSection()
     """Hierarchy of `solver: multigrid`."""
+
+    def neutral_misfits(self, location: Location, flavours: Flavours) -> Iterator[Problem]:
+        """Flavours of mesons that are one and the same."""
+        if "neutral" in flavours and not self.quark.twisted_mass:
+            text = "differ with a twisted quark only: give it a `mu`, or leave out neutral"
+            yield location, f"neutral and charged mesons {text}"
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Levels of multigrid that do not fit the lattice, where multigrid may solve."""

@@ -28,6 +28,14 @@ NOT_INCLUDED = {
 }
 """What a physical correlator takes besides, in words."""
 
+TWISTED = {
+    "twist": "M = D_W + i mu gamma5 for up, - i mu gamma5 for down, gamma5 = gamma_t gamma_x gamma_y gamma_z "
+    "as in tmLQCD; operators are in this, the twisted, basis of quark fields chi. At maximal twist (no PCAC "
+    "mass) psi = exp(i pi gamma5 tau3 / 4) chi: charged vector and axial vector mesons are exchanged, and so "
+    "are neutral pseudoscalar and scalar ones; all others stay, but neutral tensors, which get a gamma5"
+}
+"""What the correlators of twisted quarks are, in words."""
+
 Quarks = TypeVar("Quarks", bound=QuarkParameters)
 
 
@@ -43,13 +51,32 @@ class QuarkDefinition(Definition[Quarks]):
     @cached_property
     def hierarchy(self) -> list[Node]:
         """The hierarchy that solves take of a stored setup, where multigrid solves; else nothing."""
-        if self.parameters.solves.solver != MULTIGRID:
-            return []
+        return [self.workflow.add(self._loaded, self.operator, self._setup)] if self._by_multigrid else []
+
+    @cached_property
+    def other_hierarchy(self) -> list[Node]:
+        """That of the other flavour of a twisted doublet, of the same setup."""
+        stage, place = partial(self._loaded, other_flavour=True), Place("other_hierarchy")
+        return (
+            [self.workflow.add(stage, self.operator, self._setup, place=place)] if self._by_multigrid else []
+        )
+
+    @property
+    def _by_multigrid(self) -> bool:
+        return self.parameters.solves.solver == MULTIGRID
+
+    @property
+    def _levels(self) -> dict[str, Any]:
         section = self.parameters.multigrid
-        levels, seed = section.levels_on(self.lattice), section.seed
-        setup = self.workflow.add(partial(multigrid_setup, levels=levels, seed=seed), self.operator)
-        hierarchy = partial(multigrid_hierarchy, levels=levels, seed=seed)
-        return [self.workflow.add(hierarchy, self.operator, setup)]
+        return {"levels": section.levels_on(self.lattice), "seed": section.seed}
+
+    @property
+    def _loaded(self) -> partial[Any]:
+        return partial(multigrid_hierarchy, **self._levels)
+
+    @cached_property
+    def _setup(self) -> Node:
+        return self.workflow.add(partial(multigrid_setup, **self._levels), self.operator)
 
     @abstractmethod
     def first_sources(self) -> Node:
@@ -84,8 +111,10 @@ class QuarkDefinition(Definition[Quarks]):
         return {
             "action": f"Wilson-clover as Chroma defines it, {clover}, xi0 = {quark.xi0:g}, nu = {quark.nu:g}"
             f", on {links}",
-            "masses": quark.shown_mass,
-            "boundary": f"{quark.boundary} in time, periodic in space",
+            "masses": quark.shown_mass + quark.shown_twist,
+            **(TWISTED if quark.twisted_mass else {}),
+            "boundary": f"{quark.boundary} in time, periodic in space"
+            + (f", phases exp(i pi theta / L), theta = {list(quark.theta)}" if any(quark.theta) else ""),
             "solver": f"{solves.solver}, {solves.precision}, residuals at most {solves.tolerance:g} of the "
             "even-odd system",
             "normalisation": "propagators are M^-1 with the mass plus the weights of hops (4 if isotropic) "

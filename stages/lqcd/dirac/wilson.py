@@ -135,6 +135,11 @@ class WilsonOperator(MadeOf):
         """This operator with another twisted mass, of the same links and matrices."""
         return replace(self, mu=mu)
 
+    @property
+    def other_flavour(self) -> WilsonOperator:
+        """M(-mu), the other quark of a twisted doublet."""
+        return self.with_twist(-self.mu)
+
     def laid_out(self, packing: Packing) -> WilsonOperator:
         """This operator with links packed so, for as long as the result is kept; itself if they are."""
         if self.dslash.packing == packing:

@@ -222,11 +222,15 @@ def _nonzero(rho: NDArray[np.complex128], others: int | tuple[int, ...]) -> slic
     return slice(int(places[0]), int(places[-1]) + 1)
 
 
-def spin_pairs(spinors: Array, phases: Array, out: Array) -> None:
+def spin_pairs(spinors: Array, phases: Array, out: Array, others: Array | None = None) -> None:
     _, sites, spins, *_ = spinors.shape
     # [b, c] by [parity, site, colour, source colour]
-    rows = spinors.transpose(2, 4, 0, 1, 3, 5).reshape(spins**2, 2 * sites, -1)
-    conjugate = rows.conj().reshape(spins**2, -1).T
+    rows, *second = (
+        each.transpose(2, 4, 0, 1, 3, 5).reshape(spins**2, 2 * sites, -1)
+        for each in (spinors, others)
+        if each is not None
+    )
+    conjugate = (second or [rows])[0].conj().reshape(spins**2, -1).T
     for number in range(len(phases)):
         out[number] = (rows * phases[number][:, None]).reshape(spins**2, -1) @ conjugate
 

@@ -90,13 +90,13 @@ def put_sources(vectors: Array, rho: NDArray[np.complex128], out: Array) -> None
     kernel("slice_products.put_sources", type(out))(vectors, rho, out)
 
 
-def spin_pairs(spinors: Array, phases: Array, out: Array) -> None:
-    """Spin traces ``out[p, (b, c), (a, d)] = sum_x e_p(x) sum_colours S[b, c] S[a, d]^*`` on one slice.
+def spin_pairs(spinors: Array, phases: Array, out: Array, others: Array | None = None) -> None:
+    """Spin traces ``out[p, (b, c), (a, d)] = sum_x e_p(x) sum_colours S[b, c] S'[a, d]^*`` on one slice.
 
-    spinors ``[2, site, spin b, colour, spin c, column of c]``, phases e ``[momentum, 2 * site]``; out
-    complex128 ``[momentum, 16, 16]``.
+    S, S': spinors and others, or twice the same, ``[2, site, spin b, colour, spin c, column of c]``; phases e
+    ``[momentum, 2 * site]``; out complex128 ``[momentum, 16, 16]``.
     """
-    kernel("slice_products.spin_pairs", type(spinors))(spinors, phases, out)
+    kernel("slice_products.spin_pairs", type(spinors))(spinors, phases, out, others)
 
 
 def workspace_bytes(vectors: tuple[int, ...], columns: int, dtype: np.dtype, xp: ModuleType) -> int:

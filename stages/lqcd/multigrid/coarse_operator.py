@@ -77,6 +77,10 @@ class LevelOperator(EvenOddSystem, Protocol):
     def apply(self, x: Array) -> Array:
         """A x."""
 
+    @property
+    def twisted(self) -> bool:
+        """True for a finest operator with a twisted mass."""
+
     def twist_scaled(self, factor: float) -> LevelOperator:
         """This operator with its twisted mass times a factor."""
 
@@ -118,6 +122,7 @@ class CoarseOperator:
     hop_factor = 1.0
     most_columns = 32
     even = False
+    twisted = False
 
     @property
     def components(self) -> int:

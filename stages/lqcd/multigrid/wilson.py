@@ -53,6 +53,10 @@ class FineWilson:
     def astype(self, dtype: DTypeLike) -> FineWilson:
         return FineWilson(self.M.astype(dtype))
 
+    @property
+    def twisted(self) -> bool:
+        return self.M.mu != 0
+
     def twist_scaled(self, factor: float) -> FineWilson:
         return FineWilson(self.M.with_twist(factor * self.M.mu))
 

@@ -6,9 +6,11 @@ With O_G(x) = psibar_2(x) G psi_1(x), and S(x) the propagator from the source at
               = -sum_x exp(-i p (x - x0)) tr [ G S(x) Gbar gamma_5 S(x)^dag gamma_5 ]
 
 with Gbar = gamma_t G^dag gamma_t, where gamma5-Hermiticity has given the backward propagator,
-gamma_5 S(x)^dag gamma_5. The pion's is sum |S|^2; all are positive at p = 0 where the transfer
-matrix is. The time is counted from the source and wraps around the lattice: a propagator that crosses an
-antiperiodic boundary has a sign there, of which a meson holds two, so that nothing is to be done about it.
+gamma_5 S(x)^dag gamma_5. With a twisted mass that is the other flavour's: S and S^dag of one flavour make
+charged mesons, S of one and S^dag of the other the connected part of neutral ones. The pion's is sum |S|^2;
+all are positive at p = 0 where the transfer matrix is. The time is counted from the source and wraps around
+the lattice: a propagator that crosses an antiperiodic boundary has a sign there, of which a meson holds two,
+so that nothing is to be done about it.
 """
 
 from __future__ import annotations
@@ -37,14 +39,16 @@ def meson_correlators(
     place: SourcePlace,
     gammas: Sequence[str],
     momenta: Sequence[Momentum],
+    antiquark: Array | None = None,
 ) -> NDArray[np.complex128]:
     """C_G(p, t) of one source, complex128 ``[gamma, momentum, time]`` on the host, t = 0 at the source.
 
     propagator: ``[parity, site, 12, column]`` with 12 columns, 3 * spin + colour, or with 4, spin alone
     (`stages.lqcd.spectroscopy.quark_sources`). gammas: Dirac matrices by name, or sums such as
-    'GammaX + GammaY'. Raises InputError.
+    'GammaX + GammaY'. antiquark: the propagator that comes back as its adjoint, unless it is the same. Raises
+    InputError.
     """
-    pairs = spin_pairs(propagator, lattice, place, momenta)
+    pairs = spin_pairs(propagator, lattice, place, momenta, antiquark)
     shifted = np.roll(pairs, -place.time, axis=1)
     correlators = np.empty((len(gammas), *shifted.shape[:2]), complex)
     for number, name in enumerate(gammas):
@@ -55,10 +59,15 @@ def meson_correlators(
 
 
 def spin_pairs(
-    propagator: Array, lattice: Lattice, place: SourcePlace, momenta: Sequence[Momentum]
+    propagator: Array,
+    lattice: Lattice,
+    place: SourcePlace,
+    momenta: Sequence[Momentum],
+    antiquark: Array | None = None,
 ) -> NDArray[np.complex128]:
     """sum_x exp(-i p (x - x0)) sum_colours S[b, c] S[a, d]^*, ``[momentum, time, b, c, a, d]``, on the host.
 
+    The second S is that of the antiquark, if given.
     All correlators of spin matrices follow from it; it is one 16 x 16 matrix product per slice and momentum.
     """
     sites, times = lattice.sites_per_slice, lattice.time_extent
@@ -76,11 +85,13 @@ def spin_pairs(
             "give the source as many"
         )
     spinors = propagator.reshape(2, times, sites, SPINS, COLOURS, SPINS, -1)
+    others = None if antiquark is None else antiquark.reshape(spinors.shape)
     tables = np.stack([momentum_phases(lattice, place, momentum) for momentum in momenta])
     phases = to_device_like(tables, propagator)
     pairs = field_like(propagator, (len(momenta), times, SPINS**2, SPINS**2), complex)
     for time in range(times):
-        slice_products.spin_pairs(spinors[:, time], phases[:, time], pairs[:, time])
+        other = None if others is None else others[:, time]
+        slice_products.spin_pairs(spinors[:, time], phases[:, time], pairs[:, time], other)
     return as_numpy(pairs).reshape(len(momenta), times, *4 * (SPINS,))
 
 

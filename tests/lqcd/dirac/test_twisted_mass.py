@@ -16,6 +16,9 @@ from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import Solve
+from stages.lqcd.spectroscopy.gammas import DIRAC
+from stages.lqcd.spectroscopy.mesons import meson_correlators
+from stages.lqcd.spectroscopy.quark_sources import SourcePlace
 from support.matrices import matrix_of
 from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation, unit_links
 
@@ -142,3 +145,23 @@ def test_perambulator_of_a_public_chain(reference_data: Path) -> None:
     found = np.einsum("pxctv,bs,pxscd->tvbd", V.conj(), CHIRAL, solution, optimize=True)
     given = np.fromfile(folder / "peram00", "<c16").reshape(found.shape)
     assert np.abs(found - given).max() < 1e-10
+
+
+def test_neutral_mesons_take_both_flavours() -> None:
+    """Against propagators that go back as they are, not by gamma5-Hermiticity."""
+    M = operator(rough_links(5, LATTICE))
+    half, place = LATTICE.half_volume, SourcePlace(0, (0, 0, 0))
+    up, down = (np.linalg.inv(dense(each)).reshape(*M.shape, *M.shape) for each in (M, M.other_flavour))
+    point = up[:, :, :, EVEN, 0], down[:, :, :, EVEN, 0]
+    for first, back in ((point[0], up), (point[1], down)):
+        S = first.reshape(2, half, 4, 3, 4, 3)
+        backward = back[EVEN, 0].reshape(4, 3, 2, half, 4, 3)
+        other = point[1] if back is up else point[0]
+        names = ("Identity", "Gamma5", "GammaX", "GammaTGamma5")
+        found = meson_correlators(first, LATTICE, place, names, [(0, 0, 0)], other)
+        for number, name in enumerate(names):
+            G = DIRAC[name]
+            Gbar = GAMMA[3] @ G.conj().T @ GAMMA[3]
+            sites = -np.einsum("ab,pxbicj,cd,djpxai->px", G, S, Gbar, backward, optimize=True)
+            expected = sites.reshape(2, LATTICE.time_extent, -1).sum(axis=(0, 2))
+            assert np.abs(found[number, 0] - expected).max() < 1e-12

@@ -119,6 +119,9 @@ def test_spin_pairs_of_a_slice(backend):
         "npx,pxbucv,pxaudv->nbcad", phases.reshape(2, 2, 6), spinors, spinors.conj(), optimize=True
     )
     assert np.abs(backend.host(out) - expected.reshape(2, 16, 16)).max() < 1e-12
+    operands = backend.array(1j * spinors), backend.array(phases), out, backend.array(spinors)
+    backend.kernels.slice_products.spin_pairs(*operands)
+    assert np.abs(backend.host(out) - 1j * expected.reshape(2, 16, 16)).max() < 1e-12
 
 
 def test_laplacian_step_on_free_links_is_the_second_difference(backend):

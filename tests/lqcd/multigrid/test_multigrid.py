@@ -1,6 +1,7 @@
 """Setups and solves: correct, as fast as they should be, the same after storing, and refused where poor."""
 
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
 from stages.lqcd.kernels.dispatch import as_numpy, kernels_of
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.multigrid import hierarchy as hierarchies
 from stages.lqcd.multigrid import setup as module
 from stages.lqcd.multigrid.aggregates import aggregates, prolongation, random_fields
 from stages.lqcd.multigrid.coarse_operator import EvenOddOperator
@@ -88,6 +90,32 @@ def test_solves_the_system(gauge: Any, kernels: str) -> None:
         assert solution.iterations < 20
         half = hierarchy.solver(precision="double-half").solve(S, S.prepare(b)[0])
         assert half.residual.max() <= 1e-10 and half.iterations <= solution.iterations + 1
+
+
+def test_flavours_share_near_null_vectors(wilson: Any, draw: Any) -> None:
+    """Those of +mu serve -mu and other twisted masses; coarse operators are their own."""
+    M = wilson((4, 4, 4, 4), 0.05).with_twist(0.2)
+    hierarchy, b = SMALL.setup(M), draw(*M.shape, 3)
+    for factor, own in ((1, M), (-1, M.other_flavour), (0.1, M.with_twist(0.1 * 0.2))):
+        each = hierarchy.twist_scaled(factor)
+        S = each.system
+        solution = each.solver().solve(S, S.prepare(b)[0])
+        assert relative(own, S.reconstruct(solution.x, b), b).max() < 3e-10
+        assert solution.iterations < 20
+        P = hierarchy.cycle.levels[0].prolongation
+        exact, found = FineWilson(own.astype(np.complex64)).galerkin(P), each.cycle.coarsest.A
+        assert np.abs(found.diagonal - exact.diagonal).max() < 3e-6
+        assert np.abs(found.links - exact.links).max() < 3e-6
+
+
+def test_the_twist_of_the_coarsest_grid_is_measured(wilson: Any, monkeypatch: Any) -> None:
+    """Where GCR solves that grid a factor may converge faster; without a twist there is none."""
+    monkeypatch.setattr(hierarchies, "DIRECT_UNKNOWNS", 8)
+    few, M = replace(SMALL, coarsest_steps=2), wilson((4, 4, 4, 4), -0.3)
+    rates = [few.setup(M.with_twist(mu)).rate for mu in (0.0, 0.05)]
+    monkeypatch.setattr(module, "LARGEST_FACTOR", 1.0)
+    without = few.setup(M.with_twist(0.05)).rate
+    assert few.setup(M).rate == rates[0] and rates[1] <= without
 
 
 def test_deep_hierarchies_of_odd_and_tiny_grids(wilson: Any, draw: Any) -> None:
