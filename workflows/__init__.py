@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         deflation_economies,
         deflation_variants,
     )
-    from workflows.shared.ensemble import Configurations
+    from workflows.shared.ensemble import Configurations, beside
     from workflows.shared.link_smearing import LinkSmearingSection
     from workflows.shared.meson_sections import (
         correlator_section,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Seed,
         Usual,
         WorkflowParameters,
+        checked_parts,
         winding,
     )
     from workflows.shared.solver_sections import (

@@ -33,13 +33,13 @@ from stages.mesons.solver_choice import PlannedSolves, staggered_choice
 from workflows import (
     StaggeredDefinition,
     Step,
+    beside,
     deflation_economies,
     deflation_variants,
     variants,
 )
 from workflows.g2_connected.schema import ROWS, ConnectedParameters
 from workflows.g2_connected.target import next_round
-from workflows.shared.ensemble import beside
 
 OPERATORS = {
     "local": "gamma_k x gamma_k",

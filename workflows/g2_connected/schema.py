@@ -30,9 +30,9 @@ from workflows import (
     Triples,
     WorkflowParameters,
     aliases,
+    checked_parts,
     winding,
 )
-from workflows.shared.sections import checked_parts
 
 NAME = re.compile(r"[A-Za-z]\w*")
 """Of a quark: it ends the names of nodes."""
