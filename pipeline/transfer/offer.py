@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from pipeline.planning.manifest import Manifest
 from pipeline.store.durable import nbytes_of
@@ -18,9 +18,6 @@ from pipeline.store.record import Record
 from pipeline.store.shelves import PACKED, ChunkId, chunk_entries, chunk_in
 from pipeline.store.store import Store
 from stages.base.errors import InputError, suggestion
-
-if TYPE_CHECKING:
-    from pipeline.transfer.bucket import RemoteStore
 
 Records = list[tuple[str, Record]]
 """Each with the place of its store."""
@@ -44,6 +41,15 @@ class Offer:
         return f"{self.stage}/{self.key[:12]}"
 
 
+class Elsewhere(Protocol):
+    """A store elsewhere, of which chunks can be brought."""
+
+    place: str
+
+    def bring(self, offers: Sequence[Offer], folder: Path, came: Callable[[int], None]) -> dict[str, str]:
+        """Bring chunks into a folder here."""
+
+
 @dataclass(frozen=True)
 class Separation:
     """Chunks of some stages that must not come into one store.
@@ -58,8 +64,8 @@ class Separation:
 
     def check(
         self,
-        coming: Mapping[Store | RemoteStore, Iterable[Offer]],
-        target: Store | RemoteStore,
+        coming: Mapping[Store | Elsewhere, Iterable[Offer]],
+        target: Store | Elsewhere,
         there: Iterable[Offer],
     ) -> None:
         """Raise InputError for chunks that are to come from stores, and those that a store has."""
@@ -70,9 +76,9 @@ class Separation:
             self.refuse(comes, _records(target, present))
 
 
-def _records(place: Store | RemoteStore, offers: Sequence[Offer]) -> Records:
+def _records(place: Store | Elsewhere, offers: Sequence[Offer]) -> Records:
     """Records of chunks, without those that are damaged, which are told of where they are brought."""
-    if not isinstance(place, Store):
+    if offers and not isinstance(place, Store):
         with tempfile.TemporaryDirectory() as folder:
             (copy := Store(folder)).create()
             place.bring(offers, copy.path, lambda _: None)
@@ -80,6 +86,7 @@ def _records(place: Store | RemoteStore, offers: Sequence[Offer]) -> Records:
     records: Records = []
     for offer in offers:
         with suppress(DamagedChunkError, OSError):
+            assert isinstance(place, Store)
             records.append((str(place.path), Record.of(place.record(*offer.chunk))))
     return records
 
