@@ -44,6 +44,7 @@ correlator_text
 deflation_economies deflation_variants degrees_of_freedom errors_in first_chunk gauge_section loaded
 mass_section mass_text momentum_text node_of nodes_of
 setup_sections solves_of solves_row solves_section spectrum_section validated variants winding with_errors
+Flavours beside checked_parts neutral_sections
 """,
 }
 """Names that are kept: one that goes, or means something else, is a change that CHANGELOG tells."""
