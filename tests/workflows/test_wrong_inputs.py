@@ -134,6 +134,10 @@ def test_configurations_in_files() -> None:
         for given in expected
     }
     assert found == expected
+    write_configuration("also.ildg")
+    files = "antiperiodic, files: {fat: good.ildg, long: good.ildg}}"
+    both = tiny.replace("files: good.ildg", "files: [good.ildg, also.ildg]").replace("antiperiodic}", files)
+    assert "`links.files.fat`: 'good.ildg' is one file for several configurations" in said(both.encode())
 
 
 def test_commands(quarkline: CommandLine) -> None:

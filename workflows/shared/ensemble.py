@@ -82,6 +82,10 @@ def beside(ensemble: Configurations, pattern: str, name: str) -> dict[str, Path]
         if lattice != ensemble.lattice:
             text = f"{found[label]} is of {lattice}, but the ensemble of {ensemble.lattice}"
             raise InputError(f"{name}: {text}: give links of these configurations")
+    if len({*found.values()}) < len(found):
+        raise InputError(
+            f"{name}: {pattern!r} is one file for several configurations: write {{stem}} or {{name}} into it"
+        )
     return found
 
 
