@@ -2,9 +2,9 @@
 
     python tests/benchmarks/multigrid_solves.py [--backend cuda]
     [--gauge FILE [--tile 2] | --lattice 16 16 16 16 --beta 6.0]
-    [--mass -0.5 -0.55] [--csw 1.0] [--rhs 16 1] [--aggregate 4 4 4 4 [2 2 2 2 ...]]
-    [--vectors 24 ...] [--refinements 2] [--smoothing 8] [--restart 10] [--repeats 3]
-    [--precision double-half] [--no-bicgstab] [--error] [--one-by-one]
+    [--mass -0.5 -0.55] [--two-kappa-mu 0.02 0.0005] [--csw 1.0] [--rhs 16 1]
+    [--aggregate 4 4 4 4 [2 2 2 2 ...]] [--vectors 24 ...] [--refinements 2] [--smoothing 8] [--restart 10]
+    [--repeats 3] [--precision double-half] [--no-bicgstab] [--cg] [--error] [--one-by-one]
 
 Wilson-clover, antiperiodic in t, on the configuration of a file, repeated `tile` times in each direction, or
 on a quenched one by heat bath; random normal sources on the whole lattice, the symmetric Schur complement of
@@ -13,8 +13,10 @@ the repeats counts; `--precision double-half` keeps multigrid's directions in 16
 the setup, its factor per cycle; right-hand sides; then of multigrid, and of BiCGstab iterated in single
 precision with residuals in double: iterations, milliseconds and joules of the whole GPU per right-hand side,
 largest error over residual (both relative; `--error`, against a solution to 1e-13); the ratio of the
-times. `--one-by-one` adds what the setup takes whose vectors are relaxed and refined one after the other,
-and with the products of the finest Galerkin operator one after the other too.
+times. `--cg` adds iterations and milliseconds of CG on the normal equations. With a twisted mass the solves
+of the other flavour, by the same setup, are rows of their own. `--one-by-one` adds what the setup takes
+whose vectors are relaxed and refined one after the other, and with the products of the finest Galerkin
+operator one after the other too.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -38,12 +41,24 @@ from stages.lqcd.multigrid.levels import default_levels, multigrid_of
 from stages.lqcd.multigrid.setup import Multigrid, refined, relaxed
 from stages.lqcd.multigrid.wilson import FineWilson
 from stages.lqcd.solvers.bicgstab import BiCGstab
+from stages.lqcd.solvers.cg import BatchedCG
+from stages.lqcd.solvers.normal_equations import NormalEquations
 from stages.lqcd.solvers.solution import NotConverged
 from workflows.benchmarks.machine import Machine
 
 SEED, TOLERANCE, EXACT = 577, 1e-10, 1e-13
 EACH = ("its", "ms", "J", "err/res")
-COLUMNS = ("mass", "setup s", "rate", "rhs", *(f"MG {name}" for name in EACH), *EACH, "speed-up")
+COLUMNS = (
+    "mass",
+    "2 kappa mu",
+    "setup s",
+    "rate",
+    "rhs",
+    *(f"MG {name}" for name in EACH),
+    *EACH,
+    "speed-up",
+)
+CG_COLUMNS = ("CG its", "CG ms")
 
 
 def main() -> None:
@@ -56,9 +71,9 @@ def main() -> None:
     print(f"{arguments.machine.name}; {lattice}, csw = {arguments.csw:g}")
     for level in levels:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
-    table = PrintedTable(*COLUMNS)
-    for mass in arguments.mass:
-        of_mass(arguments, table, multigrid, WilsonOperator(dslash, mass))
+    table = PrintedTable(*COLUMNS, *(CG_COLUMNS if arguments.cg else ()))
+    for mass, twist in product(arguments.mass, arguments.two_kappa_mu):
+        of_mass(arguments, table, multigrid, WilsonOperator(dslash, mass, twist * (mass + 4)))
 
 
 def of_mass(
@@ -69,8 +84,10 @@ def of_mass(
     best = multigrid.setup(M)
     for _ in range(arguments.repeats - 1):
         best = min(best, multigrid.setup(M), key=lambda hierarchy: hierarchy.seconds)
-    for rhs in arguments.rhs:
-        table.add(M.mass, best.seconds, best.rate, rhs, *solves(arguments, best, rhs))
+    for rhs, factor in product(arguments.rhs, (1, -1) if M.mu else (1,)):
+        hierarchy = best if factor == 1 else best.twist_scaled(-1)
+        twist = factor * M.mu / (M.mass + 4)
+        table.add(M.mass, twist, best.seconds, best.rate, rhs, *solves(arguments, hierarchy, rhs))
     if arguments.one_by_one:
         refining, products = one_by_one(multigrid, best, arguments.machine)
         for what, longer in (("", refining), (", Galerkin products too", refining + products)):
@@ -96,7 +113,12 @@ def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> lis
         seconds.append(fastest)
         ratio = None if exact is None else error_to_residual(S, x, b, exact)
         cells += [iterations, 1e3 * fastest / rhs, None if joules is None else joules / rhs, ratio]
-    return [*cells, seconds[1] / seconds[0]] if len(solvers) == 2 else [*cells, *[None] * (len(EACH) + 1)]
+    cells = [*cells, seconds[1] / seconds[0]] if len(solvers) == 2 else [*cells, *[None] * (len(EACH) + 1)]
+    if arguments.cg:
+        cg = NormalEquations(BatchedCG(TOLERANCE, max_iterations=20000, precision="double-single"))
+        iterations, fastest, *_ = measured(machine, partial(cg.solve, S, b), arguments.repeats)
+        cells += [iterations, 1e3 * fastest / rhs]
+    return cells
 
 
 def measured(
@@ -190,10 +212,18 @@ def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str,
 
 
 def parsed() -> argparse.Namespace:
-    field = {"gauge": str, "tile": 1, "beta": 6.0, "sweeps": 50, "mass": [-0.5, -0.55], "csw": 1.0}
+    field = {
+        "gauge": str,
+        "tile": 1,
+        "beta": 6.0,
+        "sweeps": 50,
+        "mass": [-0.5, -0.55],
+        "csw": 1.0,
+        "two_kappa_mu": [0.0],
+    }
     levels = {"aggregate": [0], "vectors": [24], "refinements": 2, "smoothing": 8}
     solves = {"rhs": [16], "restart": 10, "precision": "double-single", "repeats": 3}
-    flags = {"no_bicgstab": False, "error": False, "one_by_one": False}
+    flags = {"no_bicgstab": False, "cg": False, "error": False, "one_by_one": False}
     options = {**field, **levels, **solves, **flags}
     return arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options=options)
 

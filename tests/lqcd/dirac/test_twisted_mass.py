@@ -14,6 +14,7 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
+from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
 from stages.lqcd.solvers.even_odd import EvenOdd, propagate
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import DIRAC
@@ -29,7 +30,7 @@ SIGNS = np.repeat(np.diag(GAMMA5).real, 3)[:, None]
 """gamma5 of this basis; that of the twist is minus it."""
 
 
-def operator(links: NDArray, lattice: Lattice = LATTICE, **options: Any) -> WilsonOperator:
+def operator(links: Any, lattice: Lattice = LATTICE, **options: Any) -> WilsonOperator:
     made = wilson_links(links, lattice, **{"boundary": "antiperiodic", "csw": 1.17, **options})
     return WilsonOperator(WilsonDslash(made), MASS, MU)
 
@@ -165,3 +166,53 @@ def test_neutral_mesons_take_both_flavours() -> None:
             sites = -np.einsum("ab,pxbicj,cd,djpxai->px", G, S, Gbar, backward, optimize=True)
             expected = sites.reshape(2, LATTICE.time_extent, -1).sum(axis=(0, 2))
             assert np.abs(found[number, 0] - expected).max() < 1e-12
+
+
+GPU_SOLVES = [
+    ("cgnr", "double-half"),
+    ("block_cgrq", "double-single"),
+    ("bicgstab", "double-half"),
+    ("gcr", "double-half"),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("csw", [0.0, 1.17])
+@pytest.mark.parametrize(("solver", "precision"), GPU_SOLVES)
+def test_a_gpu_solves_for_what_processors_do(solver: str, precision: str, csw: float) -> None:
+    """Products, sums of a step, and solutions of both flavours."""
+    cupy = pytest.importorskip("cupy")
+    lattice = Lattice((8, 4, 4, 8))
+    links = rough_links(11, lattice)
+    exact, M = operator(links, lattice, csw=csw), operator(cupy.asarray(links), lattice, csw=csw)
+    rng = np.random.default_rng(12)
+    b = rng.normal(size=(*M.shape, 24)).view(complex)
+    for own, on_gpu in ((exact, M), (exact.other_flavour, M.other_flavour)):
+        for A, B in ((own, on_gpu), (WilsonSchur(own), WilsonSchur(on_gpu))):
+            x = b if A.shape == b.shape[:-1] else b[0]
+            assert np.abs(B.apply(cupy.asarray(x)).get() - A.apply(x)).max() < 1e-12
+        S, T = WilsonSchur(own), WilsonSchur(on_gpu)
+        assert np.abs(T.adjoint.apply(cupy.asarray(b[0])).get() - S.adjoint.apply(b[0])).max() < 1e-12
+        x, y = (cupy.asarray(each) for each in b)
+        updated = T.update(x, y, (0.3j, -1.1, 0.7), cupy.empty_like(x), cupy.empty_like(x)).get()
+        assert np.abs(updated - (0.3j * b[0] - 1.1 * S.apply(b[0]) + 0.7 * b[1])).max() < 1e-12
+        method = EvenOdd(Solve(solver, 1e-10, precision, 4000).of_regular(None), WilsonSchur)
+        found = method.solve(on_gpu, cupy.asarray(b)).x.get()
+        assert np.linalg.norm(own.apply(found) - b) < 1e-8 * np.linalg.norm(b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("csw", [0.0, 1.17])
+def test_multigrid_on_a_gpu_serves_both_flavours(csw: float) -> None:
+    cupy = pytest.importorskip("cupy")
+    lattice = Lattice((8, 8, 8, 8))
+    M = operator(cupy.asarray(rough_links(11, lattice)), lattice, csw=csw)
+    hierarchy = Multigrid((LevelParameters(aggregate=(2, 2, 2, 2), vectors=8),)).setup(M)
+    b = cupy.asarray(np.random.default_rng(12).normal(size=(*M.shape, 24)).view(complex))
+    for each, own in ((hierarchy, M), (hierarchy.twist_scaled(-1), M.other_flavour)):
+        for precision in ("double-single", "double-half"):
+            S = each.system
+            solution = each.solver(precision=precision).solve(S, S.prepare(b)[0])
+            x = S.reconstruct(solution.x, S.prepare(b)[1])
+            assert cupy.linalg.norm(own.apply(x) - b) < 1e-8 * cupy.linalg.norm(b)
+            assert solution.iterations < 30

@@ -100,16 +100,18 @@ def random_field(lattice: Lattice, n: int, seed: int, dtype: Any = complex) -> A
     return converted(field, dtype)
 
 
-def operator(gauge: GaugeLinks, csw: float = 1.0, **options: Any) -> WilsonOperator:
+def operator(gauge: GaugeLinks, csw: float = 1.0, mu: float = 0.0, **options: Any) -> WilsonOperator:
     links = wilson_links(to_device(gauge.links), gauge.lattice, boundary="antiperiodic", csw=csw)
-    return WilsonOperator(WilsonDslash(links, **options), MASS)
+    return WilsonOperator(WilsonDslash(links, **options), MASS, mu)
 
 
 @pytest.mark.parametrize("devices", several(), ids=str)
-@pytest.mark.parametrize("lattice", LATTICES, ids=str)
-def test_links_and_clover_matrices(gauges, lattice, devices):
+@pytest.mark.parametrize(
+    ("lattice", "mu"), [(LATTICES[0], 0.0), (LATTICES[1], 0.0), (LATTICES[0], 0.1)], ids=str
+)
+def test_links_and_clover_matrices(gauges, lattice, mu, devices):
     def compute() -> Results:
-        M = operator(gauges[lattice])
+        M = operator(gauges[lattice], mu=mu)
         single = M.astype(np.complex64)
         return {
             "links": M.links.links,
@@ -126,17 +128,19 @@ def test_links_and_clover_matrices(gauges, lattice, devices):
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize(
-    ("dtype", "n", "packing"),
+    ("dtype", "n", "packing", "mu"),
     [
-        (np.complex64, 1, Packing()),
-        (np.complex64, 16, Packing()),
-        (np.complex128, 3, Packing(double=False)),
-        (np.complex128, 16, Packing()),
+        (np.complex64, 1, Packing(), 0.0),
+        (np.complex64, 16, Packing(), 0.0),
+        (np.complex128, 3, Packing(double=False), 0.0),
+        (np.complex128, 16, Packing(), 0.0),
+        (np.complex64, 16, Packing(), 0.1),
+        (np.complex128, 3, Packing(), -0.1),
     ],
 )
-def test_products(gauges, dtype, n, packing, devices):
+def test_products(gauges, dtype, n, packing, mu, devices):
     def compute() -> Results:
-        M = operator(gauges[LATTICE], packing=packing).astype(dtype)
+        M = operator(gauges[LATTICE], mu=mu, packing=packing).astype(dtype)
         x, y = (random_field(LATTICE, n, seed, dtype) for seed in (1, 2))
         D = M.dslash
         results = {
@@ -220,9 +224,9 @@ def normal_cg(tolerance: float, precision: str) -> NormalEquations:
     return NormalEquations(BatchedCG(tolerance, precision=precision))
 
 
-def true_residuals(gauge: GaugeLinks, x: np.ndarray, b: np.ndarray) -> np.ndarray:
+def true_residuals(gauge: GaugeLinks, x: np.ndarray, b: np.ndarray, mu: float) -> np.ndarray:
     """|b - S x| / |b| of each right-hand side, by an operator that one GPU makes for it."""
-    S = WilsonSchur(operator(gauge))
+    S = WilsonSchur(operator(gauge, mu=mu))
     norms = (np.linalg.norm(field, axis=(0, 1)) for field in (b - copy_to_host(S.apply(to_device(x))), b))
     return np.divide(*norms)
 
@@ -251,22 +255,24 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("devices", several(), ids=str)
 @pytest.mark.parametrize(
-    ("solver", "precision"),
+    ("solver", "precision", "mu"),
     [
-        (BiCGstab, "double"),
-        (BiCGstab, "double-single"),
-        (BiCGstab, "double-half"),
-        (normal_cg, "double-half"),
-        (GCR, "double"),
-        (GCR, "double-single"),
+        (BiCGstab, "double", 0.0),
+        (BiCGstab, "double-single", 0.0),
+        (BiCGstab, "double-half", 0.0),
+        (normal_cg, "double-half", 0.0),
+        (normal_cg, "double-half", 0.1),
+        (GCR, "double", 0.0),
+        (GCR, "double-single", 0.0),
+        (GCR, "double-single", -0.1),
     ],
 )
-def test_solves(gauges, solver, precision, devices):
+def test_solves(gauges, solver, precision, mu, devices):
     """The operator has applied nothing before, and makes what it needs in the first iteration."""
     iterations = []
 
     def compute() -> Results:
-        S, b = WilsonSchur(operator(gauges[LATTICE])), random_field(LATTICE, 12, 7)
+        S, b = WilsonSchur(operator(gauges[LATTICE], mu=mu)), random_field(LATTICE, 12, 7)
         solution = solver(1e-9, precision=precision).solve(S, b)
         iterations.append(solution.iterations)
         return {
@@ -278,7 +284,7 @@ def test_solves(gauges, solver, precision, devices):
 
     one, many = on(LATTICE, (0,), compute), on(LATTICE, devices, compute)
     for results in (one, many):
-        residuals = true_residuals(gauges[LATTICE], results["x"], results["b"])
+        residuals = true_residuals(gauges[LATTICE], results["x"], results["b"], mu)
         assert residuals.max() < 2e-9, (results is many, residuals)
     x = {"x": one.pop("x")}, {"x": many.pop("x")}
     assert_alike(one, many)
@@ -309,7 +315,7 @@ def test_transfer_and_coarse_operator(gauges, lattice, devices, shared, monkeypa
     monkeypatch.setattr(grid_module, "SHARED_SITES", min(shared, fine_sites))
 
     def compute() -> Results:
-        A = FineWilson(operator(gauges[lattice]).astype(np.complex64))
+        A = FineWilson(operator(gauges[lattice], mu=0.1).astype(np.complex64))
         like, grid = A.links, A.grid
         P, _ = prolongation(aggregates(grid, (4, 4, 4, 4)), random_on_grid(grid, 12, 24, like, 5, 0))
         x = random_on_grid(grid, 12, 16, like, 6, 0)
@@ -321,7 +327,13 @@ def test_transfer_and_coarse_operator(gauges, lattice, devices, shared, monkeypa
         whole.add_prolonged(y, x)
         cycles.add_prolonged(y, even)
         rhs, source = coarse.prepare(y)
-        results |= {"P y": x, "X": coarse.diagonal, "Y": coarse.links, "A y": coarse.apply(y)}
+        results |= {
+            "P y": x,
+            "X": coarse.diagonal,
+            "X of -mu": coarse.twist_scaled(-1).diagonal,
+            "Y": coarse.links,
+            "A y": coarse.apply(y),
+        }
         x = coarse.operator.apply(rhs)
         defect = coarse.defect(x)
         return {**results, "rhs": rhs, "S x": x, "defect": defect, "y": coarse.reconstruct(x, source)}
