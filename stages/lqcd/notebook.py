@@ -186,19 +186,26 @@ def asqtad(field: Thin, *, boundary: Boundary, u0: float, backend: str = "cpu") 
 
 
 def wilson_clover(
-    field: Thin, mass: float, *, boundary: Boundary, csw: float = 0.0, backend: str = "cpu"
+    field: Thin,
+    mass: float,
+    *,
+    boundary: Boundary,
+    csw: float = 0.0,
+    mu: float = 0.0,
+    backend: str = "cpu",
 ) -> Operator:
-    """M of Wilson-clover quarks, ``[parity, site, 12, N]``; arguments as of `wilson_links`.
+    """M of Wilson-clover quarks, ``[parity, site, 12, N]``; mu: a twisted mass, that of up, -mu of down.
 
-    Raises InputError.
+    Other arguments as of `wilson_links`. Raises InputError.
     """
     links, lattice = _thin("wilson_clover", field, backend)
     _check_number("mass", mass)
+    _check_number("mu", mu)
     for number in csw if isinstance(csw, tuple) else (csw,):
         _check_number("csw", number)
     made: WilsonLinks = wilson_links(links, lattice, boundary=boundary, csw=csw, backend=backend)
-    words = f"Wilson{'-clover' if csw else ''}, mass = {mass:g}"
-    return Operator(WilsonOperator(WilsonDslash(made), mass), words)
+    words = f"Wilson{'-clover' if csw else ''}, mass = {mass:g}{f', mu = {mu:g}' if mu else ''}"
+    return Operator(WilsonOperator(WilsonDslash(made), mass, mu), words)
 
 
 def _thin(name: str, field: Thin, backend: str) -> tuple[Array, Lattice]:

@@ -47,6 +47,11 @@ def wilson_operator(thin: NDArray, lattice: Lattice, dtype: DTypeLike, device: D
     return WilsonOperator(WilsonDslash(links, dtype), 0.17)
 
 
+def twisted_operator(thin: NDArray, lattice: Lattice, dtype: DTypeLike, device: Device) -> WilsonOperator:
+    """The same with a twisted mass."""
+    return wilson_operator(thin, lattice, dtype, device).with_twist(0.23)
+
+
 def symmetries(device: Device) -> Iterator[Check]:
     """Checks of both operators in both precisions, at several numbers of right-hand sides."""
     thin = rough_links(311, LATTICE)
@@ -55,6 +60,7 @@ def symmetries(device: Device) -> Iterator[Check]:
         kinds: tuple[tuple[str, Make, str, Turn], ...] = (
             ("HISQ", staggered_operator, "epsilon", epsilon),
             ("Wilson-clover", wilson_operator, "gamma5", gamma5),
+            ("twisted clover", twisted_operator, "gamma5", gamma5),
         )
         made = {name: make(thin, LATTICE, dtype, device) for name, make, *_ in kinds}
         for width in device.widths(WIDTHS, MORE_WIDTHS):
@@ -87,10 +93,11 @@ def gamma5(x: Array) -> Array:
 
 
 def _hermiticity(M: LinearOperator, turn: Turn, width: int, device: Device) -> float:
-    """Largest violation, relative to the norms of the fields."""
+    """Largest violation, relative to the norms of the fields; of twisted quarks the flavours are swapped."""
     x, y = (random_field(seed, (*M.shape, width), M.dtype, device.xp) for seed in (51, 53))
     image = M.apply(x)
-    left, right = inner(y, image), inner(turn(M.apply(turn(y))), x)
+    other: LinearOperator = M.other_flavour if isinstance(M, WilsonOperator) else M
+    left, right = inner(y, image), inner(turn(other.apply(turn(y))), x)
     scale = np.sqrt(inner(y, y).real * inner(image, image).real)
     return float((np.abs(left - right) / scale).max())
 

@@ -157,15 +157,18 @@ class WilsonOperator(MadeOf):
         local = {"diagonal": x[parity], **self.local(parity)}
         return self.dslash.apply_to(parity, x[1 - parity], out, b=-0.5, **local)
 
-    def local(self, parity: int) -> dict[str, Any]:
-        """The terms of the dslash that add A times the diagonal."""
+    def local(self, parity: int, sign: int = 1) -> dict[str, Any]:
+        """The terms of the dslash that add A times the diagonal, its adjoint for sign = -1."""
         if not self.has_matrices:
             return {"a": self.constant}
-        return {"a": 1.0, "clover": ("diagonal", self.clover(parity))}
+        return {"a": 1.0, "clover": ("diagonal", self.clover(parity, sign))}
 
-    def clover(self, parity: int) -> PackedClover:
-        """A on the sites of `parity`, packed; only where it `has_matrices`. Raises InputError."""
-        return self._local_matrices(False, parity, 1)
+    def clover(self, parity: int, sign: int = 1) -> PackedClover:
+        """A on the sites of `parity`, packed, or its adjoint; only where A `has_matrices`.
+
+        Raises InputError.
+        """
+        return self._local_matrices(False, parity, sign)
 
     def clover_inverse(self, parity: int, sign: int = 1) -> PackedClover:
         """A^-1 on the sites of `parity`, packed; its adjoint for sign = -1; only where A `has_matrices`.

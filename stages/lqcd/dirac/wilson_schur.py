@@ -2,8 +2,9 @@
 
     S = 1 - A_ee^-1 D_eo A_oo^-1 D_oe / 4,   S x_e = A_ee^-1 (b_e + D_eo A_oo^-1 b_o / 2)
 
-and x_o = A_oo^-1 (b_o + D_oe x_e / 2), which solves the odd rows exactly. The asymmetric form, A_ee S, is
-gamma5-Hermitian, but converges more slowly. With a twisted mass its gamma5-adjoint is that of -mu.
+and x_o = A_oo^-1 (b_o + D_oe x_e / 2), which solves the odd rows exactly. The asymmetric form, A_ee S =
+A_ee - D_eo A_oo^-1 D_oe / 4, is gamma5-Hermitian, but converges more slowly. With a twisted mass its
+gamma5-adjoint is that of -mu.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from stages.lqcd.lattice.geometry import EVEN
 
 @dataclass(frozen=True)
 class WilsonSchur(MadeOf):
-    """S on the sites of `parity`, ``[site, 12, N]``; sign = -1 gives its adjoint.
+    """S on the sites of `parity`, ``[site, 12, N]``; sign = -1 gives its adjoint, symmetric = False A_ee S.
 
     In complex64 S itself can be applied to spinors in 16 bits (`stages.lqcd.kernels.short_numbers`).
 
@@ -40,6 +41,7 @@ class WilsonSchur(MadeOf):
     M: WilsonOperator
     parity: int = EVEN
     sign: int = 1
+    symmetric: bool = True
 
     made_of = "M"
     hermitian = False
@@ -63,7 +65,16 @@ class WilsonSchur(MadeOf):
 
     def apply_through(self, x: Field, between: Field, out: Field) -> Field:
         """``out = S x``, with a field like x to work in; allocates nothing after the first time."""
+        if not self.symmetric:
+            return self._asymmetric(x, between, out)
         return self._hops(self._inverse(self.parity, x, out) if self.sign < 0 else x, x, between, out)
+
+    def _asymmetric(self, x: Field, between: Field, out: Field) -> Field:
+        """``out = A_ee x - D_eo A_oo^-1 D_oe x / 4``, or the adjoint."""
+        parity, opposite, dslash = self.parity, 1 - self.parity, self.M.dslash
+        dslash.apply_to(opposite, x, between, self.sign, **self._inverted(opposite, 1.0))
+        local = self.M.local(parity, self.sign)
+        return dslash.apply_to(parity, between, out, self.sign, diagonal=x, b=-0.25, **local)
 
     def _hops(self, start: Field, x: Field, between: Field, out: Field, factor: float = 1.0) -> Field:
         """``out = S x`` from where hops start: x, or A^-1 x / factor for the adjoint."""
@@ -99,8 +110,10 @@ class WilsonSchur(MadeOf):
 
         With a field like x to work in; `out` may be x or `source`. Raises InputError for an adjoint.
         """
-        if self.sign < 0:
-            raise InputError("updates are for the Schur complement itself: apply its adjoint")
+        if self.sign < 0 or not self.symmetric:
+            raise InputError(
+                "updates are for the symmetric Schur complement itself: apply it, or its adjoint"
+            )
         (a, b, c), parity, opposite = factors, self.parity, 1 - self.parity
         self.M.dslash.apply_to(opposite, x, between, **self._inverted(opposite, 1.0))
         hop, packed = self._inverted(parity, 1.0), self.M.dslash.packed[parity]
@@ -113,7 +126,7 @@ class WilsonSchur(MadeOf):
         parity, opposite = self.parity, 1 - self.parity
         odd = self._inverse(opposite, b[opposite])
         source = self.M.dslash.apply_to(parity, odd, None, diagonal=b[parity], a=1.0, b=0.5)
-        return self._inverse(parity, source), b
+        return self._inverse(parity, source) if self.symmetric else source, b
 
     def reconstruct(self, x: Array, b: Array) -> Array:
         """Solution x ``[parity, site, 12, N]`` of M x = b from the one ``[site, 12, N]`` on `parity`."""
@@ -132,10 +145,12 @@ class WilsonSchur(MadeOf):
     def astype(self, dtype: DTypeLike) -> WilsonSchur:
         return self if self.dtype == dtype else replace(self, M=self.M.astype(dtype))
 
-    def storage(self, name: str) -> Storage:
-        """Half: spinors in 16 bits. Raises InputError for an adjoint."""
+    def storage(self, name: str) -> Storage | None:
+        """Half: spinors in 16 bits, of the symmetric form. Raises InputError for an adjoint."""
         if name == WHOLE:
             return Storage(self, _Products(self))
+        if not self.symmetric:
+            return None
         if self.sign < 0:
             raise InputError("half precision is for the Schur complement itself, not for its adjoint")
         S = self.astype(np.complex64)
