@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from script import SMALL, PrintedTable, arguments_of, devices_of, metered, quenched, staggered
+from script import SMALL, PrintedTable, arguments_of, devices_of, metered, quenched, staggered, timed
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.stored_vectors import searched_in_single
@@ -78,9 +78,14 @@ def measure(arguments: argparse.Namespace) -> None:
     print(f"(first {cold:.2f}), {drawn or 0:.0f} J, ", end="")
     print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
     dtype = np.complex64 if arguments.precision == "single" else np.complex128
-    even = Space.measured(B, pairs.vectors.astype(dtype))
+    vectors = pairs.vectors.astype(dtype)
+    even, seconds, _ = timed(machine, lambda: Space.measured(B, vectors))
     space = StaggeredSpace(dslash, even)
-    print(f"largest residual of the vectors as they are used: {np.asarray(even.residuals).max():.1e}")
+    print(
+        f"largest residual of the vectors as they are used: {np.asarray(even.residuals).max():.1e}, ", end=""
+    )
+    print(f"measured with their matrices in {seconds:.2f} s")
+    del vectors
     upper, values = pairs.window[1], pairs.values
     del pairs, thin
     b = noise_vectors(lattice, EVEN, "deflated solves", SEED, range(arguments.rhs), xp=machine.xp)

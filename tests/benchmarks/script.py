@@ -101,6 +101,19 @@ def metered(backend: str, work: Callable[[], T]) -> tuple[T, float | None]:
     return result, meter() - before if meter else None
 
 
+def timed(machine: Any, work: Callable[[], T]) -> tuple[T, float, float | None]:
+    """The result, seconds and joules of a call of seconds."""
+    start = time.perf_counter()
+
+    def waited() -> T:
+        result = work()
+        machine.wait()
+        return result
+
+    result, joules = metered(machine.backend, waited)
+    return result, time.perf_counter() - start, joules
+
+
 class PrintedTable:
     """A Markdown table whose lines are printed as they are measured."""
 

@@ -266,6 +266,7 @@ def unusual(dtype: np.dtype) -> list[Launch]:
         *(block_blas.gram_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_blas.multiply_add_launch(nx, ny, dtype, ROWS) for nx, ny in UNUSUAL),
         *(block_blas.multiply_add_launch(64, n, dtype, ROWS, DOUBLE, 8) for n in (1, 16, 64)),
+        *(block_blas.gram_launch(64, n, dtype, ROWS, DOUBLE, 8) for n in (1, 12, 64)),
         *(block_cg.step_coefficients_launch(n, n) for n in (1, 16, 64)),
     ]
 

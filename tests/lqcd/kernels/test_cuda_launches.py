@@ -44,6 +44,7 @@ def test_matrix_kernels_fit_shared_memory_for_every_shape() -> None:
             for ny in (1, 2, 5, 16, 33, 64):
                 for kernel in (
                     block_blas.gram_launch(nx, ny, dtype, 1000),
+                    block_blas.gram_launch(nx, ny, dtype, 1000, DOUBLE, 8),
                     block_blas.multiply_add_launch(nx, ny, dtype, 1000),
                     block_blas.multiply_add_launch(nx, ny, dtype, 1000, DOUBLE),
                 ):

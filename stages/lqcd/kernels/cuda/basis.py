@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from stages.lqcd.kernels.cuda.block_blas import add_product, sum_partials
+from stages.lqcd.kernels.cuda.block_blas import add_product, product_sums, sum_partials
 from stages.lqcd.kernels.cuda.cublas import gemm
 from stages.lqcd.kernels.cuda.devices.own_rows import in_turns, summed
 from stages.lqcd.kernels.cuda.launch import MAX_RHS
@@ -44,6 +44,8 @@ def rotate_in_place(V: cupy.ndarray, Q: Any) -> None:
 def _project_rows(rows: cupy.ndarray, block: cupy.ndarray) -> cupy.ndarray:
     if rows.dtype == block.dtype:
         return _project(rows, block)
+    if _fits(block):
+        return product_sums(rows, block)
     result = cupy.zeros((rows.shape[1], block.shape[1]), np.complex128)
     for slab in _slabs(rows):
         result += _project(rows[slab].astype(np.complex128), block[slab].astype(np.complex128))
@@ -53,13 +55,18 @@ def _project_rows(rows: cupy.ndarray, block: cupy.ndarray) -> cupy.ndarray:
 def _add_combination(C: cupy.ndarray, rows: cupy.ndarray, block: cupy.ndarray) -> Iterator[None]:
     if rows.dtype == block.dtype:
         _multiply(rows, C, block, 1)
-    elif block.shape[1] <= MAX_RHS and block.flags.c_contiguous:
+    elif _fits(block):
         add_product(block, rows, C)
         yield
     else:
         for slab in _slabs(rows):
             _multiply(rows[slab].astype(block.dtype), C, block[slab], 1)
             yield
+
+
+def _fits(block: cupy.ndarray) -> bool:
+    """Whether kernels read vectors in single precision beside this block in double, once and as they lie."""
+    return block.dtype == np.complex128 and block.shape[1] <= MAX_RHS and block.flags.c_contiguous
 
 
 def _rotate(Q: cupy.ndarray, rows: cupy.ndarray) -> Iterator[None]:

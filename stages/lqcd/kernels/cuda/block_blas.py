@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from math import ceil
@@ -44,7 +45,7 @@ def gram(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
     kernel = gram_launch(nx, ny, x.dtype, rows)
     shape = kernel.grid[0], nx, ny
     (partials,) = on_each_device(lambda _: (cupy.empty(shape, np.complex128),))
-    run(kernel, x, y, partials, np.int64(rows))
+    run(kernel, x, y, partials, np.int64(rows), np.int64(nx))
     sums = cupy.empty(shape[1:], np.complex128)
     sum_all_partials(partials, sums, np.int32(kernel.grid[0]))
     return sums
@@ -126,16 +127,34 @@ def multiply_add(
 
 
 def add_product(out: cupy.ndarray, x: cupy.ndarray, a: cupy.ndarray) -> None:
-    """``out += x a`` on this device, x ``[rows, k]`` some columns of a wider array, in pieces of k."""
-    rows, stride = len(x), x.strides[0] // x.itemsize
-    nothing = np.uintp(0)
-    for first in range(0, x.shape[1], MAX_RHS):
-        some = slice(first, first + MAX_RHS)
-        columns, factor = x[:, some], cupy.ascontiguousarray(a[some], np.complex128)
-        place, shape = columns.data.ptr, (columns.shape[1], out.shape[1])
-        unit = 16 if (place | columns.shape[1] * x.itemsize | x.strides[0]) % 16 == 0 else 8
+    """``out += x a`` on this device, x ``[rows, k]`` columns of a wider array, maybe in less precision."""
+    rows, nothing = len(x), np.uintp(0)
+    for some, place, unit, stride in _pieces(x):
+        factor, shape = cupy.ascontiguousarray(a[some], np.complex128), (some.stop - some.start, out.shape[1])
         kernel = replace(multiply_add_launch(*shape, x.dtype, rows, out.dtype, unit), work=None)
-        run(kernel, np.uintp(place), factor, out, out, nothing, np.int64(rows), np.int64(stride))
+        run(kernel, place, factor, out, out, nothing, np.int64(rows), stride)
+
+
+def product_sums(x: cupy.ndarray, y: cupy.ndarray) -> cupy.ndarray:
+    """x^H y on this device, summed in double; x as of `add_product`, y in the precision of the sums."""
+    rows, n = len(x), y.shape[1]
+    result = cupy.empty((x.shape[1], n), np.complex128)
+    for some, place, unit, stride in _pieces(x):
+        columns = some.stop - some.start
+        kernel = replace(gram_launch(columns, n, x.dtype, rows, y.dtype, unit), work=None)
+        partials = cupy.empty((kernel.grid[0], columns, n), np.complex128)
+        run(kernel, place, y, partials, np.int64(rows), stride)
+        result[some] = sum_partials(partials)
+    return result
+
+
+def _pieces(x: cupy.ndarray) -> Iterator[tuple[slice, np.uintp, int, np.int64]]:
+    """Columns of x that a kernel takes at a time: which, where, the unit of its copies, elements per row."""
+    for first in range(0, x.shape[1], MAX_RHS):
+        some = slice(first, min(first + MAX_RHS, x.shape[1]))
+        place = x[:, some].data.ptr
+        odd = (place | (some.stop - first) * x.itemsize | x.strides[0]) % 16
+        yield some, np.uintp(place), 8 if odd else 16, np.int64(x.strides[0] // x.itemsize)
 
 
 def _rows(block: cupy.ndarray) -> int:
@@ -143,27 +162,33 @@ def _rows(block: cupy.ndarray) -> int:
 
 
 @cache
-def gram_launch(nx: int, ny: int, dtype: np.dtype, rows: int) -> Launch:
+def gram_launch(
+    nx: int, ny: int, dtype: np.dtype, rows: int, y_dtype: np.dtype | None = None, unit: int = 0
+) -> Launch:
     """Partial Gram matrices, complex128 ``[grid, nx, ny]``: a ring of 3 stages of rows of x and y.
+
+    y is of the dtype of x unless given. unit: bytes at whose multiples rows of x start, 0 if they follow
+    each other.
 
     Wide blocks are bound by shared-memory reads: 8 x 4 elements a thread; narrow ones by threads: 2 x 2.
     """
     check_rhs(nx, ny)
-    single = dtype == np.complex64
+    y_dtype = y_dtype or dtype
+    single = y_dtype == np.complex64
     x, y = 8 if nx >= 16 else min(2, nx), 4 if ny >= 16 else min(2, ny)
     threads = 64 if min(nx, ny) >= 16 else 128
     stage_bytes = 32768 if single and nx + ny > 64 else 16384 if single else 8192
     tiles = ceil(nx / x) * ceil(ny / y)
     slices = power_of_two(threads // tiles)  # at least one thread for each tile
     granule = max(2, slices)
-    row_bytes = (nx + ny) * dtype.itemsize
+    row_bytes = nx * dtype.itemsize + ny * y_dtype.itemsize
     chunk = max(granule, stage_bytes // row_bytes // granule * granule)
     flush = ceil(16 * slices / chunk) if single else 0
-    ring = 3 * chunk * row_bytes + 8 * dtype.itemsize
+    ring = 3 * chunk * row_bytes + 8 * y_dtype.itemsize
     scratch = 2 * x * y * tiles * slices // 2 * 8
     return Launch(
         "gram.cu",
-        instance("gram_partials", dtype, nx, ny, x, y, slices, chunk, flush),
+        instance("gram_partials", dtype, real_of(y_dtype), nx, ny, x, y, slices, chunk, flush, unit),
         (min(ceil(rows / chunk), 4 * MULTIPROCESSORS),),
         tiles * slices,
         max(ring, scratch),

@@ -1,5 +1,6 @@
-// Gram matrix of tall-skinny blocks, G = x^H y for x [rows][NX] and y [rows][NY]: partial sums per block of threads,
-// as complex doubles [part][NX][NY].
+// Gram matrix of tall-skinny blocks, G = x^H y for x [rows][NX] and y [rows][NY], in the precision of y, that of x or
+// higher: partial sums per block of threads, as complex doubles [part][NX][NY]. With UNIT the rows of x are `stride`
+// elements apart, and start at multiples of so many bytes, 8 or 16.
 //
 // Chunks of ROWS rows of x and y stream through a ring of shared-memory stages. A thread owns TX x TY elements of G
 // for every SLICES-th row of a chunk, and adds what it has summed in working precision to double totals after
@@ -9,17 +10,18 @@
 #include "column_share.cuh"
 #include "share.cuh"
 
-template <class Real, int NX, int NY, int TX, int TY, int SLICES, int ROWS, int FLUSH>
+template <class Real, class Sum, int NX, int NY, int TX, int TY, int SLICES, int ROWS, int FLUSH, int UNIT>
 __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
-    gram_partials(const Complex<Real>* __restrict__ x, const Complex<Real>* __restrict__ y, double2* partials,
-                  long long rows) {
+    gram_partials(const Complex<Real>* __restrict__ x, const Complex<Sum>* __restrict__ y, double2* partials,
+                  long long rows, long long stride) {
     using ShareX = ColumnShare<Real, NX, TX>;
-    using ShareY = ColumnShare<Real, NY, TY>;
+    using ShareY = ColumnShare<Sum, NY, TY>;
     constexpr int stages = 3, tiles = ShareX::COUNT * ShareY::COUNT, threads = tiles * SLICES;
-    constexpr int x_bytes = ROWS * NX * sizeof(Complex<Real>), y_bytes = ROWS * NY * sizeof(Complex<Real>);
+    constexpr int row_bytes = NX * sizeof(Complex<Real>), x_bytes = ROWS * row_bytes;
+    constexpr int y_bytes = ROWS * NY * sizeof(Complex<Sum>);
     extern __shared__ __align__(16) unsigned char shared[];
 
-    x += first_row() * NX, y += first_row() * NY, rows = end_row(rows) - first_row();
+    x += first_row() * (UNIT ? stride : NX), y += first_row() * NY, rows = end_row(rows) - first_row();
     const int ty = threadIdx.x % ShareY::COUNT, tx = threadIdx.x / ShareY::COUNT % ShareX::COUNT;
     const int slice = threadIdx.x / tiles;
     const long long chunks = (rows + ROWS - 1) / ROWS;
@@ -28,15 +30,22 @@ __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
         if (chunk < chunks) {
             unsigned char* to = shared + stage * (x_bytes + y_bytes);
             const long long left = rows - chunk * ROWS;
-            fetch<x_bytes, threads>(to, reinterpret_cast<const unsigned char*>(x) + chunk * x_bytes,
-                                    left * (x_bytes / ROWS));
+            if constexpr (UNIT > 0)
+                for (int i = threadIdx.x * UNIT; i < x_bytes; i += threads * UNIT) {
+                    const Complex<Real>* row = x + (chunk * ROWS + i / row_bytes) * stride;
+                    copy_async<UNIT>(to + i, reinterpret_cast<const unsigned char*>(row) + i % row_bytes,
+                                     i / row_bytes < left ? UNIT : 0);
+                }
+            else
+                fetch<x_bytes, threads>(to, reinterpret_cast<const unsigned char*>(x) + chunk * x_bytes,
+                                        left * row_bytes);
             fetch<y_bytes, threads>(to + x_bytes, reinterpret_cast<const unsigned char*>(y) + chunk * y_bytes,
                                     left * (y_bytes / ROWS));
         }
         commit_copies();
     };
 
-    Real re[TX][TY] = {}, im[TX][TY] = {};
+    Sum re[TX][TY] = {}, im[TX][TY] = {};
     double total[2 * TX * TY] = {};
     const auto flush = [&]() {
         #pragma unroll
@@ -55,16 +64,17 @@ __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
         __syncthreads();
         fetch_chunk(chunk + (stages - 1) * gridDim.x, (stage + stages - 1) % stages);
         const auto* x_rows = reinterpret_cast<const Complex<Real>*>(shared + stage * (x_bytes + y_bytes));
-        const auto* y_rows = x_rows + ROWS * NX;
+        const auto* y_rows = reinterpret_cast<const Complex<Sum>*>(x_rows + ROWS * NX);
         #pragma unroll 2
         for (int k = slice; k < ROWS; k += SLICES) {
-            Real xr[TX], xi[TX], yr[TY], yi[TY];
+            Real xr[TX], xi[TX];
+            Sum yr[TY], yi[TY];
             ShareX::load(x_rows + k * NX, tx, xr, xi);
             ShareY::load(y_rows + k * NY, ty, yr, yi);
             #pragma unroll
             for (int i = 0; i < TX; i++)
                 #pragma unroll
-                for (int j = 0; j < TY; j++) add_conjugate(re[i][j], im[i][j], xr[i], xi[i], yr[j], yi[j]);
+                for (int j = 0; j < TY; j++) add_conjugate(re[i][j], im[i][j], Sum(xr[i]), Sum(xi[i]), yr[j], yi[j]);
         }
         if (FLUSH > 0 && ++unflushed == FLUSH) flush(), unflushed = 0;
         stage = (stage + 1) % stages;
