@@ -109,7 +109,9 @@ def estimates(
     low: LowPropagator | None = None
     exact, first = np.zeros(given.lattice.time_extent), 0.0
     if count:
-        low = low_propagator(lowest(space, count), at=At(config=label))
+        part = lowest(space, count)
+        assert part
+        low = low_propagator(part, at=At(config=label))
 
         def all_sources() -> Any:
             at = At(config=label, row=range(count), backend=given.machine.backend)

@@ -16,6 +16,7 @@ vectors; joules of a solve. Times and joules are per right-hand side.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def measure(arguments: argparse.Namespace) -> None:
     print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
     dtype = np.complex64 if arguments.precision == "single" else np.complex128
     vectors = pairs.vectors.astype(dtype)
-    even, seconds, _ = timed(machine, lambda: Space.measured(B, vectors))
+    even, seconds, _ = timed(machine, partial(Space.measured, B, vectors))
     space = StaggeredSpace(dslash, even)
     print(
         f"largest residual of the vectors as they are used: {np.asarray(even.residuals).max():.1e}, ", end=""
