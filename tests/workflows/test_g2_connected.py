@@ -105,8 +105,10 @@ def test_what_repeats_what(quarkline: CommandLine, connected: Path) -> None:
     momenta = "low_modes: {momenta: [[1, 0, -1]]}\nnoise"
     edit(connected, ("noise", momenta))
     assert missing(quarkline, connected) == {"meson_fields_p1_0_-1": 2, "low_low_light_p1_0_-1": 2}
-    (connected.parent / "ranks.txt").write_text("0 1\n4\n")
+    (connected.parent / "ranks.txt").write_text("0 1\n8\n")
     edit(connected, (momenta, "low_modes: {ranks: ranks.txt}\nnoise"))
+    assert "ranks of 8 modes are different, 0 to 7, got [0, 1, 8]" in quarkline("plan", connected).err
+    (connected.parent / "ranks.txt").write_text("0 1\n4\n")
     del light["walls_light_fine"]
     assert missing(quarkline, connected) == {**light, "meson_fields": 2}
     edit(connected, ("low_modes: {ranks: ranks.txt}\n", ""), ("antiperiodic", "periodic"))

@@ -176,13 +176,12 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
             return None
         try:
             numbers = [int(word) for word in Path(path).expanduser().read_text().split()]
-        except (OSError, ValueError) as error:
-            remedy = "write whole numbers from 0 into it, with spaces or lines between them"
-            raise InputError(f"`low_modes.ranks`: {path} cannot be used ({error}): {remedy}") from None
-        try:
             return tuple(checked_ranks(numbers, section.vectors).tolist())
-        except InputError as error:
-            raise InputError(f"`low_modes.ranks`: {path}: {error}: see `deflation.vectors`") from None
+        except (OSError, ValueError, InputError) as error:
+            remedy = (
+                "write ranks from 0 into it, below `deflation.vectors`, with spaces or lines between them"
+            )
+            raise InputError(f"`low_modes.ranks`: {path} cannot be used ({error}): {remedy}") from None
 
     def meson_fields(self, momentum: tuple[int, int, int] = REST) -> Node:
         """Meson fields of all modes, at a momentum."""
