@@ -101,9 +101,12 @@ def current_insertion(
     as for `stages.mesons.propagator.propagator`. A slice that several lines of a chunk begin or
     end on is solved for once. Raises InputError, and NotConverged where a solve misses its tolerance.
     """
-    ends = Ends(columns, tuple(currents.separations))
+    ends = Ends(columns, tuple(currents.separations), one_flavour=not operator.mu)
     insertions = Insertions(operator.lattice, tuple(currents.momenta), tuple(currents.displacements))
-    method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur)
+    method, sink_method = EvenOdd(solve.of_regular(hierarchy), WilsonSchur), None
+    if operator.mu:
+        other = hierarchy.twist_scaled(-1) if hierarchy else None
+        sink_method = EvenOdd(solve.of_regular(other), WilsonSchur)
     free = partial(free_bytes, operator.xp)
     result, statistics = generalised_perambulators(
         operator,
@@ -114,6 +117,7 @@ def current_insertion(
         solve.block,
         free,
         lambda *done: at.progress(*done),
+        sink_method,
     )
     record_solves(at, solve, statistics, application=partial(schur_application, operator))
     k = columns.eigenvectors
@@ -135,8 +139,6 @@ def current_insertion(
 def _by_line(blocks: Sequence[NDArray[np.float64]], ends: Ends) -> tuple[NDArray, NDArray]:
     """Parts of the blocks of `ends.times`: those of the sources, and those of the sinks of each line."""
     residuals = np.concatenate(blocks).reshape(len(ends.times), SPINS, -1)
-    sources, sinks = (
-        [ends.times.index(time) for time in times]
-        for times in (ends.sources.source_times, ends.sinks.ravel().tolist())
-    )
+    sources = ends.solved_at(ends.sources.source_times, sinks=False)
+    sinks = ends.solved_at(ends.sinks.ravel().tolist(), sinks=True)
     return residuals[sources], residuals[sinks].reshape(*ends.sinks.shape, *residuals.shape[1:])

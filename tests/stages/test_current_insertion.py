@@ -121,8 +121,10 @@ def dense(operator: WilsonOperator, links: NDArray, basis: LaplaceBasis, source:
     return G.reshape(*G.shape[:4], 4, K, 4, K)
 
 
-def test_against_dense_matrices(gauge, operator, basis) -> None:
+@pytest.mark.parametrize("mu", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
+def test_against_dense_matrices(gauge, operator, basis, mu) -> None:
     """All Dirac matrices, two momenta, displacements along stout links; a sink beyond a boundary."""
+    operator = operator.with_twist(mu)
     made = measured(operator, basis, times=(4,), separations=(1, 3))
     assert made.insertion.shape == (1, 2, TIMES, 16, 2, 3, 4, K, 4, K)
     assert made.source_time.tolist() == [4] and made.sink_time.tolist() == [[5, 1]]
@@ -132,27 +134,31 @@ def test_against_dense_matrices(gauge, operator, basis) -> None:
         assert np.abs(made.insertion[0, number] - expected).max() < 1e-10 * np.abs(expected).max()
 
 
-def test_a_constant_scalar_current_is_a_derivative_in_the_mass(gauge, basis) -> None:
+@pytest.mark.parametrize("mu", [0.0, 0.3])
+def test_a_constant_scalar_current_is_a_derivative_in_the_mass(gauge, basis, mu) -> None:
     step, columns, at = 1e-3, FullColumns((2,), TIMES, K), At(config="i.1", source=("t2",))
     tau = {
-        sign: perambulator(operator_on(gauge, mass=0.1 + sign * step), basis, columns, at=at, solve=SOLVES)
-        for sign in (-1, 1)
+        sign: perambulator(operator.with_twist(mu), basis, columns, at=at, solve=SOLVES)
+        for sign, operator in ((sign, operator_on(gauge, mass=0.1 + sign * step)) for sign in (-1, 1))
     }
     slope = (tau[1].perambulator[0] - tau[-1].perambulator[0]) / (2 * step)
-    made = measured(operator_on(gauge), basis, times=(2,), separations=(1, 5))
+    made = measured(operator_on(gauge).with_twist(mu), basis, times=(2,), separations=(1, 5))
     scalar = made.insertion[0, :, :, NAMES.index("Identity"), 0, 0].sum(axis=1)
     for total, sink in zip(scalar, (3, 1), strict=True):
         assert np.abs(total + slope[sink]).max() < 1e-5 * np.abs(total).max()
 
 
-def test_blocks_and_chunks_give_the_same(operator, basis) -> None:
-    """Of sources at 1 and 4 both are a sink, too: their slices are solved for once."""
+@pytest.mark.parametrize("mu", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
+def test_blocks_and_chunks_give_the_same(operator, basis, mu) -> None:
+    """Of sources at 1 and 4 both are a sink, too: without a twist their slices are solved for once."""
+    operator = operator.with_twist(mu)
     both = measured(operator, basis, times=(1, 4), block=3)
     largest = np.abs(both.insertion).max()
     for number, time in enumerate((1, 4)):
         alone = measured(operator, basis, times=(time,))
         assert np.abs(both.insertion[number] - alone.insertion[0]).max() < 1e-10 * largest
         assert both.sink_time[number].tolist() == alone.sink_time[0].tolist() == [(time + 3) % TIMES]
+        assert both.sink_residual[number].max() < 1e-11 and both.residual[number].max() < 1e-11
 
 
 def test_residuals_and_what_is_recorded(operator, basis) -> None:

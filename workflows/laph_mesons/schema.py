@@ -289,11 +289,6 @@ class LaphParameters(QuarkParameters):
                 ("insertions",),
                 "need a source for every eigenvector and spin: leave out either `insertions` or `noise`",
             )
-        if self.insertions and self.quark.twisted_mass:
-            yield (
-                ("insertions",),
-                "take both ends of a line from one flavour: they are not for a twisted quark",
-            )
         yield from self.neutral_misfits(("operators", "flavours"), self.operators.flavours)
         if self.noise and "neutral" in self.operators.flavours:
             yield (

@@ -6,7 +6,8 @@ V: the eigenvectors of a time slice at each of four spins. From gamma5 M gamma5 
 
     V^dag(t_f) M^-1 = gamma5 [M^-1 V(t_f)]^dag gamma5,
 
-with a first gamma5 on the open spin of the sink, where it is a sign, as it is diagonal. So G consists of
+with a first gamma5 on the open spin of the sink, where it is a sign, as it is diagonal; of M(mu) by solutions
+with M(-mu), the other flavour of twisted quarks. So G consists of
 current insertions between solutions from t_f and from t_0, with the Dirac matrices gamma5 Gamma.
 
 D goes along the links that M hops along, smeared where those are and without anisotropy: the current is one
@@ -16,7 +17,7 @@ of boundaries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,11 +42,14 @@ from stages.lqcd.spectroscopy.gammas import DIRAC
 class Ends:
     """The ends of quark lines: sources, and sinks `separations` slices later, around the lattice.
 
+    one_flavour: whether a slice's solutions serve as those of a source and of a sink, as without a twist.
+
     Raises InputError for separations that are not 1 to T - 1, for one twice, and for none.
     """
 
     sources: FullColumns
     separations: tuple[int, ...]
+    one_flavour: bool = True
 
     def __post_init__(self) -> None:
         extent = self.sources.time_extent
@@ -68,8 +72,16 @@ class Ends:
 
     @cached_property
     def times(self) -> tuple[int, ...]:
-        """Slices that are solved for, each once: those of sources, then those of sinks alone."""
-        return tuple(dict.fromkeys([*self.sources.source_times, *self.sinks.ravel().tolist()]))
+        """Slices that are solved for: those of sources, then those of sinks; of one flavour each once."""
+        sources, sinks = (
+            dict.fromkeys(each) for each in (self.sources.source_times, self.sinks.ravel().tolist())
+        )
+        return (*sources, *(time for time in sinks if not (self.one_flavour and time in sources)))
+
+    def solved_at(self, times: Sequence[int], sinks: bool) -> list[int]:
+        """The numbers among `times` of slices of sources or of sinks."""
+        last = len(self.times) - 1
+        return [last - self.times[::-1].index(t) if sinks else self.times.index(t) for t in times]
 
     def lines_to(self, sink: int) -> list[tuple[int, int]]:
         """(number of a source, number of a separation) of the lines that end on a slice."""
@@ -85,6 +97,7 @@ def generalised_perambulators(
     block: int,
     device_bytes: Callable[[], int],
     progress: Progress = lambda *_: None,
+    sink_method: Solver | None = None,
 ) -> tuple[NDArray[np.complex128], SolveStatistics]:
     """G with all sixteen Dirac matrices, on the host, and what was solved, the slices `ends.times` in turn.
 
@@ -92,13 +105,13 @@ def generalised_perambulators(
     of the sink, of the source]``, time that of the lattice, gamma as `stages.lqcd.spectroscopy.gammas.NAMES`.
     vectors: ``[time, parity, site, colour, eigenvector]`` anywhere. Solutions from the sources wait in the
     host's memory; those from a sink are multiplied with them, `block` columns at a time, and dropped.
-    device_bytes: says how much a product may take (`stages.lqcd.distillation.currents`). Raises what the
-    method raises, and InputError.
+    device_bytes: says how much a product may take (`stages.lqcd.distillation.currents`). sink_method: of
+    twisted quarks, that for the other flavour. Raises what the method raises, and InputError.
     """
     statistics, k = SolveStatistics(), ends.sources.eigenvectors
     parts = column_blocks(SPINS * k, block)
 
-    def solutions(time: int) -> Iterator[Array]:
+    def solutions(time: int, M: WilsonOperator, method: Solver) -> Iterator[Array]:
         columns = FullColumns((time,), ends.sources.time_extent, k)
         for part in parts:
             b = distillation_sources(vectors, M.lattice, columns, part, M.xp)
@@ -106,17 +119,21 @@ def generalised_perambulators(
             progress(len(statistics.residual), len(ends.times) * len(parts))
 
     sources, gammas = ends.sources.source_times, [GAMMA5 @ gamma for gamma in DIRAC.values()]
-    source_solutions = {time: [copy_to_host(x) for x in solutions(time)] for time in dict.fromkeys(sources)}
+    source_solutions = {
+        time: [copy_to_host(x) for x in solutions(time, M, method)] for time in dict.fromkeys(sources)
+    }
+    known = source_solutions if ends.one_flavour else {}
+    back = (M, method) if sink_method is None else (M.other_flavour, sink_method)
     counts = (len(gammas), len(insertions.momenta), len(insertions.displacements))
     result = np.empty((*ends.sinks.shape, M.lattice.time_extent, *counts, SPINS * k, SPINS * k), complex)
-    for sink in ends.times:
+    for sink in ends.times[len(source_solutions) - len(known) :]:
         lines = ends.lines_to(sink)
         partners = [
             (line, *partner)
             for line in lines
             for partner in zip(parts, source_solutions[sources[line[0]]], strict=True)
         ]
-        for rows, left in zip(parts, source_solutions.get(sink) or solutions(sink), strict=True):
+        for rows, left in zip(parts, known.get(sink) or solutions(sink, *back), strict=True):
             for line, columns, right in partners:
                 elements = current_insertions(
                     left, right, M.links.links, insertions, gammas, M.xp, device_bytes()
