@@ -160,12 +160,11 @@ def hvp_contribution(
         own = [each for name, each in corrections if name == window and not blinded]
         table = budget.corrected(*own).rows
         budgets.append([table.get(name, (np.nan, np.nan)) for name in budget_rows])
-        weights = {name: factors[name][0] * total.weights(extent) for name in names}
-        for name, weight in weights.items():
+        amplitudes = {name: (terms[name].row, factors[name][0] * total.weights(extent)) for name in names}
+        for name, (_, amplitude) in amplitudes.items():
             if cut := tail_slice(name, g, total, tail, resampling):
-                weight[cut + 1 :] = 0
-        weighted = [[(terms[name].row, weights[name]) for name in of] for of in members]
-        noise.append([_noise(average.noise_covariance, each) for each in weighted])
+                amplitude[cut + 1 :] = 0
+        noise.append([_noise(average.noise_covariance, [amplitudes[n] for n in of]) for of in members])
     at.record(notes=list(dict.fromkeys(notes)), **({"blinded": blinded} if blinded else {}))
     together = np.stack([joined(g)[name] for name in shown], axis=1)
     weight, (value, error) = (
@@ -219,9 +218,8 @@ def _noise(covariance: Array, terms: Sequence[tuple[int, Array]]) -> float:
 def _bands(g: Mapping[str, Array], total: HvpSum, tail: Tail | None) -> Array:
     """Sums with tails at either bound, ``[1 + sample, bounded, side, cut]``, by slice; NaN where none is."""
     first = next(iter(g.values()))
-    result = np.full((len(first), len(BOUNDED), 2, first.shape[-1] // 2 + 1), np.nan)
+    bands = [np.full((len(first), 2, first.shape[-1] // 2 + 1), np.nan) for _ in BOUNDED]
     for number, name in enumerate(BOUNDED):
         if tail is not None and name in g and name in tail.bounded:
-            cuts, bounds = bounding_band(name, g, total, tail)
-            result[:, number, :, cuts] = np.stack(bounds, axis=1).transpose(2, 0, 1)
-    return result
+            bands[number] = bounding_band(name, g, total, tail)
+    return np.stack(bands, axis=1)

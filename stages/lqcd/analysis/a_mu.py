@@ -164,13 +164,13 @@ def contribution(
     return HvpBudget(f"a_mu [{total.theta.name}]", tuple(rows), tuple(sources), notes=tuple(notes))
 
 
-def bounding_band(part: str, g: Correlators, total: HvpSum, tail: Tail) -> tuple[list[int], Bounds]:
-    """Slices n_c, and the sum of a part with its tail at either bound beyond each, ``[1 + sample, n_c]``."""
+def bounding_band(part: str, g: Correlators, total: HvpSum, tail: Tail) -> Array:
+    """Sums of a part with its tail at either bound beyond each slice, ``[1 + sample, side, slice]``, or NaN."""
     extent = g[part].shape[-1]
-    cuts = list(range(tail.steps, min(extent // 2, total.last_slice(extent)) - 1))
-    each = [_bounds(part, g, total, tail, cut) for cut in cuts]
-    weights = total.weights(extent)
-    return cuts, Bounds(*(np.stack([pair[side] @ weights for pair in each], axis=-1) for side in (0, 1)))
+    weights, band = total.weights(extent), np.full((len(g[part]), 2, extent // 2 + 1), np.nan)
+    for cut in range(tail.steps, min(extent // 2, total.last_slice(extent)) - 1):
+        band[..., cut] = np.stack([side @ weights for side in _bounds(part, g, total, tail, cut)], axis=-1)
+    return band
 
 
 def _bounds(part: str, g: Correlators, total: HvpSum, tail: Tail | None, cut: int) -> Bounds:
@@ -192,12 +192,11 @@ def tail_slice(part: str, g: Correlators, total: HvpSum, tail: Tail | None, resa
     asked = tail.slice if part == "light" else tail.disconnected_slice
     if asked is not None:
         return asked
-    extent = g[part].shape[-1]
-    weights, found = total.weights(extent), min(extent // 2, total.last_slice(extent)) - 2
+    extent, band = g[part].shape[-1], bounding_band(part, g, total, tail)
+    found = min(extent // 2, total.last_slice(extent)) - 2
     for cut in range(found, tail.steps, -1):
-        bounds = _bounds(part, g, total, tail, cut)
-        width = abs((bounds.upper - bounds.lower)[0] @ weights)
-        if width / 2 > resampling.error(bounds.middle @ weights):
+        lower, upper = band[0, :, cut]
+        if abs(upper - lower) / 2 > resampling.error(band[..., cut].mean(axis=1)):
             break
         found = cut
     return found
