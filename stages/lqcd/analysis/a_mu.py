@@ -165,7 +165,7 @@ def contribution(
 
 
 def bounding_band(part: str, g: Correlators, total: HvpSum, tail: Tail) -> Array:
-    """Sums of a part, tail at either bound beyond each slice, ``[1 + sample, side, slice]``; NaN: no bound."""
+    """Sums of a part, its tail at a bound beyond each slice, ``[1 + sample, side, slice]``; NaN: no bound."""
     extent = g[part].shape[-1]
     weights, band = total.weights(extent), np.full((len(g[part]), 2, extent // 2 + 1), np.nan)
     for cut in range(tail.steps, min(extent // 2, total.last_slice(extent)) - 1):
