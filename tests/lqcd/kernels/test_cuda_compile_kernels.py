@@ -1,5 +1,6 @@
 """Every CUDA kernel compiles for three generations of GPUs without a device; tuned ones hardly spill."""
 
+import re
 from importlib.resources import files
 from math import ceil
 
@@ -101,6 +102,14 @@ def test_compiler_errors_name_file_and_line_of_the_source() -> None:
     with pytest.raises(Exception) as error:
         compile_only("hisq_dslash.cu", [instance], "sm_90")
     assert f"color_vectors.cuh({line}): error" in "\n".join(error.value.__notes__)
+
+
+def test_branches_that_are_loops_have_braces() -> None:
+    """NVRTC 13 leaves out the `else` of an `if constexpr` whose branch is a loop without braces."""
+    folder = files("stages.lqcd.kernels.cuda")
+    sources = [each for each in folder.iterdir() if each.name.endswith((".cu", ".cuh"))]
+    found = [each.name for each in sources if re.search(r"if constexpr [^\n]*\)\s*for\b", each.read_text())]
+    assert len(sources) > 50 and not found
 
 
 def test_headers_are_expanded_once_and_no_complex_class_is_used() -> None:

@@ -30,15 +30,16 @@ __global__ void __launch_bounds__(ceil_div(NX, TX) * ceil_div(NY, TY) * SLICES)
         if (chunk < chunks) {
             unsigned char* to = shared + stage * (x_bytes + y_bytes);
             const long long left = rows - chunk * ROWS;
-            if constexpr (UNIT > 0)
+            if constexpr (UNIT > 0) {
                 for (int i = threadIdx.x * UNIT; i < x_bytes; i += threads * UNIT) {
                     const Complex<Real>* row = x + (chunk * ROWS + i / row_bytes) * stride;
                     copy_async<UNIT>(to + i, reinterpret_cast<const unsigned char*>(row) + i % row_bytes,
                                      i / row_bytes < left ? UNIT : 0);
                 }
-            else
+            } else {
                 fetch<x_bytes, threads>(to, reinterpret_cast<const unsigned char*>(x) + chunk * x_bytes,
                                         left * row_bytes);
+            }
             fetch<y_bytes, threads>(to + x_bytes, reinterpret_cast<const unsigned char*>(y) + chunk * y_bytes,
                                     left * (y_bytes / ROWS));
         }
