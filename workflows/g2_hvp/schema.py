@@ -26,24 +26,9 @@ from workflows import (
     WorkflowParameters,
     winding,
 )
-from workflows.g2_connected.schema import (
-    ConnectedAnalysis,
-    ConnectedParameters,
-    Currents,
-    OwnLinksSection,
-    QuarkSection,
-    WallSection,
-)
-from workflows.g2_connected.schema import LinksSection as ConnectedLinks
-from workflows.g2_connected.schema import SolvesSection as ConnectedSolves
+from workflows.g2_connected import schema as walls
+from workflows.g2_disconnected import schema as loops
 from workflows.g2_disconnected.noise_schema import EstimatorSection, NoiseSection
-from workflows.g2_disconnected.schema import (
-    CurrentSection,
-    G2Parameters,
-    LinksSection,
-    MassesSection,
-    SolvesSection,
-)
 from workflows.g2_hvp.analysis_schema import HvpAnalysis
 
 RHO = 0.775
@@ -95,12 +80,12 @@ class PartSection(FileSection):
 class ConnectedSection(PartSection):
     """The connected part, as in the workflow g2_connected."""
 
-    currents: Currents
+    currents: walls.Currents
     """Vector currents: local, one_link, conserved; and pion. The one in `analysis.current` enters a_mu; with
     conserved beside it, Z_V may be taken from their ratio."""
-    noise: WallSection
+    noise: walls.WallSection
     """Random walls, for what low modes leave."""
-    solves: ConnectedSolves
+    solves: walls.SolvesSection
     """Solution of the linear systems."""
 
 
@@ -109,11 +94,11 @@ class DisconnectedSection(PartSection):
 
     noise: NoiseSection
     """Stochastic sources."""
-    solves: SolvesSection
+    solves: loops.SolvesSection
     """Solution of the linear systems."""
     estimator: EstimatorSection = EstimatorSection()
     """How loops and their difference are estimated."""
-    current: CurrentSection = CurrentSection(links="thin")
+    current: loops.CurrentSection = loops.CurrentSection(links="thin")
     """Links of the one-link current of loops."""
 
 
@@ -142,9 +127,9 @@ class HvpParameters(WorkflowParameters):
 
     ensemble: HvpEnsemble
     """Gauge configurations: generated, or read from files."""
-    links: ConnectedLinks
+    links: walls.LinksSection
     """Links of the quarks, which are HISQ."""
-    quarks: dict[str, QuarkSection]
+    quarks: dict[str, walls.QuarkSection]
     """Valence quarks; light is the mean of up and down."""
     deflation: DeflationSection | None = None
     """Lowest eigenvectors of each configuration, for loops and connected correlators; default: none."""
@@ -339,22 +324,22 @@ class HvpParameters(WorkflowParameters):
         return Blinding.of_file(Path(blind.key), spread=blind.spread) if blind else None
 
     @property
-    def of_connected(self) -> ConnectedParameters:
+    def of_connected(self) -> walls.ConnectedParameters:
         """What the workflow g2_connected would have in its file; light quarks are the first."""
-        return ConnectedParameters(
-            links=OwnLinksSection(boundary=self.links.boundary),
+        return walls.ConnectedParameters(
+            links=walls.OwnLinksSection(boundary=self.links.boundary),
             quarks={name: self.quarks[name] for name in QUARKS if name in self.quarks},
-            analysis=ConnectedAnalysis(),
+            analysis=walls.ConnectedAnalysis(),
             **self._of_part(self.connected),
         )
 
     @property
-    def of_disconnected(self) -> G2Parameters:
+    def of_disconnected(self) -> loops.G2Parameters:
         """What the workflow g2_disconnected would have in its file."""
         light, boundary = self.quarks["light"], self.links.boundary
-        return G2Parameters(
-            links=LinksSection(action="hisq", boundary=boundary, naik_epsilon=light.naik_epsilon),
-            masses=MassesSection(light=light.mass, strange=self.quarks["strange"].mass),
+        return loops.G2Parameters(
+            links=loops.LinksSection(action="hisq", boundary=boundary, naik_epsilon=light.naik_epsilon),
+            masses=loops.MassesSection(light=light.mass, strange=self.quarks["strange"].mass),
             **self._of_part(self.disconnected),
         )
 
