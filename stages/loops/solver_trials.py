@@ -23,7 +23,7 @@ from stages.lqcd.noise.probing import probed
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.frame import MAX_ITERATIONS
 from stages.lqcd.solvers.solution import column_blocks
-from stages.lqcd.solvers.trial import Candidate, Trials, TrialSystem, check_low_modes, positive_solver
+from stages.lqcd.solvers.trial import Candidate, Trials, TrialSystem, low_modes_of, positive_solver
 from stages.shared.solver_trials import SolverTrials, measured
 
 ACCURACIES = ("sloppy", "fine")
@@ -83,7 +83,7 @@ def solver_trials(
     prepared elsewhere, and their seconds are no part of these. Timings are not reproducible. Raises
     InputError where no candidate reaches all tolerances.
     """
-    check_low_modes(candidates, deflation)
+    low_modes = low_modes_of(candidates, deflation)
     widest = max(Candidate.parse(name).block for name in candidates)
     label = str(at.one("config"))
     blocks = [_first_block(dslash, parity, label, noise, sample, widest) for parity in range(2)]
@@ -92,7 +92,7 @@ def solver_trials(
             raise InputError("deflated noise needs the modes that it is orthogonal to: give a deflation")
         blocks = [deflation.on(parity).remainder(b) for parity, b in enumerate(blocks)]
     systems = _systems(dslash, masses, solves, noise, blocks)
-    trials = Trials(systems, partial(positive_solver, deflation, solves.max_iterations))
+    trials = Trials(systems, partial(positive_solver, low_modes, solves.max_iterations))
     return measured(at, trials, candidates, SYSTEMS, "use a larger mass")
 
 

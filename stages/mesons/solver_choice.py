@@ -26,7 +26,7 @@ from stages.lqcd.solvers.trial import (
     Candidate,
     Trials,
     TrialSystem,
-    check_low_modes,
+    low_modes_of,
     positive_solver,
 )
 from stages.mesons.costs import choice_cost, staggered_choice_cost
@@ -105,11 +105,11 @@ def staggered_choice(
     mass: float,
 ) -> SolverTrials:
     """Seconds of `candidates` for M = 2 m + D on the first columns; all else as for `solver_choice`."""
-    check_low_modes(candidates, deflation)
+    low_modes = low_modes_of(candidates, deflation)
     layouts = Layouts(operator)
 
     def method(candidate: Candidate, tolerance: float, _: Any) -> Solver:
-        solver = positive_solver(deflation, solves.max_iterations, candidate, tolerance, _)
+        solver = positive_solver(low_modes, solves.max_iterations, candidate, tolerance, _)
         return EvenOdd(solver, StaggeredSchur)
 
     def operator_for(candidate: Candidate) -> StaggeredOperator:

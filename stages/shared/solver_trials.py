@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -56,17 +57,34 @@ def tried_blocks(node: Node) -> tuple[list[str], int, int]:
     return list(precisions), tried[0].block, max(each.block for each in tried)
 
 
-def costs(
-    trials: SolverTrials, candidates: Sequence[str], statistics: Mapping[str, Any], eigensolve: float
-) -> dict[str, float]:
-    """Seconds per configuration of each candidate that converged, by the statistics of trials.
+@dataclass(frozen=True)
+class Eigensolve:
+    """Seconds of the search for the low modes of trials, and products with single vectors that it took."""
 
-    eigensolve: seconds that come on top of deflated ones.
-    """
+    seconds: float = 0.0
+    products: int = 0
+
+    def of(self, name: str, trials: SolverTrials) -> float:
+        """Seconds of a search for those that the candidate named takes: the part p of all.
+
+        Products are nearly as many for fewer vectors, as the filter's degree falls with their number; they
+        take what iterations take. The rest is linear algebra with all pairs of vectors, p^2 of it.
+        """
+        if (part := Candidate.parse(name).part) in (0.0, 1.0):
+            return part * self.seconds
+        product = float(np.nanmin(trials.seconds_per_rhs / trials.iterations))
+        products = min(self.seconds, self.products * product)
+        return products + part**2 * (self.seconds - products)
+
+
+def costs(
+    trials: SolverTrials, candidates: Sequence[str], statistics: Mapping[str, Any], eigensolve: Eigensolve
+) -> dict[str, float]:
+    """Seconds per configuration of each candidate that converged, by the statistics of trials."""
     planned = np.array(list(statistics["planned"].values()))
     seconds = trials.setup_seconds + np.nansum(trials.seconds_per_rhs * planned, axis=1)
     return {
-        name: float(cost) + eigensolve * Candidate.parse(name).deflated
+        name: float(cost) + eigensolve.of(name, trials)
         for name, cost in zip(candidates, seconds, strict=True)
         if statistics["how"].get(name) == CONVERGED
     }

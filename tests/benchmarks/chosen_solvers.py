@@ -30,7 +30,7 @@ from stages.lqcd.noise import Noise
 from stages.lqcd.solvers import trial
 from stages.lqcd.solvers.named import POSITIVE
 from stages.lqcd.solvers.trial import candidates, trial_widths
-from stages.shared.solver_trials import cheapest, costs
+from stages.shared.solver_trials import Eigensolve, cheapest, costs
 
 SUBSETS = 8
 """Of displacement 2, on each parity."""
@@ -127,7 +127,7 @@ def costs_of(case: Case) -> dict[str, float]:
         sample=NoiseSample(case.vectors, 1),
         **parameters,
     )
-    return costs(trials, parameters["candidates"], tried.statistics, 0.0)
+    return costs(trials, parameters["candidates"], tried.statistics, Eigensolve())
 
 
 @contextmanager

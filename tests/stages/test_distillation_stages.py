@@ -28,7 +28,7 @@ from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import Solve
 from stages.mesons.solver_choice import PlannedSolves, solver_choice
-from stages.shared.solver_trials import costs
+from stages.shared.solver_trials import Eigensolve, costs
 from support.source_columns import coefficients
 
 LATTICE = Lattice((4, 4, 4, 6))
@@ -132,7 +132,7 @@ def test_solvers_are_measured_on_the_first_sources(operator, basis):
     trials = solver_choice(operator, [(at, sources)], at=at, solves=PlannedSolves(1e-9, 96, 900), **options)
     assert trials.residual.shape == (4, 1) and np.nanmax(trials.residual) <= 1e-9
     assert np.nanmin(trials.residual) < 0.9e-9 and at.statistics["columns"] == 8
-    cost = costs(trials, options["candidates"], at.statistics, 7.0)
+    cost = costs(trials, options["candidates"], at.statistics, Eigensolve(7.0))
     expected = trials.setup_seconds + 96 * trials.seconds_per_rhs[:, 0]
     assert cost == {name: c for name, c in zip(names, expected, strict=True) if np.isfinite(c)}
     assert set(at.statistics["how"]) >= set(names[:3])

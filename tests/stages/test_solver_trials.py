@@ -31,7 +31,7 @@ from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.solution import Solution, Solver
 from stages.lqcd.solvers.space import Correction
 from stages.lqcd.solvers.trial import Candidate, Trials
-from stages.shared.solver_trials import SolverTrials, cheapest, costs
+from stages.shared.solver_trials import Eigensolve, SolverTrials, cheapest, costs
 
 AT = {"config": "trial.7"}
 MASS = dict(zip(loops.MASSES, (0.05, 0.3), strict=True))
@@ -114,6 +114,23 @@ def test_they_are_the_first_blocks(dslash: StaggeredDslash, deflation: Staggered
         assert found.iterations[names.index(name), of_systems(mass, accuracy)].tolist() == expected
 
 
+def test_parts_of_the_low_modes(dslash: StaggeredDslash, deflation: StaggeredSpace) -> None:
+    """Those of a space that has no more; their search takes its products, and the square of the rest."""
+    at, names = At(**AT), [DEFLATED[0].replace("deflated", f"deflated/{n}") for n in (4, 2)]
+    found = trials(at, dslash, deflation, candidates=names)
+    for row, part in enumerate((4, 2)):
+        lowest = deflation.lowest(len(deflation) // part)
+        assert len(lowest) == len(deflation) // part
+        expected = first_iterations(dslash, [lowest], names[row], "light", "fine")
+        assert found.iterations[row, of_systems("light", "fine")].tolist() == expected
+    product = np.min(found.seconds_per_rhs / found.iterations)
+    search, without = Eigensolve(9 * product, 5), costs(found, names, at.statistics, Eigensolve())
+    cost = costs(found, names, at.statistics, search)
+    taken = [(cost[name] - without[name]) / product for name in names]
+    np.testing.assert_allclose(taken, [5 + 4 / 16, 5 + 4 / 4], rtol=1e-6)
+    assert (search.of(PLAIN[0], found), search.of(DEFLATED[0], found)) == (0, 9 * product)
+
+
 def test_of_the_remainder_where_low_modes_are_exact(dslash, deflation):
     at = At(**AT)
     options: dict[str, Any] = {"fine": None, "planned": [64, 0], "deflated_noise": True}
@@ -146,8 +163,9 @@ def test_vectors_that_fail_on_odd_sites_are_not_chosen(dslash, deflation, monkey
         for space in (deflation, WithoutOddPartners(dslash, deflation.even))
     )
     tried = parameters["candidates"], at.statistics
-    without = costs(good, *tried, 0.0)
-    setup = 0.75 * (min(without[name] for name in PLAIN) - min(without[name] for name in DEFLATED))
+    without = costs(good, *tried, Eigensolve())
+    gain = min(without[name] for name in PLAIN) - min(without[name] for name in DEFLATED)
+    setup = Eigensolve(0.75 * gain)
     assert cheapest(costs(good, *tried, setup)) in DEFLATED
     on_even = [array[:, ::2].repeat(2, axis=1) for array in spoiled[1:]]
     assert cheapest(costs(SolverTrials(spoiled.setup_seconds, *on_even), *tried, setup)) in DEFLATED

@@ -70,6 +70,8 @@ def eigensolve_took(seconds: float, file: Path) -> None:
     (path,) = file.parent.glob("store/deflation_space/*/*/zarr.json")
     content = json.loads(path.read_text())
     content["attributes"]["statistics"]["eigensolve_seconds"] = seconds
+    for part in content["attributes"]["parts"]:
+        part["seconds"] += abs(seconds)
     content["attributes"] = sealed(content["attributes"])
     path.write_text(json.dumps(content))
 

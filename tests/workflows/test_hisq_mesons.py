@@ -21,6 +21,7 @@ from stages.lqcd.solvers.named import Solve
 from stages.mesons.propagator import staggered_propagator
 from stages.mesons.sources import staggered_sources
 from stages.mesons.two_point import staggered_two_point
+from stages.shared.solver_trials import Eigensolve
 from workflows.hisq_mesons.schema import StaggeredSolves
 
 OPERATORS = ("G5-G5", "GX-GX", "GY-GY", "GZ-GZ", "GX-G1", "GY-G1", "GZ-G1")
@@ -135,28 +136,36 @@ def keys_of(quarkline: CommandLine, file: Path, node: str) -> set[str]:
 
 
 def test_a_chosen_solver_with_low_modes(quarkline, hisq, cluster, quick_trials, monkeypatch):
-    """One round measures; the campaign's keys are those of a file that says what was chosen."""
+    """One round measures; the campaign's keys are those of a file that says what was chosen.
+
+    Eigenvectors cost something, unless they are half of those that were searched.
+    """
+    monkeypatch.setattr(Eigensolve, "of", lambda _, name, __: -1e6 * ("deflated/2" in name))
     before = open_result(hisq.parent / "store", "mesons").load()
     auto = "{tolerance: 1.0e-8, precision: double-single, solver: auto}"
-    edit(hisq, ("{tolerance: 1.0e-8}", auto), ("solves:", f"{DEFLATION}solves:"))
+    most = DEFLATION.replace("6", "auto, most: 8")
+    edit(hisq, ("{tolerance: 1.0e-8}", auto), ("solves:", f"{most}solves:"))
     edit(hisq, ("configurations: 2", "configurations: 1"), ("times: [0, 3]", "times: [0]"))
     few_candidates(monkeypatch)
     assert missing(quarkline, hisq) == {"deflation_space": 1, "solver_choice": 1}
     answer = quarkline("run", hisq, "--cluster", cluster)
     found = re.search(r"^solver: (.*?(\w+) (\S+) (\d+)) is the cheapest of ", answer.out, re.MULTILINE)
     assert answer.code == 0 and found, answer.out
+    assert found[1].startswith("deflated/2 ") and "; deflation.vectors: 4\n" in answer.out
+    assert "with the lowest 1/n of 8 eigenvectors" in (hisq.parent / "report" / "index.html").read_text()
+    assert open_result(hisq.parent / "store", "spectrum").eigenvalue.shape == (1, 4)
+    assert quarkline("gc", hisq, "--yes").code == 0 and missing(quarkline, hisq) == {}
     page = (hisq.parent / "report" / "tables.txt").read_text()
     assert "# Choice of the solver" in page and re.search(rf"\n{found[1]} .* chosen\n", page)
     choice = open_result(hisq.parent / "store", "solver_choice").load()
     names = {name.rsplit(" ", 1)[0] for name in choice.solver.values}
-    assert names == {"block_cgrq double-single", "deflated block_cgrq double-single"}
+    lows = ("", "deflated/8 ", "deflated/4 ", "deflated/2 ", "deflated ")
+    assert names == {f"{low}block_cgrq double-single" for low in lows}
     assert set(StaggeredSolves.solvers) == {"batched_cg", "block_cgrq"}
     after = open_result(hisq.parent / "store", "mesons").load()
     np.testing.assert_allclose(after.correlator, before.correlator[:1, :1], atol=1e-6)
     named = auto.replace("double-single", found[3]).replace("auto", found[2])
-    edit(hisq, (auto, named))
-    if not found[1].startswith("deflated"):
-        edit(hisq, (DEFLATION, ""))
+    edit(hisq, (auto, named), (most, DEFLATION.replace("6", "4")))
     assert missing(quarkline, hisq) == {}
 
 

@@ -176,7 +176,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
             return None
         try:
             numbers = [int(word) for word in Path(path).expanduser().read_text().split()]
-            return tuple(checked_ranks(numbers, section.vectors).tolist())
+            return tuple(checked_ranks(numbers, section.count(self.lattice)).tolist())
         except (OSError, ValueError, InputError) as error:
             remedy = (
                 "write ranks from 0 into it, below `deflation.vectors`, with spaces or lines between them"
@@ -191,7 +191,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         section = self.parameters.deflation
         assert section is not None
         stage = partial(meson_fields, operators=self.parameters.operators, momentum=momentum)
-        rows = range(len(self.ranks) if self.ranks else section.vectors)
+        rows = range(len(self.ranks) if self.ranks else section.count(self.lattice))
         place = Place(name, {"row": rows, **self.within}, {"row": ROWS})
         return self.workflow.add(stage, self.low, place=place)
 
@@ -207,7 +207,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         epsilon = parameters.quarks[first].naik_epsilon
         masses = [each.mass for each in parameters.quarks.values() if each.naik_epsilon == epsilon]
         sources = self.sources(first, "first_sources", parameters.noise.chunk)
-        deflated = (True,) if parameters.deflation else (False,)
+        deflated = (1,) if parameters.deflation else (0,)
         right_hand_sides = parameters.noise.walls * wall_columns(parameters.operators)
         choice = partial(
             staggered_choice,
@@ -235,7 +235,7 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
         chunks = {"noise.chunk": variants.divisors(self.parameters.noise.chunk)}
         solves = self.parameters.solves.economies(chunks)
-        return {**solves, **deflation_economies(self.parameters.deflation)}
+        return {**solves, **deflation_economies(self.parameters.deflation, self.lattice)}
 
     def physics(self) -> dict[str, Any]:
         """Quarks, currents with their sign and normalisation, sources, and what is not included."""

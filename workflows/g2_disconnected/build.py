@@ -284,7 +284,8 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
             "noise.chunk": variants.divisors(noise.chunk),
             "noise.probe_chunk": variants.divisors(noise.probe_chunk),
         }
-        modes = deflation_economies(parameters.deflation, needed=low_modes_wanted(parameters))
+        needed = low_modes_wanted(parameters)
+        modes = deflation_economies(parameters.deflation, self.lattice, needed)
         return {**parameters.solves.economies(chunks), **modes}
 
     def step(self, plan: Plan, store: Store) -> Step:
@@ -299,15 +300,15 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
         return target_lines(store, cls.name)
 
 
-def deflated_solves(parameters: G2Parameters) -> tuple[bool, ...]:
-    """Solves that trials compare: without low modes, with them, or both.
+def deflated_solves(parameters: G2Parameters) -> tuple[int, ...]:
+    """Solves that trials compare: without low modes, with all or parts of them, or both.
 
     Only with them where an estimator averages them, or a target tries numbers of them: there they are needed
     anyway.
     """
     if not parameters.deflation:
-        return (False,)
-    return (True,) if low_modes_wanted(parameters) or parameters.target else (False, True)
+        return (0,)
+    return (1,) if parameters.needs_vectors else (0, *parameters.deflation.tried_parts)
 
 
 WORKFLOW = G2Workflow

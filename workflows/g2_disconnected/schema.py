@@ -205,6 +205,11 @@ class G2Parameters(WorkflowParameters):
         return parameters
 
     @property
+    def needs_vectors(self) -> str:
+        """The noise, where low modes are averaged or a target tries numbers of them."""
+        return "the noise" if low_modes_wanted(self) or self.target else ""
+
+    @property
     def in_rounds(self) -> bool:
         """True if there is a target."""
         return self.target is not None
@@ -273,7 +278,7 @@ class G2Parameters(WorkflowParameters):
             for _, problem in changed.noise.misfits(lattice):
                 yield ("alternatives", name), problem
         if self.target:
-            yield from beyond(self.target, self.deflation.vectors if self.deflation else 0)
+            yield from beyond(self.target, self.deflation.count(lattice) if self.deflation else 0)
         if self.exact and lattice.volume > EXACT_SITES:
             yield (
                 ("exact",),

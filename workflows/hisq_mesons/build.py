@@ -128,7 +128,7 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         chunk, solves = parameters.sources.chunk, parameters.solves
         sources = self._sources("first_sources", first_chunk(self.sources, chunk))
         each = staggered_columns(parameters.sources.places()[0], parameters.mesons.labels)
-        deflated = (False, True) if parameters.deflation else (False,)
+        deflated = (0, *parameters.deflation.tried_parts) if parameters.deflation else (0,)
         columns = each * sources.chunk["source"]
         choice = partial(
             staggered_choice,
@@ -151,7 +151,7 @@ class HisqMesonsWorkflow(StaggeredDefinition[HisqMesonParameters]):
         """Smaller blocks and chunks, the other solver, lower precision, fewer eigenvectors or none."""
         chunks = {"sources.chunk": variants.less(self.parameters.sources.chunk)}
         solves = self.parameters.solves.economies(chunks)
-        return {**solves, **deflation_economies(self.parameters.deflation)}
+        return {**solves, **deflation_economies(self.parameters.deflation, self.lattice)}
 
     def physics(self) -> dict[str, Any]:
         """The quark, its sources, and the operators with their sign and normalisation."""

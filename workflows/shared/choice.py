@@ -2,9 +2,10 @@
 
 Every solver is tried in the precision that the file asks for and in finer ones, at the width of blocks that
 the file asks for and at wider or narrower ones, each without and with the low modes of a section `deflation`.
-What one costs is its setup, the eigensolve of its low modes as that configuration's took, and its seconds for
-all right-hand sides planned per configuration. The campaign that follows is that of a file that names solver,
-precision and block, without a section `deflation` if it is cheaper to solve without.
+With `deflation.vectors: auto` the most vectors are searched, and a half, a quarter and an eighth of them are
+tried, too. What one costs is its setup, the eigensolve of its low modes as that configuration's took, and its
+seconds for all right-hand sides planned per configuration. The campaign that follows is that of a file that
+names solver, precision, block and vectors, without a section `deflation` if it is cheaper to solve without.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import Any, TypeVar
 
 from pipeline import Plan, Record, Store
 from stages.lqcd.solvers.trial import Candidate
-from stages.shared.solver_trials import SolverTrials, cheapest, costs
+from stages.shared.solver_trials import Eigensolve, SolverTrials, cheapest, costs
 from workflows.shared.sections import WorkflowParameters
 
 SPACE = "deflation_space"
 """Name of the node of eigenvectors, and of its stage."""
+
+SPACE_OF_TRIALS = "deflation_space_of_trials"
+"""Name of the node of those that solvers are measured with, where a campaign has fewer."""
 
 TRIALS = ("solver_trials", "solver_choice", "staggered_choice")
 """Stages that measure."""
@@ -28,8 +32,16 @@ Parameters = TypeVar("Parameters", bound=WorkflowParameters)
 
 def costs_of(record: Record, arrays: Mapping[str, Any], space: Record | None) -> dict[str, float]:
     """Seconds per configuration of candidates, by the record of trials and that of a deflation space."""
-    eigensolve = float(space.statistics["eigensolve_seconds"]) if space else 0.0
-    return costs(SolverTrials(**arrays), record.parameters["candidates"], record.statistics, eigensolve)
+    names, statistics = record.parameters["candidates"], record.statistics
+    return costs(SolverTrials(**arrays), names, statistics, eigensolve_of(space))
+
+
+def eigensolve_of(space: Record | None) -> Eigensolve:
+    """What the search for a deflation space took, without kernels that were compiled; nothing for None."""
+    if space is None:
+        return Eigensolve()
+    statistics = space.without_kernels("eigensolve_seconds")
+    return Eigensolve(float(statistics["eigensolve_seconds"]), statistics["matvecs"])
 
 
 def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Parameters]:
@@ -52,16 +64,28 @@ def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Param
     if alike and best not in alike:
         other = cheapest(alike)
         text += f"; in the precision and block of the file, {other}: {alike[other]:.3g} s"
-    return text, named(parameters, Candidate.parse(best))
+    searched = space.parameters["vectors"] if space else 0
+    chosen = named(parameters, Candidate.parse(best), searched)
+    section, mine = _deflation(parameters), _deflation(chosen)
+    if section and mine and section.vectors is None:
+        text += f"; deflation.vectors: {mine.vectors}"
+        if mine.vectors == searched:
+            text += ", all that were searched: with a larger deflation.most, more may be cheaper"
+    return text, chosen
 
 
-def named(parameters: Parameters, chosen: Candidate) -> Parameters:
-    """The parameters of a file that says what was chosen."""
+def named(parameters: Parameters, chosen: Candidate, searched: int = 0) -> Parameters:
+    """The parameters of a file that says what was chosen; searched: eigenvectors that trials had."""
     settings = {"solver": chosen.solver, "precision": chosen.precision, "block": chosen.block}
     update: dict[str, Any] = {"solves": _solves(parameters).model_copy(update=settings)}
-    if not chosen.deflated and getattr(parameters, "deflation", None):
-        update["deflation"] = None
+    if section := _deflation(parameters):
+        update["deflation"] = section.chosen(searched // chosen.deflated) if chosen.deflated else None
     return parameters.model_copy(update=update)
+
+
+def _deflation(parameters: Any) -> Any:
+    """The section `deflation`, which some workflows have."""
+    return getattr(parameters, "deflation", None)
 
 
 def _solves(parameters: Any) -> Any:

@@ -229,7 +229,7 @@ class WorkflowParameters(FileSection):
     def check(self, file: ParameterFile) -> None:
         """Raise InputError for sections that do not fit each other, or a lattice that is generated."""
         contradictions = self.gathered(lambda section: section.contradictions())
-        problems = [*contradictions, *self._misplaced(), *self._unexpanded()]
+        problems = [*contradictions, *self._open_vectors(), *self._misplaced(), *self._unexpanded()]
         if self.cluster:
             problems += [(("cluster", *location), text) for location, text in self.cluster.problems()]
         if heatbath := self.ensemble.heatbath:
@@ -246,6 +246,11 @@ class WorkflowParameters(FileSection):
     def solver_is_open(self) -> bool:
         """True if trials choose the solver, that of a section `solves`."""
         return getattr(getattr(self, "solves", None), "solver", None) == "auto"
+
+    @property
+    def needs_vectors(self) -> str:
+        """What else than the time of solves depends on the number of eigenvectors; empty for nothing."""
+        return ""
 
     @property
     def in_rounds(self) -> bool:
@@ -265,6 +270,18 @@ class WorkflowParameters(FileSection):
                 f"{counted(configurations, 'configuration')} in bins of {width} leave fewer than two bins: "
                 "take more configurations or smaller bins",
             )
+
+    def _open_vectors(self) -> Iterator[Problem]:
+        """A number of eigenvectors that is left to trials, and that they cannot choose."""
+        section = getattr(self, "deflation", None)
+        if section is None or section.vectors:
+            return
+        if what := self.needs_vectors:
+            text = f"auto chooses by the time of solves, and {what} depends on the number: write a number"
+            yield ("deflation", "vectors"), text
+        elif not self.solver_is_open:
+            text = "auto is measured together with solvers: write `solver: auto` in `solves`, or a number"
+            yield ("deflation", "vectors"), text
 
     def _misplaced(self) -> Iterator[Problem]:
         """A store or a report that has no folder, or a report in the store."""

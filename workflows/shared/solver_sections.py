@@ -14,7 +14,7 @@ from pipeline.declare.coordinates import describe
 from stages.loops.loop_figures import convergence_figure, spectrum_figure
 from stages.lqcd.solvers.trial import CONVERGED, Candidate, reason_of
 from stages.shared.solver_trials import SolverTrials, cheapest
-from workflows.shared.choice import SPACE, TRIALS, costs_of
+from workflows.shared.choice import SPACE, SPACE_OF_TRIALS, TRIALS, costs_of, eigensolve_of
 from workflows.shared.report_sections import loaded, node_of
 
 SOLVES = ("rhs", "iterations (min / median / max)", "tolerance", "largest residual")
@@ -71,7 +71,8 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
         if node.stage not in TRIALS:
             continue
         (record,) = node.records
-        spaces = [each for other in nodes if other.name == SPACE for each in other.records]
+        named = {other.name: other.records for other in nodes}
+        spaces = named.get(SPACE_OF_TRIALS) or named.get(SPACE, ())
         space = next((each for each in spaces if each.coordinates == record.coordinates), None)
         data = loaded(store, workflow, node.name).isel(config=0)
         trials = SolverTrials(*(data[name].values for name in SolverTrials._fields))
@@ -83,9 +84,7 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
             if how != CONVERGED:
                 rows.append([name, None, None, None, None, reason_of(how)])
                 continue
-            setup = trials.setup_seconds[number]
-            if space and Candidate.parse(name).deflated:
-                setup += space.statistics["eigensolve_seconds"]
+            setup = trials.setup_seconds[number] + eigensolve_of(space).of(name, trials)
             iterations = " / ".join(f"{n:.0f}" for n in trials.iterations[number] if np.isfinite(n))
             seconds = trials.seconds_per_rhs[number]
             per_rhs = " / ".join(f"{1000 * s:.1f}" for s in seconds if np.isfinite(s))
@@ -100,6 +99,12 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
             "configuration, and one setup; its smallest was taken. The choice stands while the campaign "
             f"grows.{of_each}"
         )
+        if space and any(Candidate.parse(name).deflated > 1 for name in cost):
+            most = space.parameters["vectors"]
+            text += (
+                f" deflated/n: with the lowest 1/n of {most} eigenvectors; their search is not timed, but "
+                "estimated from that of all."
+            )
         yield Section("Choice of the solver", text, [Table(header, rows)])
 
 

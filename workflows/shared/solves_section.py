@@ -46,7 +46,7 @@ class SolverSection(FileSection):
         """Solves to a tolerance, as stages take them."""
         return Solve(self.solver, tolerance, self.precision, self.max_iterations, self.block)
 
-    def candidates(self, columns: int, deflated: Sequence[bool] = (False,)) -> list[str]:
+    def candidates(self, columns: int, deflated: Sequence[int] = (0,)) -> list[str]:
         """Names of what auto tries; columns: of a chunk, which blocks are of.
 
         A precision that the file leaves out is free: none is too coarse, as residuals are those of double.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pipeline import Node, Place
 from stages.loops.deflation_space import deflation, spectrum
-from workflows.shared.choice import SPACE
+from workflows.shared.choice import SPACE, SPACE_OF_TRIALS
 from workflows.shared.definition import Definition
 from workflows.shared.deflation_section import DeflationSection
 from workflows.shared.sections import WorkflowParameters
@@ -30,11 +30,12 @@ class StaggeredDefinition(Definition[Staggered]):
     def operator(self) -> Node:
         """The fermion's operator."""
 
-    def space(self, section: DeflationSection, over: Coordinates = EVERYWHERE) -> Node:
+    def space(self, section: DeflationSection, over: Coordinates = EVERYWHERE, name: str = SPACE) -> Node:
         """The eigenvectors in the store, of all configurations unless `over` says of which; added once."""
-        if node := self.workflow.nodes.get(SPACE):
+        if node := self.workflow.nodes.get(name):
             return node
-        return self.workflow.add(section.space, self.operator, place=Place(SPACE, over))
+        stage = section.space(self.lattice)
+        return self.workflow.add(stage, self.operator, place=Place(name, over))
 
     def deflation(self, section: DeflationSection | None, vectors: int | None = None) -> Node | None:
         """The deflation of solves by a file's section: all vectors of the space, or the lowest `vectors`."""
@@ -47,10 +48,13 @@ class StaggeredDefinition(Definition[Staggered]):
     def deflation_of_trials(self, section: DeflationSection | None) -> list[Node]:
         """The deflation of the configuration that solvers are measured on, if the file has a section.
 
-        Of all vectors of the space, which the campaign may have already, and may use fewer of.
+        Of all vectors of the space, which the campaign may have already, and may use fewer of, or have fewer.
         """
         if not section:
             return []
         first = {"config": (self.project.trial_configuration,)}
-        space, place = self.space(section, first), Place("deflation_of_trials", first)
+        mine: DeflationSection | None = getattr(self.parameters, "deflation", None)
+        others = mine and mine.count(self.lattice) != section.count(self.lattice)
+        space = self.space(section, first, SPACE_OF_TRIALS if others else SPACE)
+        place = Place("deflation_of_trials", first)
         return [self.workflow.add(deflation, self.operator, space, place=place)]

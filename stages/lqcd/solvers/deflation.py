@@ -66,6 +66,16 @@ class StaggeredSpace:
     def __len__(self) -> int:
         return len(self.even)
 
+    def lowest(self, count: int) -> StaggeredSpace:
+        """The space of so many of the lowest vectors, a view; all of them: the space itself."""
+        if count == len(self):
+            return self
+        gram, projected = (matrix[:count, :count] for matrix in (self.even.gram, self.even.projected))
+        residuals = None if self.even.residuals is None else self.even.residuals[:count]
+        return StaggeredSpace(
+            self.dslash, Space.of(self.even.vectors[..., :count], gram, projected, residuals)
+        )
+
     def check(self) -> None:
         """Raises InputError unless the vectors are eigenvectors of this dslash as well as was recorded."""
         self.even.check(SquaredDslash(self.dslash, EVEN))

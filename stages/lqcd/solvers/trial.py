@@ -52,26 +52,33 @@ Result = TypeVar("Result")
 class Candidate:
     """A solver of `stages.lqcd.solvers.named` in a precision, `block` right-hand sides at a time.
 
-    deflated: with low modes. Its name, `str`, is as ``deflated block_cgrq double 32``.
+    deflated: 1 with all low modes of a space, n with the lowest 1/n of them, 0 without. Its name, `str`, is
+    as ``deflated block_cgrq double 32``, or ``deflated/4 block_cgrq double 32``.
     """
 
     solver: str
     precision: str
     block: int
-    deflated: bool = False
+    deflated: int = 0
 
     def __str__(self) -> str:
-        return f"{f'{DEFLATED} ' * self.deflated}{self.solver} {self.precision} {self.block}"
+        modes = {0: "", 1: f"{DEFLATED} "}.get(self.deflated, f"{DEFLATED}/{self.deflated} ")
+        return f"{modes}{self.solver} {self.precision} {self.block}"
+
+    @property
+    def part(self) -> float:
+        """The part of the low modes that it takes."""
+        return 1 / self.deflated if self.deflated else 0.0
 
     @classmethod
     def parse(cls, name: str) -> Candidate:
         """The candidate of a name."""
-        *deflated, solver, precision, block = name.split()
-        return cls(solver, precision, int(block), bool(deflated))
+        *modes, solver, precision, block = name.split()
+        return cls(solver, precision, int(block), int(modes[0].partition("/")[2] or 1) if modes else 0)
 
 
 def candidates(
-    solvers: Sequence[str], precision: str, widths: Sequence[int], deflated: Sequence[bool] = (False,)
+    solvers: Sequence[str], precision: str, widths: Sequence[int], deflated: Sequence[int] = (0,)
 ) -> list[Candidate]:
     """All of these, in the order in which they are tried.
 
@@ -250,8 +257,8 @@ class Trials:
 
     def _tried(self, candidate: Candidate, patience: float) -> Trial:
         trial = Trial()
-        # low modes have their price, which a candidate without them is not to be dropped for
-        best = self._best(lambda other: candidate.deflated or not other.deflated)
+        # low modes have their price, which a candidate with fewer of them is not to be dropped for
+        best = self._best(lambda other: other.part <= candidate.part)
         try:
             trial.setup_seconds, made = self._made(candidate.solver)
             for number, system in enumerate(self.systems):
@@ -296,18 +303,27 @@ class Trials:
 
 
 def positive_solver(
-    deflation: StaggeredSpace | None, max_iterations: int, candidate: Candidate, tolerance: float, _: Any
+    low_modes: Mapping[int, StaggeredSpace],
+    max_iterations: int,
+    candidate: Candidate,
+    tolerance: float,
+    _: Any,
 ) -> KrylovSolver | DeflatedSolver:
-    """The solver of positive definite systems that a candidate names."""
+    """The solver of positive definite systems that a candidate names; low_modes: of `low_modes_of`."""
     solver = Solve(candidate.solver, tolerance, candidate.precision, max_iterations).of_positive()
-    return DeflatedSolver(solver, deflation) if candidate.deflated and deflation else solver
+    return DeflatedSolver(solver, low_modes[candidate.deflated]) if candidate.deflated else solver
 
 
-def check_low_modes(names: Sequence[str], deflation: StaggeredSpace | None) -> None:
-    """Raises InputError where a candidate of those named takes low modes, and there are none."""
+def low_modes_of(names: Sequence[str], deflation: StaggeredSpace | None) -> dict[int, StaggeredSpace]:
+    """Low modes of the candidates named, by `Candidate.deflated`. Raises InputError where there are none."""
+    spaces: dict[int, StaggeredSpace] = {}
     for name in names:
-        if Candidate.parse(name).deflated and deflation is None:
+        part = Candidate.parse(name).deflated
+        if part and deflation is None:
             raise InputError(f"{name} needs low modes: give a deflation")
+        if part and deflation and part not in spaces:
+            spaces[part] = deflation.lowest(max(1, len(deflation) // part))
+    return spaces
 
 
 def check_one_converged(how: Mapping[str, str], remedy: str) -> None:

@@ -199,8 +199,10 @@ def test_what_cannot_win_any_more_is_dropped_early(clock: Clock) -> None:
 
 
 def test_plain_solves_are_not_dropped_for_low_modes_that_have_their_price(clock: Clock) -> None:
-    script = Script(lambda c: 0.1 if c.deflated else 4.0, clock)
-    names = [f"{low}block_cgrq double {n}" for n in (16, 32) for low in ("deflated ", "")]
+    script = Script(lambda c: {1: 0.1, 4: 0.5, 0: 4.0}[c.deflated], clock)
+    lows = ("deflated ", "deflated/4 ", "")
+    names = [f"{low}block_cgrq double {n}" for n in (16, 32) for low in lows]
+    assert [str(Candidate.parse(name)) for name in names] == names
     assert set(how(script.measure(*names)).values()) == {CONVERGED}
 
 

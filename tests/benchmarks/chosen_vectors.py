@@ -1,0 +1,148 @@
+"""Compare the number of vectors that `deflation.vectors: auto` would choose with the best of a finer grid.
+
+    python tests/benchmarks/chosen_vectors.py [--only CASE ...]
+
+Each case is a quenched configuration with a light and a very heavy mass, on both parities. Trials are those of
+a run: all vectors, and parts of them. Beside them, every number of a finer grid is searched on its own, and
+measured with its own vectors. Columns: right-hand sides per configuration; the part that would be chosen; its
+seconds as predicted over those of its own search and solves; the best number of the grid, and what the chosen
+one takes beyond it. Seconds are of the CPU, with NUMBA_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from chosen_solvers import SUBSETS, seconds_of_the_processor
+from pipeline import At
+from script import PrintedTable, arguments_of
+from stages.ensemble.configuration import heatbath_configuration
+from stages.ensemble.staggered_operator import hisq_operator
+from stages.loops.current_loops import Masses
+from stages.loops.deflation_space import deflation, deflation_space
+from stages.loops.solver_trials import NoiseSample, TrialSolves, solver_trials
+from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.eigen import lanczos
+from stages.lqcd.noise import Noise
+from stages.lqcd.solvers import trial
+from stages.lqcd.solvers.trial import Candidate
+from stages.shared.solver_trials import Eigensolve, SolverTrials, cheapest, costs
+from workflows.shared.deflation_section import PARTS
+
+GRID = (1, 3 / 4, 1 / 2, 3 / 8, 1 / 4, 3 / 16, 1 / 8, 1 / 16)
+"""Parts of all vectors that are searched on their own."""
+PLANNED = (2, 8, 32, 128)
+"""Noise vectors per configuration, of `SUBSETS` subsets on each parity."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A system: extents, beta, the lighter mass, vectors that are searched, solver, precision and block."""
+
+    extents: tuple[int, int, int, int]
+    beta: float
+    mass: float
+    most: int
+    solver: str = "batched_cg double-single 16"
+
+    @property
+    def label(self) -> str:
+        """The case for people."""
+        size = "x".join(map(str, self.extents))
+        return f"{size}, beta {self.beta}, m = {self.mass}, {self.most} vectors, {self.solver}"
+
+
+CASES = (
+    Case((8, 8, 8, 16), 5.7, 0.002, 128),
+    Case((8, 8, 8, 16), 5.7, 0.02, 64, "block_cgrq double 16"),
+    Case((8, 8, 8, 16), 6.0, 0.005, 64),
+    Case((12, 12, 12, 24), 5.7, 0.002, 64),
+    Case((6, 6, 6, 12), 5.6, 0.01, 64),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Trials of some candidates, their record, and the search that they had."""
+
+    trials: SolverTrials
+    names: list[str]
+    statistics: dict[str, Any]
+    eigensolve: Eigensolve
+
+    def costs(self, vectors: int) -> dict[str, float]:
+        """Seconds by candidate for so many noise vectors."""
+        measured = self.statistics["planned"]
+        planned = {kind: vectors * SUBSETS if number else 0 for kind, number in measured.items()}
+        return costs(self.trials, self.names, {**self.statistics, "planned": planned}, self.eigensolve)
+
+
+def main() -> None:
+    """Print the table."""
+    only = arguments_of(__doc__, options={"only": list(range(len(CASES)))}).only
+    table = PrintedTable("case", "rhs", "chosen", "predicted / measured", "best", "chosen / best")
+    patient = patch.multiple(trial, PATIENCE=np.inf, FIRST_PATIENCE=np.inf, LEAST=0.4, REPEATS=6)
+    for case in (CASES[number] for number in only):
+        with seconds_of_the_processor(), patient:
+            rows(case, table)
+
+
+def rows(case: Case, table: PrintedTable) -> None:
+    """Measure a case, and add its rows."""
+    at = At(config="choice.1")
+    gauge = heatbath_configuration(
+        at=at, extents=case.extents, beta=case.beta, seed=907, sweeps=20, overrelaxation=2
+    )
+    dslash = hisq_operator(gauge, at=at, boundary="antiperiodic", naik_epsilon=0.0)
+    all_parts = [str(replace(Candidate.parse(case.solver), deflated=part)) for part in (0, *PARTS)]
+    measure(case, dslash, max(1, case.most // 16), all_parts[-1:])  # compiles
+    predicted = measure(case, dslash, case.most, all_parts)
+    own = {part: measure(case, dslash, int(case.most * part), all_parts[-1:]) for part in GRID}
+    for vectors in PLANNED:
+        cost = predicted.costs(vectors)
+        plain = cost.pop(case.solver)
+        true = {part: min(each.costs(vectors).values()) for part, each in own.items()}
+        for part in (each for each in GRID if 1 / each in PARTS):
+            name = str(replace(Candidate.parse(case.solver), deflated=round(1 / part)))
+            print(f"# {case.most * part:g} vectors, {vectors}: {cost[name]:.3g}, own {true[part]:.3g} s")
+        chosen = cheapest(cost)
+        part = Candidate.parse(chosen).part
+        best = min(true, key=lambda each: true[each])
+        least, taken = min(true[best], plain), true[part]
+        rhs = 2 * vectors * SUBSETS
+        if plain < cost[chosen]:
+            part, taken = 0.0, plain
+        ratio = cost[chosen] / true[part] if part else 1.0
+        table.add(case.label, 2 * rhs, part, ratio, best if true[best] < plain else 0.0, taken / least)
+
+
+def measure(case: Case, dslash: StaggeredDslash, vectors: int, names: list[str]) -> Measured:
+    """Search for so many vectors, and trials of candidates with them."""
+    at, tried = At(config="choice.1"), At(config="choice.1")
+    with patch.object(lanczos, "time", trial.time):
+        space = deflation_space(dslash, at=at, vectors=vectors, precision="single", tolerance=1e-4)
+    trials = solver_trials(
+        dslash,
+        deflation(dslash, space, at=at),
+        at=tried,
+        candidates=names,
+        masses=Masses(case.mass, 1.0),
+        solves=TrialSolves(1e-9, None, [2, 0]),
+        noise=Noise(55, "z2", {"displacement": 2}),
+        sample=NoiseSample(2, 1),
+    )
+    search = at.statistics
+    print(
+        f"# {vectors} vectors: {search['eigensolve_seconds']:.3g} s, {search['matvecs']} products", flush=True
+    )
+    return Measured(
+        trials, names, tried.statistics, Eigensolve(search["eigensolve_seconds"], search["matvecs"])
+    )
+
+
+if __name__ == "__main__":
+    main()
