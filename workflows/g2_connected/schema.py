@@ -233,11 +233,6 @@ class ConnectedParameters(WorkflowParameters):
         return bool(self.deflation) and self.quarks[quark].naik_epsilon == first.naik_epsilon
 
     @property
-    def needs_vectors(self) -> str:
-        """The noise: low modes have an exact part."""
-        return "the noise"
-
-    @property
     def in_rounds(self) -> bool:
         """True if there is a target."""
         return self.target is not None

@@ -308,7 +308,7 @@ def deflated_solves(parameters: G2Parameters) -> tuple[int, ...]:
     """
     if not parameters.deflation:
         return (0,)
-    return (1,) if parameters.needs_vectors else (0, *parameters.deflation.tried_parts)
+    return (1,) if parameters.vectors_set_noise else (0, *parameters.deflation.tried_parts)
 
 
 WORKFLOW = G2Workflow

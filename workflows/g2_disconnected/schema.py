@@ -205,9 +205,9 @@ class G2Parameters(WorkflowParameters):
         return parameters
 
     @property
-    def needs_vectors(self) -> str:
-        """The noise, where low modes are averaged or a target tries numbers of them."""
-        return "the noise" if low_modes_wanted(self) or self.target else ""
+    def vectors_set_noise(self) -> bool:
+        """True where low modes are averaged, or a target tries numbers of them."""
+        return low_modes_wanted(self) or bool(self.target)
 
     @property
     def in_rounds(self) -> bool:

@@ -143,11 +143,6 @@ class HvpParameters(WorkflowParameters):
     """An error of a_mu to reach."""
 
     @property
-    def needs_vectors(self) -> str:
-        """The noise: low modes have an exact part."""
-        return "the noise"
-
-    @property
     def in_rounds(self) -> bool:
         """True if there is a target."""
         return self.target is not None

@@ -116,6 +116,11 @@ class HisqMesonParameters(WorkflowParameters):
     """Lowest eigenvectors of each configuration, for deflation; default: none."""
 
     @property
+    def vectors_set_noise(self) -> bool:
+        """Solves are exact, and low modes have no part of their own."""
+        return False
+
+    @property
     def needs_fixed_gauge(self) -> Location | None:
         """The kind of sources, if they are corner walls."""
         return ("sources", "kind") if self.sources.kind == "corner_wall" else None

@@ -248,9 +248,9 @@ class WorkflowParameters(FileSection):
         return getattr(getattr(self, "solves", None), "solver", None) == "auto"
 
     @property
-    def needs_vectors(self) -> str:
-        """What else than the time of solves depends on the number of eigenvectors; empty for nothing."""
-        return ""
+    def vectors_set_noise(self) -> bool:
+        """True if not only the time of solves depends on the number of eigenvectors, but the noise, too."""
+        return True
 
     @property
     def in_rounds(self) -> bool:
@@ -274,13 +274,12 @@ class WorkflowParameters(FileSection):
     def _open_vectors(self) -> Iterator[Problem]:
         """A number of eigenvectors that is left to trials, and that they cannot choose."""
         section = getattr(self, "deflation", None)
-        if section is None or section.vectors:
-            return
-        if what := self.needs_vectors:
-            text = f"auto chooses by the time of solves, and {what} depends on the number: write a number"
-            yield ("deflation", "vectors"), text
+        text = ""
+        if self.vectors_set_noise:
+            text = "auto chooses by the time of solves, and the noise depends on the number: write a number"
         elif not self.solver_is_open:
             text = "auto is measured together with solvers: write `solver: auto` in `solves`, or a number"
+        if section and not section.vectors and text:
             yield ("deflation", "vectors"), text
 
     def _misplaced(self) -> Iterator[Problem]:
