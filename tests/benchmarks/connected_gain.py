@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from deflated_solves import lowest
 from pipeline import At
 from script import SMALL, PrintedTable, arguments_of, metered, quenched, staggered, timed
 from stages.connected.low_modes import low_low, low_propagator, meson_fields
@@ -109,9 +108,7 @@ def estimates(
     low: LowPropagator | None = None
     exact, first = np.zeros(given.lattice.time_extent), 0.0
     if count:
-        part = lowest(space, count)
-        assert part
-        low = low_propagator(part, at=At(config=label))
+        low = low_propagator(space.lowest(count), at=At(config=label))
 
         def all_sources() -> Any:
             at = At(config=label, row=range(count), backend=given.machine.backend)

@@ -96,26 +96,17 @@ def measure(arguments: argparse.Namespace) -> None:
         for mass in arguments.mass:
             A, plain = NormalOperator(dslash, mass), 0.0
             for count in arguments.vectors:
+                chosen = space.lowest(count) if count else None
                 remaining = values[min(count, len(values) - 1)]
                 kappa = (upper + 4 * mass**2) / (remaining + 4 * mass**2)
                 theory = np.sqrt(kappa) / 2 * np.log(2 / arguments.tolerance)
-                solution, correcting, joules = measured(arguments, A, lowest(space, count), name, b)
+                solution, correcting, joules = measured(arguments, A, chosen, name, b)
                 seconds, iterations = solution.seconds, solution.iterations
                 plain = plain or seconds
                 counts = iterations, iterations / theory, solution.extras["deflations"]
                 times = (1e3 * part / arguments.rhs for part in (correcting, seconds))
                 joules = None if joules is None else joules / arguments.rhs
                 table.add(mass, count, kappa, *counts, *times, plain / seconds, joules)
-
-
-def lowest(space: StaggeredSpace, count: int) -> StaggeredSpace | None:
-    """The space of so many of the lowest vectors, a view; None without any."""
-    if not count:
-        return None
-    even = space.even
-    matrices = even.gram[:count, :count], even.projected[:count, :count]
-    residuals = None if even.residuals is None else even.residuals[:count]
-    return StaggeredSpace(space.dslash, Space.of(even.vectors[..., :count], *matrices, residuals))
 
 
 def measured(
