@@ -51,32 +51,23 @@ class QuarkDefinition(Definition[Quarks]):
     @cached_property
     def hierarchy(self) -> list[Node]:
         """The hierarchy that solves take of a stored setup, where multigrid solves; else nothing."""
-        return [self.workflow.add(self._loaded, self.operator, self._setup)] if self._by_multigrid else []
+        return self._hierarchy(Place(), other_flavour=False)
 
     @cached_property
     def other_hierarchy(self) -> list[Node]:
         """That of the other flavour of a twisted doublet, of the same setup."""
-        stage, place = partial(self._loaded, other_flavour=True), Place("other_hierarchy")
-        return (
-            [self.workflow.add(stage, self.operator, self._setup, place=place)] if self._by_multigrid else []
-        )
+        return self._hierarchy(Place("other_hierarchy"), other_flavour=True)
 
-    @property
-    def _by_multigrid(self) -> bool:
-        return self.parameters.solves.solver == MULTIGRID
-
-    @property
-    def _levels(self) -> dict[str, Any]:
+    def _hierarchy(self, place: Place, other_flavour: bool) -> list[Node]:
+        if self.parameters.solves.solver != MULTIGRID:
+            return []
         section = self.parameters.multigrid
-        return {"levels": section.levels_on(self.lattice), "seed": section.seed}
-
-    @property
-    def _loaded(self) -> partial[Any]:
-        return partial(multigrid_hierarchy, **self._levels)
-
-    @cached_property
-    def _setup(self) -> Node:
-        return self.workflow.add(partial(multigrid_setup, **self._levels), self.operator)
+        levels, seed = section.levels_on(self.lattice), section.seed
+        setup = self.workflow.nodes.get(multigrid_setup.__name__) or self.workflow.add(
+            partial(multigrid_setup, levels=levels, seed=seed), self.operator
+        )
+        stage = partial(multigrid_hierarchy, levels=levels, seed=seed, other_flavour=other_flavour)
+        return [self.workflow.add(stage, self.operator, setup, place=place)]
 
     @abstractmethod
     def first_sources(self) -> Node:
