@@ -14,6 +14,7 @@ from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator, mass_of_kappa
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.gamma import GAMMA, GAMMA5
+from stages.lqcd.kernels.short_numbers import from_half, numbers_like
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.multigrid.setup import LevelParameters, Multigrid
@@ -22,7 +23,7 @@ from stages.lqcd.solvers.named import Solve
 from stages.lqcd.spectroscopy.gammas import DIRAC
 from stages.lqcd.spectroscopy.mesons import meson_correlators
 from stages.lqcd.spectroscopy.quark_sources import SourcePlace
-from support.matrices import matrix_of
+from support.matrices import error, matrix_of
 from workflows.certification.fields import momenta, rotated, rough_links, rough_rotation, unit_links
 
 LATTICE = Lattice((4, 2, 2, 4))
@@ -79,6 +80,20 @@ def test_both_forms_of_red_black_preconditioning_solve_the_full_system(csw: floa
         x = np.linalg.solve(matrix, S.prepare(b)[0].reshape(len(matrix), -1)).reshape(*S.shape, -1)
         assert np.abs(M.apply(S.reconstruct(x, b)) - b).max() < 1e-11
         assert symmetric or half_storage(S) is None
+
+
+@pytest.mark.parametrize("csw", [0.0, 1.17])
+def test_normal_equations_in_16_bits(csw: float) -> None:
+    """S^H S has the adjoint matrices, not those of S."""
+    S = WilsonSchur(operator(rough_links(9, LATTICE), csw=csw)).astype(np.complex64)
+    storage = half_storage(S).normal()
+    b = np.random.default_rng(7).normal(size=(*S.shape, 6)).view(complex).astype(np.complex64)
+    x, norms2 = storage.stored(b), np.empty(3)
+    out = numbers_like(x)
+    storage.product(x, out, norms2, 0.0, 1.0)()
+    expected = S.apply(from_half(x))
+    np.testing.assert_allclose(norms2, (np.abs(expected) ** 2).sum(axis=(0, 1)), rtol=1e-3)
+    assert error(from_half(out), S.adjoint.apply(expected)) < 3e-4
 
 
 def test_a_vanishing_twist_is_none_to_the_bit() -> None:
