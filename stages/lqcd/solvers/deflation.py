@@ -83,7 +83,7 @@ class StaggeredSpace:
     def correction(self, A: NormalOperator) -> Correction:
         """Corrections for solves of A; the first call for a parity applies B to vectors of unknown residual.
 
-        What they add is computed in the precision of the residual, whatever that of V. Rounding that differs
+        They are computed in the precision of the residual, whatever that of V. Rounding that differs
         from one to the next would not be of a subspace: of a combination z of V it is as large as that of V,
         but D_oe takes it to up to |D| / sqrt(lambda) times as much of D_oe z. Raises InputError where A has
         other links that make the vectors none of its eigenvectors.
@@ -137,9 +137,9 @@ class OddSpace(Space):
     dslash: StaggeredDslash = field(kw_only=True)
     low_pass: LowPass | None = field(default=None, kw_only=True)
 
-    def components(self, x: Array, rounded: bool = False) -> Array:
+    def components(self, x: Array) -> Array:
         """W^H x = -V^H D_eo x, of orthonormal W."""
-        return self._divided(super().components(self._smoothed(self._hop(EVEN, x, -1.0)), rounded))
+        return self._divided(super().components(self._smoothed(self._hop(EVEN, x, -1.0))))
 
     def combination(self, components: Array, like: Array) -> Array:
         lifted = super().combination(self._divided(components), like)

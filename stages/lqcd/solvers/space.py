@@ -117,12 +117,8 @@ class Space:
     def __len__(self) -> int:
         return len(self.gram)
 
-    def components(self, x: Array, rounded: bool = False) -> Array:
-        """q^H x ``[n, N]``, complex128, where x is: sums are taken in double.
-
-        rounded: x may be rounded to the precision of V, whose own rounding disturbs the components as much.
-        """
-        x = converted(x, self.vectors.dtype) if rounded else x
+    def components(self, x: Array) -> Array:
+        """q^H x ``[n, N]``, complex128, where x is: sums are taken in double."""
         return self._rotation.conj().T @ basis.project(self.vectors, x)
 
     def combination(self, components: Array, like: Array) -> Array:
@@ -230,7 +226,7 @@ class Correction:
 
     def __call__(self, residual: Array, /) -> tuple[Array, NDArray[np.float64]]:
         """The correction y ``[*shape, N]`` in the precision of the residual; norms that A y adds ``[N]``."""
-        components = self.space.components(residual, rounded=True)
+        components = self.space.components(residual)
         components *= to_device_like(self._inverse, residual)[:, None]
         added = to_device_like(self.residuals**2, residual) @ (components.real**2 + components.imag**2)
         return self.space.combination(components, residual), np.sqrt(as_numpy(added))
