@@ -311,6 +311,26 @@ def test_a_target_asks_for_walls(hvp: Path, quarkline: CommandLine, cluster: str
         assert words in quarkline("plan", hvp, "--set", ask.format(factor * error)).out
 
 
+def test_a_target_takes_the_cheapest_number_of_eigenvectors(
+    hvp: Path, quarkline: CommandLine, cluster: str
+) -> None:
+    """By pilots on one configuration; more configurations do not measure them again."""
+    target = "target: {a_mu: {window: SD, relative: 0.5}, eigenvectors: [0]}"
+    edit(hvp, ("store: store", f"deflation: {{vectors: 4, block: 2}}\n{target}\nstore: store"))
+    assert missing(quarkline, hvp)["deflation_space"] == 1
+    ran = quarkline("run", hvp, "--cluster", cluster)
+    assert ran.code == 0
+    tried = open_result(hvp.parent / "store", "a_mu").attrs["eigenvectors_tried"]
+    seconds = {text.split(":")[0]: float(text.split()[-6]) for text in tried.split("; ")}
+    assert [*seconds] == ["4", "0"] and "; 0: 0 s once, " in tried
+    cheapest = min(seconds, key=lambda each: seconds[each])
+    assert f"eigenvectors tried: {tried}" in text_of(hvp.parent)
+    assert f"{cheapest} eigenvectors are the cheapest" in ran.err + ran.out
+    edit(hvp, ("configurations: 4", "configurations: 5"))
+    wanted = missing(quarkline, hvp)
+    assert wanted["walls_light"] == 1 and wanted.get("deflation_space", 0) == (cheapest != "0")
+
+
 def test_noise_is_allotted_at_least_cost() -> None:
     """Neyman's N ~ sqrt(variance / cost), and no more than four times what there is."""
     cheap, dear = Kind("walls", 4, 2, 1024, 1.0, 1.0), Kind("noise vectors", 4, 2, 1024, 1.0, 4.0)

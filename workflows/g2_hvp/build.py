@@ -33,7 +33,8 @@ from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows import Definition, Project, Step
 from workflows.g2_connected.build import ConnectedWorkflow
 from workflows.g2_disconnected.build import G2Workflow
-from workflows.g2_hvp.schema import QUARKS, HvpParameters
+from workflows.g2_hvp.pilot import CHOSEN, after_pilot, tried, with_modes
+from workflows.g2_hvp.schema import QUARKS, HvpParameters, PartSection
 from workflows.g2_hvp.target import next_round
 
 DISCONNECTED = "disconnected"
@@ -72,21 +73,33 @@ class HvpWorkflow(Definition[HvpParameters]):
 
     def __init__(self, project: Project[HvpParameters], workflow: Workflow) -> None:
         super().__init__(project, Joined(workflow.name, workflow.about, workflow.source))
+        self.pilot = tried(project)
+        if self.pilot is not None:
+            self.parameters = with_modes(self.parameters, self.pilot)
+            parts = [each for each in (self.parameters.connected, self.parameters.disconnected) if each]
+            firsts = {label for each in parts for label in self.labels(each)[:1]}
+            self.ensemble = replace(self.ensemble, labels=tuple(sorted(firsts)))
         self.inputs: list[Node] = []
         self.sources: dict[str, PartSource] = {}
         """Rows of the average, `light one_link` and the like, and where each comes from."""
 
+    def labels(self, part: PartSection) -> list[str]:
+        """Configurations of a part."""
+        return [label for label in self.ensemble.labels if fnmatchcase(label, part.only)]
+
     def build(self) -> None:
-        """Add all nodes."""
+        """Add all nodes; in a pilot those up to the noise of one configuration."""
         self.observables()
         for name, add in (("connected", self.connected), (DISCONNECTED, self.disconnected)):
             if section := getattr(self.parameters, name):
-                labels = [label for label in self.ensemble.labels if fnmatchcase(label, section.only)]
+                labels = self.labels(section)
                 if not labels and not self.project.mark:
                     raise InputError(f"`{name}.only`: no configuration has a label like {section.only!r}")
                 if labels:
                     add(labels)
-        if f"light {self.parameters.analysis.current}" in self.sources:
+        if self.pilot is not None:
+            _ = replace(self.project, decisions=(CHOSEN,)).workflow  # what is refused later is refused now
+        elif f"light {self.parameters.analysis.current}" in self.sources:
             self.analysis()
 
     def connected(self, labels: Sequence[str]) -> None:
@@ -225,6 +238,8 @@ class HvpWorkflow(Definition[HvpParameters]):
             "included": {"average": "nothing", "a_mu": "charges, Z_V^2, 1/L^3"},
             "not_included": {"average": "charges, Z_V^2, 1/L^3; of loops the operator's factor 1/4"},
         }
+        if (pilots := self.project.decisions) and self.pilot is None:
+            facts["eigenvectors_tried"] = "; ".join(map(str, pilots))
         if blinding := parameters.blinding:
             facts["blinded"] = (
                 f"average, a_mu: {blinding.digest}; open: what is over `config`, as loops and correlators"
@@ -240,6 +255,8 @@ class HvpWorkflow(Definition[HvpParameters]):
 
     def step(self, plan: Plan, store: Store) -> Step:
         """The next round towards a target."""
+        if self.pilot is not None:
+            return after_pilot(self.project, self.pilot, plan, store)
         return next_round(self.project, plan, store)
 
     @classmethod

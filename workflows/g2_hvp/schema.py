@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from pipeline import LARGEST
 from stages.base.errors import InputError, suggestion
 from stages.lqcd.analysis.blinding import Blinding
 from stages.lqcd.analysis.hvp_kernel import HBARC, Muon
 from stages.lqcd.analysis.hvp_sum import HvpSum
 from stages.lqcd.analysis.milc_ensembles import Ensemble, milc_ensemble, own_ensembles
 from stages.lqcd.analysis.scale import Scale
+from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from stages.lqcd.lattice.geometry import Lattice
 from workflows import (
     DeflationSection,
@@ -120,6 +122,9 @@ class HvpTargetSection(FileSection):
     """Noise vectors per configuration that are never exceeded."""
     most_walls: int = Field(default=1024, ge=2)
     """Random walls per configuration that are never exceeded."""
+    eigenvectors: tuple[int, ...] | None = Field(default=None, strict=False)
+    """Numbers of eigenvectors to try on the first configuration beside those of `deflation`, 0 for none; the
+    cheapest is taken. Default: a quarter and, unless loops average them, none; [] tries no others."""
 
 
 class HvpParameters(WorkflowParameters):
@@ -146,6 +151,21 @@ class HvpParameters(WorkflowParameters):
     def in_rounds(self) -> bool:
         """True if there is a target."""
         return self.target is not None
+
+    @property
+    def _least(self) -> bool:  # eigenvectors: loops may average theirs
+        return bool(self.disconnected and self.disconnected.estimator.low_modes)
+
+    @property
+    def tried(self) -> list[int]:
+        """Numbers of eigenvectors that a target tries, first all; by default no others with few walls."""
+        if not self.target or not self.deflation:
+            return []
+        vectors, others, loops = self.deflation.vectors, self.target.eigenvectors, self.disconnected
+        if others is None:
+            few = min(self.connected.noise.walls, loops.noise.vectors if loops else LARGEST) < LEAST_VECTORS
+            others = () if few else (max(vectors // 4, 1), *range(1 - self._least))
+        return [*dict.fromkeys((vectors, *others))]
 
     def check(self, file: ParameterFile) -> None:
         """As of all workflows; what the lattice does not have is looked at where all else is right."""
@@ -190,6 +210,10 @@ class HvpParameters(WorkflowParameters):
             if (most := getattr(target, f"most_{name}")) < count:
                 text = f"{most} is less than the {count} {name} of `noise`: raise it"
                 yield ("target", f"most_{name}"), text
+        least, most = self._least, self.deflation.vectors if self.deflation else 0
+        if wrong := [number for number in target.eigenvectors or () if not least <= number <= most]:
+            text = f"{wrong[0]} is not among {least:d} to {most}, `deflation.vectors`: take one that is"
+            yield ("target", "eigenvectors"), text
 
     def _current_faults(self) -> Iterator[Problem]:
         """Currents that are not measured, and what the workflows of both parts refuse."""

@@ -61,17 +61,17 @@ def next_round(project: Project[HvpParameters], plan: Plan, store: Store) -> Ste
     if gauge > FIXED_SHARE * left:
         wanted = ceil(count * gauge / (FIXED_SHARE * left))
         return Step(f"{text}: it takes {wanted} configurations instead of {count}: add them", met=False)
-    kinds = list(_kinds(project.parameters, plan, store, noise))
-    counts = allotted(kinds, sqrt(left - gauge))
-    if all(new == kind.count for new, kind in zip(counts, kinds, strict=True)):
+    now = list(kinds(project.parameters, plan, store, noise))
+    counts = allotted(now, sqrt(left - gauge))
+    if all(new == kind.count for new, kind in zip(counts, now, strict=True)):
         return Step(f"{text}: not met within `target.most_vectors` and `target.most_walls`", met=False)
-    more = ", ".join(f"{new} {kind.words}" for new, kind in zip(counts, kinds, strict=True))
-    work = sum((new - kind.count) * kind.seconds for new, kind in zip(counts, kinds, strict=True))
-    following = _with_counts(project.parameters, dict(zip((k.words for k in kinds), counts, strict=True)))
+    more = ", ".join(f"{new} {kind.words}" for new, kind in zip(counts, now, strict=True))
+    work = sum((new - kind.count) * kind.seconds for new, kind in zip(counts, now, strict=True))
+    following = _with_counts(project.parameters, dict(zip((k.words for k in now), counts, strict=True)))
     return Step(
         f"{text}: next {more} per configuration, after {duration_text(work * count)} of work",
         met=False,
-        project=replace(project, parameters=following, decisions=(*project.decisions, tuple(counts))),
+        project=replace(project, parameters=following),
     )
 
 
@@ -94,7 +94,8 @@ def allotted(kinds: list[Kind], error: float) -> list[int]:
     return counts
 
 
-def _kinds(parameters: HvpParameters, plan: Plan, store: Store, noise: dict[str, float]) -> Iterator[Kind]:
+def kinds(parameters: HvpParameters, plan: Plan, store: Store, noise: dict[str, float]) -> Iterator[Kind]:
+    """Walls, and noise vectors if there are any, with their errors `noise` of a_mu."""
     target, walls = parameters.target, parameters.connected.noise
     assert target is not None
     counted = [(walls.walls, walls.chunk, target.most_walls, "source")]
