@@ -114,6 +114,10 @@ def test_loops_on_some_configurations(hvp: Path, quarkline: CommandLine, cluster
     average = open_result(hvp.parent / "store", "average").load()
     loops = open_result(hvp.parent / "store", "correlator").load().correlator[:, 2]
     np.testing.assert_allclose(average.correlator.sel(part="disconnected"), loops.mean("config"), rtol=1e-13)
+    bootstrap = ("--set", "analysis.bootstrap={samples: 500, seed: 1}")
+    refused(
+        quarkline("plan", hvp, *bootstrap), "disconnected: a sample has none of its 2 bins: take the jack"
+    )
     assert "4 of light one_link" in (text := text_of(hvp.parent)) and "2 of disconnected" in text
 
 
@@ -252,6 +256,10 @@ def test_opening(hvp: Path, quarkline: CommandLine) -> None:
     assert quarkline("merge", "blind", "--into", "both", *some).code == 0
     assert quarkline("merge", "store", "--into", "both", "--stage", "configuration").code == 0
     refused(quarkline("merge", "store", "--into", "both", "--stage", "a_mu"), "hvp_contribution first")
+    assert quarkline("merge", "blind", "--into", "alone", "--stage", "a_mu").code == 0
+    (hvp.parent / "c.yaml").write_text(CONNECTED.replace("ENSEMBLE", ENSEMBLE))
+    refused(quarkline("plan", "c.yaml", "--store", "alone"), "alone/hvp_contribution first")
+    refused(quarkline("merge", "blind", "--into", "store", "--stage", "a_mu"), "blind/hvp_contribution first")
     shutil.rmtree(hvp.parent / "store" / "hvp_average")
     refused(quarkline("plan", "blind.yaml", "--store", "store"), "hvp_contribution first")
     shutil.rmtree(hvp.parent / "blind" / "hvp_average")
@@ -350,6 +358,7 @@ solves: {block: 12, sloppy: {tolerance: 1.0e-8}}
 store: store
 report: connected
 """
+ENSEMBLE = re.search(r"^ensemble:\n.*\n", HVP, re.M)[0].strip("\n")
 DISCONNECTED = """\
 workflow: g2_disconnected
 ENSEMBLE
@@ -367,13 +376,17 @@ report: disconnected
 def test_keys_are_those_of_the_parts_own_workflows(quarkline: CommandLine, tmp_path: Path) -> None:
     """Eigenvectors are there once, loops and correlators of configurations are shared."""
     (hvp := tmp_path / "hvp.yaml").write_text(f"{HVP}deflation: {{vectors: 6, block: 2}}\n")
-    ours, ensemble = keys_by_node(quarkline, hvp), re.search(r"^ensemble:\n.*\n", HVP, re.M)[0].strip("\n")
+    ours = keys_by_node(quarkline, hvp)
     for name, text in (("c.yaml", CONNECTED), ("d.yaml", DISCONNECTED)):
-        (tmp_path / name).write_text(text.replace("ENSEMBLE", ensemble))
+        (tmp_path / name).write_text(text.replace("ENSEMBLE", ENSEMBLE))
         theirs = keys_by_node(quarkline, tmp_path / name)
         assert len(shared := theirs.keys() - {"average"}) > 5
         assert {node: ours[node] for node in shared} == {node: theirs[node] for node in shared}
     assert [node for node in ours if "deflation_space" in node] == ["deflation_space"]
+    some = ("connected.only=heatbath-[01]", "disconnected.only=heatbath-[12]")
+    options = (("--set", each) for each in (*some, "disconnected.estimator.low_modes=true"))
+    wanted = missing(quarkline, hvp, *chain.from_iterable(options))
+    assert [wanted[name] for name in ("deflation_space", "meson_fields", "low_modes")] == [3, 2, 2]
 
 
 def keys_by_node(quarkline: CommandLine, file: Path) -> dict[str, set[str]]:

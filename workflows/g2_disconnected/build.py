@@ -106,7 +106,7 @@ class G2Workflow(StaggeredDefinition[G2Parameters]):
         if not modes or not low_modes_wanted(self.parameters):
             return None
         stage = partial(low_mode_loops, current_links=self.parameters.current.links)
-        return self.workflow.add(stage, modes, place=Place(f"low_modes{mark}"))
+        return self.workflow.add(stage, modes, place=Place(f"low_modes{mark}", self.within))
 
     def estimator(
         self, parameters: G2Parameters, modes: Node | None, currents: Node | None, prefix: str = ""

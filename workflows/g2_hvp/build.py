@@ -38,6 +38,8 @@ from workflows.g2_hvp.schema import QUARKS, HvpParameters, PartSection
 from workflows.g2_hvp.target import next_round
 
 DISCONNECTED = "disconnected"
+CHECKED = 1000
+"""Bootstrap samples that a plan draws, to find those without a part's configurations."""
 
 
 class Joined(Workflow):
@@ -76,9 +78,7 @@ class HvpWorkflow(Definition[HvpParameters]):
         self.pilot = tried(project)
         if self.pilot is not None:
             self.parameters = with_modes(self.parameters, self.pilot)
-            parts = [each for each in (self.parameters.connected, self.parameters.disconnected) if each]
-            firsts = {label for each in parts for label in self.labels(each)[:1]}
-            self.ensemble = replace(self.ensemble, labels=tuple(sorted(firsts)))
+            self.ensemble = replace(self.ensemble, labels=tuple(self.measured(most=1)))
         self.inputs: list[Node] = []
         self.sources: dict[str, PartSource] = {}
         """Rows of the average, `light one_link` and the like, and where each comes from."""
@@ -86,6 +86,12 @@ class HvpWorkflow(Definition[HvpParameters]):
     def labels(self, part: PartSection) -> list[str]:
         """Configurations of a part."""
         return [label for label in self.ensemble.labels if fnmatchcase(label, part.only)]
+
+    def measured(self, most: int | None = None) -> list[str]:
+        """Configurations of any part, `most` of each."""
+        parts = [each for each in (self.parameters.connected, self.parameters.disconnected) if each]
+        some = {label for each in parts for label in self.labels(each)[:most]}
+        return [label for label in self.ensemble.labels if label in some]
 
     def build(self) -> None:
         """Add all nodes; in a pilot those up to the noise of one configuration."""
@@ -140,10 +146,11 @@ class HvpWorkflow(Definition[HvpParameters]):
         project = replace(self.project, definition=definition, parameters=parameters, decisions=())
         own = definition(project, self.workflow)
         own.configuration, own.within = self.configuration, {"config": labels}
+        own.within_modes = {"config": self.measured()}
         return own
 
-    def check_samples(self, streams: str | None, width: int) -> None:
-        """Raise InputError for labels without stream and number, and a part with fewer than two bins."""
+    def check_samples(self, streams: str | None, resampling: Resampling) -> None:
+        """Raise InputError for labels without stream and number, and a part with too few bins."""
         try:
             configurations(self.ensemble.labels, "ensemble", streams)
         except InputError as error:
@@ -154,23 +161,25 @@ class HvpWorkflow(Definition[HvpParameters]):
         own = {part: self.inputs[source.input].over["config"] for part, source in self.sources.items()}
         try:
             zeros = {part: (np.zeros(len(each)), each) for part, each in own.items()}
-            common_samples(zeros, Resampling(width), streams)
+            common_samples(zeros, resampling, streams)
         except InputError as error:
-            raise InputError(f"`analysis.jackknife_bin` {width}: {error}") from None
+            raise InputError(f"`analysis.jackknife_bin` {resampling.bin}: {error}") from None
 
     def analysis(self) -> None:
         """The common average, and a_mu in its windows."""
         parameters, section = self.parameters, self.parameters.analysis
         blinding, bootstrap = parameters.blinding, section.bootstrap
         digest = blinding.digest if blinding else None
-        self.check_samples(section.streams, section.jackknife_bin)
+        drawn = (bootstrap.samples, bootstrap.seed) if bootstrap else (0, 0)
+        few = (min(drawn[0], CHECKED), drawn[1])
+        self.check_samples(section.streams, Resampling(section.jackknife_bin, *few))
         average = partial(
             hvp_average,
             parts=tuple(self.sources),
             sources=tuple(self.sources.values()),
             jackknife_bin=section.jackknife_bin,
-            bootstrap=bootstrap.samples if bootstrap else 0,
-            seed=bootstrap.seed if bootstrap else 0,
+            bootstrap=drawn[0],
+            seed=drawn[1],
             streams=section.streams,
             blinded=digest,
             key_file=str(Path(section.blind.key).expanduser().absolute()) if section.blind else None,

@@ -44,21 +44,17 @@ def refuse_brought(coming: Records, there: Records) -> None:
 def _refuse(own: Records, others: Records, do: str) -> None:
     """The ratio of averages of the same correlators that have different factors would be the factor."""
     known = {record.key for _, record in (*own, *others)}
-    for (_, one), (place, other) in product(own, others):
+    for (source, one), (place, other) in product(own, others):
         factor, of_other = one.parameters.get("blinded"), other.parameters.get("blinded")
         if factor == of_other:
             continue
-        elsewhere = f"{do} into another store, or remove {place}"
         data = [{*chain.from_iterable(record.inputs)} for record in (one, other)]
-        for record, inputs in zip((one, other), data, strict=True):
-            if (
-                record.stage == DERIVED
-                and not inputs & known
-                and {one.stage, other.stage} <= {BLINDED, DERIVED}
-            ):
+        for where, record, inputs in zip((source, place), (one, other), data, strict=True):
+            if record.stage == DERIVED and not inputs & known:
                 raise InputError(
-                    f"{place} has an a_mu that is not of this blinding, and whose average was removed "
-                    f"({DERIVED} {record.key[:12]}): {elsewhere}/{DERIVED} first"
+                    f"{where} has an a_mu that is not of this blinding, and whose average was removed "
+                    f"({DERIVED} {record.key[:12]}): {do} into another store, or remove {where}/{DERIVED} "
+                    "first"
                 )
         if DERIVED not in (one.stage, other.stage) and (data[0] & data[1] or _alike(one, other)):
             kind = "open" if not of_other else "of another blinding" if factor else "blinded"
@@ -66,7 +62,7 @@ def _refuse(own: Records, others: Records, do: str) -> None:
             raise InputError(
                 f"{place} has averages of the same correlators that are {kind} ({other.stage} "
                 f"{other.key[:12]}), beside which these would give the factor away: {remedy}"
-                f"{elsewhere}/{other.stage} first"
+                f"{do} into another store, or remove {place}/{other.stage} first"
             )
 
 

@@ -25,6 +25,9 @@ Staggered = TypeVar("Staggered", bound=WorkflowParameters)
 class StaggeredDefinition(Definition[Staggered]):
     """A workflow with staggered quarks, whose file may have a section `deflation`."""
 
+    within_modes: Coordinates = EVERYWHERE
+    """Coordinates along `config` of what has eigenvectors; all, unless another workflow takes fewer."""
+
     @property
     @abstractmethod
     def operator(self) -> Node:
@@ -41,9 +44,9 @@ class StaggeredDefinition(Definition[Staggered]):
         """The deflation of solves by a file's section: all vectors of the space, or the lowest `vectors`."""
         if not section:
             return None
-        space = self.space(section)
+        space, place = self.space(section, self.within_modes), Place(over=self.within_modes)
         self.workflow.add(spectrum, space)
-        return self.workflow.add(partial(deflation, vectors=vectors), self.operator, space)
+        return self.workflow.add(partial(deflation, vectors=vectors), self.operator, space, place=place)
 
     def deflation_of_trials(self, section: DeflationSection | None) -> list[Node]:
         """The deflation of the configuration that solvers are measured on, if the file has a section.
