@@ -139,13 +139,7 @@ def connected_average(
     binned = jackknife.bin_means(data, jackknife_bin)
     used = len(binned) * jackknife_bin
     samples = jackknife.jackknife_samples(binned)
-    at.record(
-        normalisation="slice trace", configurations=used, configurations_given=len(data), bins=len(binned)
-    )
-    shown = (
-        binned.mean(axis=0),
-        jackknife.jackknife_error(samples),
-        samples,
-        np.sqrt((noise[:used] ** 2).sum(axis=0)) / used,
-    )
-    return ConnectedAverage(*map(linear_in_c, shown))
+    counts = {"configurations": used, "configurations_given": len(data), "bins": len(binned)}
+    at.record(normalisation="slice trace", **counts)
+    error, stochastic = jackknife.jackknife_error(samples), np.sqrt((noise[:used] ** 2).sum(axis=0)) / used
+    return ConnectedAverage(*map(linear_in_c, (binned.mean(axis=0), error, samples, stochastic)))

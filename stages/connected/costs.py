@@ -36,11 +36,6 @@ def current_terms(lattice: Lattice, operators: Sequence[str], together: bool) ->
     return {"links: currents": (sum(sizes) if together else max(sizes)) + making} if sizes else {}
 
 
-def low_modes(low: Node) -> int:
-    """Number of modes of a node of `stages.connected.low_modes.low_propagator`."""
-    return len(low.parameters["ranks"] or range(deflated_vectors(low.inputs[0])))
-
-
 @of_lattice
 def low_propagator_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of the norms of D on all modes; the vectors are those of the deflation."""
@@ -53,23 +48,18 @@ def meson_fields_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of rows of meson fields, which stay on the host until they are stored."""
     low, operators, rows = node.inputs[0], node.parameters["operators"], node.chunk["row"]
     deflation, field = low.inputs[0], half_field_bytes(lattice, COLOURS)
-    modes, wide = low_modes(low), WIDTHS["cuda"]
-    of_row = COMPLEX * 2 * len(operators) * lattice.time_extent * modes
-    stored, rows, wide = of_row * min(rows, modes), min(rows, modes), min(wide, modes)
-    blocks = {
-        f"blocks of modes (N = {wide})": 5 * wide * field,
-        "meson fields": stored,
-    }
-    terms = {**blocks, **current_terms(lattice, operators, together=True)}
+    modes = len(low.parameters["ranks"] or range(deflated_vectors(deflation)))
+    rows, wide = min(rows, modes), min(WIDTHS["cuda"], modes)
+    stored = COMPLEX * 2 * len(operators) * lattice.time_extent * modes * rows
+    currents = current_terms(lattice, operators, together=True)
+    terms = {f"blocks of modes (N = {wide})": 5 * wide * field, "meson fields": stored, **currents}
     directions = directions_of(deflation.inputs[0])
     terms = largest_of(terms, making_terms(lattice, directions, deflation.inputs[0].parameters["solves"]))
     host = host_bytes(lattice, 2 * (min(rows, HELD) + 3 * WIDTHS["cpu"]))
-    host += stored + deflation.cost.device_memory + sum(current_terms(lattice, operators, True).values())
+    host += stored + deflation.cost.device_memory + sum(currents.values())
     pairs = modes * rows * len(operators) / WIDTHS["cpu"]
-    work = (
-        Pass("modes", modes, float(MODE_FIELDS * field)),
-        Pass("products", max(1, int(pairs)), 4.0 * field),
-    )
+    products = Pass("products", max(1, int(pairs)), 4.0 * field)
+    work = (Pass("modes", modes, float(MODE_FIELDS * field)), products)
     return Cost(host, sum(terms.values()), stored + RECORD, work=work, terms=terms)
 
 
@@ -91,16 +81,17 @@ def wall_correlators_cost(node: Node, lattice: Lattice) -> Cost:
     columns, options, operator = chunk_columns(solved.inputs[1]), options_of(solved), solved.inputs[0]
     solves = ExpectedSolves(options["solver"], options["precision"], min(options["block"], columns))
     deflated, low, field = solved.inputs[2:], len(node.inputs) > 3, half_field_bytes(lattice, COLOURS)
+    currents = current_terms(lattice, operators, together=False)
     contracting = {
         "sources and solutions": field * (4 + 2 * low) * columns,
         "contraction": field * 2 * CONTRACTED * COLOURS + field * 6 * solves.block * low,
-        **current_terms(lattice, operators, together=False),
+        **currents,
     }
     host, solving = staggered_solving(lattice, columns, solves, solves.block, deflated)
     terms = largest_of(
         solving, contracting, making_terms(lattice, directions_of(operator), operator.parameters["solves"])
     )
-    host += 2 * low * columns * field + sum(current_terms(lattice, operators, together=False).values())
+    host += 2 * low * columns * field + sum(currents.values())
     sizes = 2 * COMPLEX * len(operators) * lattice.time_extent + 8
     work = contraction_work(lattice, COLOURS, columns * (1 + low), len(operators))
     if low:

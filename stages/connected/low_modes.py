@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipeline import At, Chunks, Dims, FromParameter, Keyed, Resources, stage
 from stages.connected.costs import HELD, WIDTHS, low_low_cost, low_propagator_cost, meson_fields_cost
@@ -95,17 +94,14 @@ def low_low(fields: Chunks[MesonFieldRows], *, at: At, operators: Sequence[str],
     operators: those of the meson fields, in their order. mass: m of M = 2 m + D, positive. Raises InputError.
     """
     values = np.concatenate([np.asarray(rows.eigenvalue) for _, rows in fields])
-    weights, first = mode_weights(values, mass), 0
-    totals: dict[str, NDArray[np.complex128] | complex] = dict.fromkeys(operators, 0j)
+    weights, done = mode_weights(values, mass), 0
+    totals: list[Any] = [0] * len(operators)
     for _, rows in fields:
-        last = first + len(rows.eigenvalue)
+        own = weights[..., done : done + len(rows.eigenvalue)]
         for number, label in enumerate(operators):
             x, hops = np.asarray(rows.meson_field[number]), hops_of(label)
-            own = weights[..., first:last]
-            totals[label] = totals[label] + rows_traced(x, x, own, weights, (hops, hops))
-        first = last
-        at.progress(last, len(values))
+            totals[number] = totals[number] + rows_traced(x, x, own, weights, (hops, hops))
+        done += len(rows.eigenvalue)
+        at.progress(done, len(values))
     at.record(modes=len(values), eigenvalue_range=[float(values.min()), float(values.max())])
-    return LowLow(
-        np.stack([by_source_time(each).mean(axis=0).real for each in map(np.asarray, totals.values())])
-    )
+    return LowLow(np.stack([by_source_time(each).mean(axis=0).real for each in totals]))

@@ -54,7 +54,10 @@ def random_wall_sources(
 
     A source's number names its noise and, with the seed and the configuration, its time. Raises InputError.
     """
-    walls = [_wall(operator, at, number, seed) for number in map(int, at["source"])]
+    label, lattice, walls = str(at.one("config")), operator.lattice, []
+    for number in map(int, at["source"]):
+        time = wall_time(lattice, label, seed, number)
+        walls.append(random_wall(lattice, time, label, seed, number, operator.xp))
     fields = [field_like(wall, (*wall.shape[:-1], wall_columns(operators))) for wall in walls]
     for field, wall in zip(fields, walls, strict=True):
         assign(field[..., :COLOURS], wall)
@@ -104,23 +107,10 @@ def wall_correlators(
                 quark, antiquark = (contiguous(fields[..., number, each]) for each in (slice(COLOURS), own))
                 columns = source_correlator(quark, antiquark, current, time)
                 measured[kind, number, place] = columns.sum(axis=0)
-    at.record(
-        normalisation="slice trace", sources="random walls, Z4 noise on every site and colour of a slice"
-    )
-    return WallCorrelators(
-        measured[0],
-        measured[1],
-        np.array(times),
-        np.asarray(propagators.residual),
-        np.asarray(propagators.full_residual),
-        np.asarray(propagators.iterations),
-    )
-
-
-def _wall(operator: StaggeredDslash, at: At, number: int, seed: int) -> Array:
-    label = str(at.one("config"))
-    time = wall_time(operator.lattice, label, seed, number)
-    return random_wall(operator.lattice, time, label, seed, number, operator.xp)
+    noise = "random walls, Z4 noise on every site and colour of a slice"
+    at.record(normalisation="slice trace", sources=noise)
+    of_solves = propagators.residual, propagators.full_residual, propagators.iterations
+    return WallCorrelators(*measured, np.array(times), *map(np.asarray, of_solves))
 
 
 def _low(low: LowPropagator, mass: float, fields: Array, block: int) -> Array:

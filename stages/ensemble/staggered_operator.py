@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -196,16 +197,9 @@ def given_operator(
     for field in fields:
         if field.lattice != gauge.lattice:
             raise InputError(f"{field.path} is of {field.lattice}, the configuration of {gauge.lattice}")
-    links = given_links(
-        fields[0].values,
-        fields[1].values,
-        gauge.links,
-        gauge.lattice,
-        boundary=boundary,
-        phases=phases,
-        backend=at.backend,
-    )
-    return packed(links, solves)
+    signs: dict[str, Any] = {"boundary": boundary, "phases": phases}
+    values = (field.values for field in fields)
+    return packed(given_links(*values, gauge.links, gauge.lattice, backend=at.backend, **signs), solves)
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def test_configurations_in_files() -> None:
         "text.ildg": b"bring milk",
         "short.ildg": good[:700],
         "wide.ildg": good.replace(b"<lx>4</lx>", b"<lx>8</lx>"),
-        "typeless.nersc": b"BEGIN_HEADER\nHDR_VERSION = 1.0\nDIMENSION_1 = four\nEND_HEADER\n",
+        "typeless.nersc": b"BEGIN_HEADER\nHDR_VERSION = 1.0\nDIMENSION_1 = four\nEND_HEADER\n" + bytes(90),
         "endless.nersc": b"BEGIN_HEADER\nHDR_VERSION = 1.0\n",
         "short.milc": bytes.fromhex("874e0000") + bytes(90),
     }

@@ -28,9 +28,11 @@ from stages.ensemble.staggered_operator import given_operator, hisq_operator
 from stages.lqcd.spectroscopy.connected import wall_columns
 from stages.lqcd.spectroscopy.low_propagator import checked_ranks
 from stages.lqcd.spectroscopy.meson_fields import REST
+from stages.lqcd.spectroscopy.mesons import Momentum
 from stages.mesons.propagator import staggered_propagator
 from stages.mesons.solver_choice import PlannedSolves, staggered_choice
 from workflows import (
+    DeflationSection,
     StaggeredDefinition,
     Step,
     beside,
@@ -82,9 +84,10 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         correlators = []
         for quark in parameters.quarks:
             walls = [self.walls(quark, *each) for each in self.accuracies]
-            exact = [self.low_low(quark)] if parameters.has_modes(quark) else []
-            for momentum in parameters.low_modes.moving if exact else ():
-                self.low_low(quark, momentum)
+            exact: list[Node] = []
+            if (section := parameters.deflation) and parameters.has_modes(quark):
+                momenta = REST, *parameters.low_modes.moving
+                exact = [self.low_low(quark, section, each) for each in momenta][:1]
             place = Place(f"correlator_{quark}")
             correlators.append(self.workflow.add(whole, walls[0], walls[-1], *exact, place=place))
         return correlators
@@ -139,11 +142,11 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         """Correlators of a quark by so many walls."""
         parameters, solves = self.parameters, self.parameters.solves
         deflated = parameters.has_modes(quark)
-        modes = [self.modes] if deflated else []
         operator, sources = self.operator_of(quark), self.sources(quark, f"sources_{quark}{end}", walls)
         mass = parameters.quarks[quark].mass
         solve = partial(staggered_propagator, mass=mass, solve=solves.to(tolerance))
         place = Place(f"propagator_{quark}{end}", self.within)
+        modes = self.modes if deflated else []
         solved = self.workflow.add(solve, operator, sources, *modes, place=place)
         stage = partial(
             wall_correlators,
@@ -157,49 +160,40 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
         return self.workflow.add(stage, solved, sources, operator, *low, place=place)
 
     @cached_property
-    def modes(self) -> Node:
-        """The deflation of solves."""
+    def modes(self) -> list[Node]:
+        """The deflation of solves, if the file has one."""
         node = self.deflation(self.parameters.deflation)
-        assert node is not None
-        return node
+        return [node] if node else []
 
     @cached_property
     def low(self) -> Node:
         """The propagator of low modes."""
-        return self.workflow.add(partial(low_propagator, ranks=self.ranks), self.modes)
+        return self.workflow.add(partial(low_propagator, ranks=self.ranks), *self.modes)
 
     @cached_property
     def ranks(self) -> tuple[int, ...] | None:
         """Those of the eigenvectors of `low`; None for all. Raises InputError."""
         section, path = self.parameters.deflation, self.parameters.low_modes.ranks
-        if not section or not path:
+        if not section or path is None:
             return None
         try:
             numbers = [int(word) for word in Path(path).expanduser().read_text().split()]
             return tuple(checked_ranks(numbers, section.count(self.lattice)).tolist())
         except (OSError, ValueError, InputError) as error:
-            remedy = (
-                "write ranks from 0 into it, below `deflation.vectors`, with spaces or lines between them"
-            )
-            raise InputError(f"`low_modes.ranks`: {path} cannot be used ({error}): {remedy}") from None
+            text = f"{path} cannot be used ({error}): write ranks from 0 into it, below `deflation.vectors`"
+            raise InputError(f"`low_modes.ranks`: {text}, with spaces or lines between them") from None
 
-    def meson_fields(self, momentum: tuple[int, int, int] = REST) -> Node:
-        """Meson fields of all modes, at a momentum."""
-        name = f"meson_fields{_moving(momentum)}"
-        if node := self.workflow.nodes.get(name):
-            return node
-        section = self.parameters.deflation
-        assert section is not None
-        stage = partial(meson_fields, operators=self.parameters.operators, momentum=momentum)
-        rows = range(len(self.ranks) if self.ranks else section.count(self.lattice))
-        place = Place(name, {"row": rows, **self.within}, {"row": ROWS})
-        return self.workflow.add(stage, self.low, place=place)
-
-    def low_low(self, quark: str, momentum: tuple[int, int, int] = REST) -> Node:
-        """LL of a quark, of all sources, at a momentum."""
-        stage = partial(low_low, operators=self.parameters.operators, mass=self.parameters.quarks[quark].mass)
-        place = Place(f"low_low_{quark}{_moving(momentum)}")
-        return self.workflow.add(stage, self.meson_fields(momentum), place=place)
+    def low_low(self, quark: str, section: DeflationSection, momentum: Momentum = REST) -> Node:
+        """LL of a quark, of all sources, at a momentum, by meson fields of all modes, which quarks share."""
+        operators = self.parameters.operators
+        end = "_p" + "_".join(map(str, momentum)) if any(momentum) else ""
+        if not (fields := self.workflow.nodes.get(f"meson_fields{end}")):
+            stage = partial(meson_fields, operators=operators, momentum=momentum)
+            rows = range(len(self.ranks) if self.ranks else section.count(self.lattice))
+            place = Place(f"meson_fields{end}", {"row": rows, **self.within}, {"row": ROWS})
+            fields = self.workflow.add(stage, self.low, place=place)
+        traced = partial(low_low, operators=operators, mass=self.parameters.quarks[quark].mass)
+        return self.workflow.add(traced, fields, place=Place(f"low_low_{quark}{end}"))
 
     def trials(self, parameters: ConnectedParameters) -> None:
         """The solvers on the first chunk of walls of one configuration, at the smallest mass."""
@@ -256,7 +250,8 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
             "operator": ", ".join(f"{name} ({OPERATORS[name]})" for name in parameters.currents)
             + "; vectors are means over k = x, y, z",
             "definition": "C(t) = (1/T) sum_t0 Tr [P_t0+t O G P_t0 O G], G = M^-1, P projections; Tr over "
-            "colour and space, both parities",
+            "colour and space, both parities"
+            + ("; at p: exp(-ipx) O, and its adjoint at t0" if parameters.low_modes.moving else ""),
             "normalisation": "slice trace: L^3 times the correlator of one point",
             "sign": "that of <O O^dag>, no minus sign; -<J J>_connected = sum of q^2 C over quarks",
             "sources": f"{noise.walls} random walls (Z4), seed {noise.seed}, on times drawn by configuration"
@@ -270,11 +265,6 @@ class ConnectedWorkflow(StaggeredDefinition[ConnectedParameters]):
                 "disconnected": "the quark-line disconnected part, of the workflow g2_disconnected",
             },
         }
-
-
-def _moving(momentum: tuple[int, int, int]) -> str:
-    """End of the names of nodes at a momentum, none at rest."""
-    return "_p" + "_".join(map(str, momentum)) if any(momentum) else ""
 
 
 WORKFLOW = ConnectedWorkflow

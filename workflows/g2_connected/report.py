@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 import xarray
@@ -98,11 +99,8 @@ def wanted(parameters: ConnectedParameters) -> bool:
 
 def estimators_section(store: Store, parameters: ConnectedParameters) -> Section:
     """What each estimator of C(t) leaves of noise at a fixed field, and what it takes for the same error."""
-    shown = [
-        estimator_table(store, parameters, quark, current)
-        for quark in parameters.quarks
-        for current in parameters.currents
-    ]
+    pairs = product(parameters.quarks, parameters.currents)
+    shown = [estimator_table(store, parameters, *each) for each in pairs]
     text = (
         "Errors of C(t) of one configuration by the walls' noise and times, at fixed gauge fields: root mean "
         "squares over configurations. Work is seconds per configuration, at the pace of the fastest chunk of "
@@ -114,12 +112,12 @@ def estimators_section(store: Store, parameters: ConnectedParameters) -> Section
 
 def estimator_table(store: Store, parameters: ConnectedParameters, quark: str, current: str) -> Table:
     """A row for each estimator of a quark's current; the error to reach is that of the first."""
-    ends = ("", "_fine")[: 1 + bool(parameters.solves.fine)]
-    walls = [loaded(store, parameters.workflow, f"walls_{quark}{end}") for end in ends]
+    solved = [f"walls_{quark}{end}" for end in ("", "_fine")[: 1 + bool(parameters.solves.fine)]]
+    walls = [loaded(store, parameters.workflow, name) for name in solved]
     extent, low = walls[0].sizes["time"], walls[0].low
-    times = parameters.analysis.times or (extent // 4, 7 * extent // 16)
+    times = parameters.analysis.times or sorted({extent // 4, 7 * extent // 16})
     nodes = {node.name: node for node in accounts(store, parameters.workflow)}
-    modes, solved = parameters.has_modes(quark), [f"walls_{quark}{end}" for end in ends]
+    modes = parameters.has_modes(quark)
     once = [SPACE, "meson_fields", f"low_low_{quark}"] if modes else []
     tried = {MAIN: (walls, low, solved, once)}
     if modes:
@@ -157,8 +155,8 @@ def _linear(walls: Sequence[xarray.Dataset], parameters: ConnectedParameters, cu
     of_configs = []
     for config in range(walls[0].sizes["config"]):
         results = [[each[name].values[config] for name in WallCorrelators._fields] for each in walls]
-        numbers = [At(source=each.source.values.tolist()) for each in walls]
-        chunks = [[(at, WallCorrelators(*one))] for at, one in zip(numbers, results, strict=True)]
+        places = (At(source=each.source.values.tolist()) for each in walls)
+        chunks = [[(at, WallCorrelators(*one))] for at, one in zip(places, results, strict=True)]
         of_configs.append(wall_moments(chunks, parameters.operators, current).linear)
     return np.mean(of_configs, axis=0)
 

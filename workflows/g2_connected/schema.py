@@ -34,7 +34,7 @@ from workflows import (
     winding,
 )
 
-NAME = re.compile(r"[A-Za-z]\w*")
+NAME = re.compile(r"(?!.*(_fine|_p\d+_\d+_\d+)$)[A-Za-z]\w*")
 """Of a quark: it ends the names of nodes."""
 ROWS = 512
 """Rows of meson fields that are made, committed and repeated together."""
@@ -45,9 +45,8 @@ CHARM = 0.4
 def _known(currents: tuple[str, ...]) -> tuple[str, ...]:
     for name in currents:
         if name not in CURRENTS:
-            raise ValueError(
-                f"no current is named {name!r}{suggestion(name, CURRENTS)}; known: {', '.join(CURRENTS)}"
-            )
+            known = f"{suggestion(name, CURRENTS)}; known: {', '.join(CURRENTS)}"
+            raise ValueError(f"no current is named {name!r}{known}")
     return currents
 
 
@@ -118,10 +117,8 @@ class QuarkSection(FileSection):
     def doubts(self) -> Iterator[Problem]:
         """A heavy quark without its correction."""
         if self.mass >= CHARM and not self.naik_epsilon:
-            yield (
-                ("naik_epsilon",),
-                f"is 0 at mass {self.mass:g}: charm has about -0.7 m^2, {-0.7 * self.mass**2:.2g}",
-            )
+            text = f"is 0 at mass {self.mass:g}: charm has about -0.7 m^2, {-0.7 * self.mass**2:.2g}"
+            yield ("naik_epsilon",), text
 
 
 class WallSection(FileSection):
@@ -138,8 +135,7 @@ class WallSection(FileSection):
     def contradictions(self) -> Iterator[Problem]:
         """A chunk that does not divide the walls."""
         if self.walls % self.chunk:
-            text = f"{self.chunk} does not divide the {self.walls} walls: change one of the two"
-            yield ("chunk",), text
+            yield ("chunk",), f"{self.chunk} does not divide the {self.walls} walls: change one of the two"
 
 
 class FineSection(FileSection):
@@ -170,10 +166,8 @@ class ConnectedAnalysis(AnalysisSection):
         """Times that are not on the lattice."""
         for time in self.times or ():
             if not 0 <= time < lattice.time_extent:
-                yield (
-                    ("times",),
-                    f"t = {time} is not on {lattice}, whose times are 0 to {lattice.time_extent - 1}",
-                )
+                last = lattice.time_extent - 1
+                yield ("times",), f"t = {time} is not on {lattice}, whose times are 0 to {last}"
 
 
 class TargetSection(FileSection):
@@ -232,47 +226,35 @@ class ConnectedParameters(WorkflowParameters):
         first = next(iter(self.quarks.values()))
         return bool(self.deflation) and self.quarks[quark].naik_epsilon == first.naik_epsilon
 
-    @property
-    def in_rounds(self) -> bool:
-        """True if there is a target."""
-        return self.target is not None
-
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         yield from self._of_others()
+        fine, walls, chunk = self.solves.fine, self.noise.walls, self.noise.chunk
         if target := self.target:
             for key, names in (("quark", self.quarks), ("current", self.currents)):
                 if (name := getattr(target, key)) not in names:
                     yield ("target", key), f"{name!r} is none of {', '.join(names)}"
-            if min(self.noise.walls, self.solves.fine.walls if self.solves.fine else LARGEST) < LEAST_VECTORS:
-                yield (
-                    ("target",),
-                    f"needs at least {LEAST_VECTORS} walls, and as many fine ones, to begin with",
-                )
-            if target.most_walls < self.noise.walls:
-                text = f"{target.most_walls} is less than `noise.walls`, {self.noise.walls}: raise it"
+            if min(walls, fine.walls if fine else LARGEST) < LEAST_VECTORS:
+                text = f"needs at least {LEAST_VECTORS} walls, and as many fine ones, to begin with"
+                yield ("target",), text
+            if target.most_walls < walls:
+                text = f"{target.most_walls} is less than `noise.walls`, {walls}: raise it"
                 yield ("target", "most_walls"), text
         for name in self.quarks:
-            if not NAME.fullmatch(name) or name.endswith("_fine"):
-                text = "take letters, digits and _, without _fine at the end"
+            if not NAME.fullmatch(name):
+                text = "take letters, digits and _, without _fine or such as _p1_0_0 at the end"
                 yield ("quarks", name), f"{name!r} is no name of a quark: {text}"
-        fine, walls, chunk = self.solves.fine, self.noise.walls, self.noise.chunk
         if not fine:
             return
-        if fine.tolerance > self.solves.sloppy.tolerance:
-            yield (
-                ("solves", "fine", "tolerance"),
-                f"{fine.tolerance:g} must be tighter than the sloppy {self.solves.sloppy.tolerance:g}",
-            )
+        if fine.tolerance > (sloppy := self.solves.sloppy.tolerance):
+            text = f"{fine.tolerance:g} must be tighter than the sloppy {sloppy:g}"
+            yield ("solves", "fine", "tolerance"), text
         if fine.walls > walls:
             text = f"{fine.walls} fine walls, but `noise.walls` is {walls}: at most that"
             yield ("solves", "fine", "walls"), text
         elif fine.walls % chunk and not walls % chunk:
-            yield (
-                ("solves", "fine", "walls"),
-                f"{fine.walls} is no multiple of `noise.chunk`, {chunk}: walls are solved {chunk} at a time, "
-                "change one of the two",
-            )
+            text = f"{fine.walls} is no multiple of `noise.chunk`, {chunk}: walls are solved {chunk} at a"
+            yield ("solves", "fine", "walls"), f"{text} time, change one of the two"
 
     def _of_others(self) -> Iterator[Problem]:
         """Problems of links of files, ranks and momenta."""
@@ -294,10 +276,8 @@ class ConnectedParameters(WorkflowParameters):
         """Tolerances that are legal but rarely meant."""
         sloppy = self.solves.sloppy.tolerance
         if not self.solves.fine and TOLERANCE.most / 1e3 < sloppy <= SLOPPY.most:
-            yield (
-                ("solves", "sloppy", "tolerance"),
-                f"{sloppy:g} leaves a bias, and there are no `fine` solves to remove it",
-            )
+            text = f"{sloppy:g} leaves a bias, and there are no `fine` solves to remove it"
+            yield ("solves", "sloppy", "tolerance"), text
 
     def misfits(self, lattice: Lattice) -> Iterator[Problem]:
         """Problems with the lattice."""

@@ -209,11 +209,6 @@ class G2Parameters(WorkflowParameters):
         """True where low modes are averaged, or a target tries numbers of them."""
         return low_modes_wanted(self) or bool(self.target)
 
-    @property
-    def in_rounds(self) -> bool:
-        """True if there is a target."""
-        return self.target is not None
-
     def contradictions(self) -> Iterator[Problem]:
         """Problems that no single value shows: sections that do not fit each other."""
         solves = self.solves

@@ -148,11 +148,6 @@ class HvpParameters(WorkflowParameters):
     """An error of a_mu to reach."""
 
     @property
-    def in_rounds(self) -> bool:
-        """True if there is a target."""
-        return self.target is not None
-
-    @property
     def _least(self) -> bool:  # eigenvectors: loops may average theirs
         return bool(self.disconnected and self.disconnected.estimator.low_modes)
 

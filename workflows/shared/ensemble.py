@@ -15,6 +15,7 @@ from pipeline.declare.stage import stage_of
 from stages.base.errors import InputError, suggestion
 from stages.ensemble.configuration import file_configuration
 from stages.lqcd.lattice.formats import read_extents
+from stages.lqcd.lattice.formats.scidac import field_layout
 from stages.lqcd.lattice.geometry import Lattice
 from workflows.parameter_file import ParameterFile, Problem
 from workflows.shared.sections import EnsembleSection, label_parts
@@ -66,7 +67,7 @@ def configurations(
 
 
 def beside(ensemble: Configurations, pattern: str, name: str) -> dict[str, Path]:
-    """A file of each configuration, whose path may have parts of that of its gauge field.
+    """A SciDAC file of each configuration, whose path may have parts of that of its gauge field.
 
     name: of the pattern's key. Raises InputError for a file that is not there, or of another lattice.
     """
@@ -76,9 +77,9 @@ def beside(ensemble: Configurations, pattern: str, name: str) -> dict[str, Path]
         if not found[label].is_file():
             raise InputError(f"{name}: configuration {label} has no file {found[label]}")
         try:
-            lattice = read_extents(found[label])
+            lattice = field_layout(found[label]).lattice
         except InputError as error:
-            raise InputError(f"{name}: {error}") from None
+            raise InputError(f"{name}: {error}; fields of links are read from SciDAC files") from None
         if lattice != ensemble.lattice:
             text = f"{found[label]} is of {lattice}, but the ensemble of {ensemble.lattice}"
             raise InputError(f"{name}: {text}: give links of these configurations")

@@ -254,8 +254,8 @@ class WorkflowParameters(FileSection):
 
     @property
     def in_rounds(self) -> bool:
-        """True if what a round finds decides what the next one is, until a target is met."""
-        return False
+        """True if what a round finds decides what the next one is, until a `target` is met."""
+        return getattr(self, "target", None) is not None
 
     def problems_with(self, lattice: Lattice, configurations: int) -> Iterator[Problem]:
         """Problems with the ensemble: its lattice, its number of configurations."""

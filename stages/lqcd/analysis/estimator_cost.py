@@ -68,14 +68,16 @@ class EstimatorCost:
         return float(np.sqrt(correlator_variance(self.moments, counts)))
 
     def work_for(self, error: float) -> float:
-        """Seconds per configuration for this error of C(t); the error must be positive."""
+        """Seconds per configuration for this error of C(t); infinite beyond `MOST` times the vectors."""
         least = 1.001 / min(self.counts)  # a pair takes more than one vector
 
         def excess(log_factor: float) -> float:
             return np.log(self.correlator_error(np.exp(log_factor)) / error)
 
-        if excess(np.log(least)) <= 0:
+        if self.correlator_error(least) <= error:
             return self.work(least)
+        if self.correlator_error(MOST) > error:
+            return np.inf
         return self.work(float(np.exp(scipy.optimize.brentq(excess, np.log(least), np.log(MOST)))))
 
     def curve(self, factors: Iterable[float]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

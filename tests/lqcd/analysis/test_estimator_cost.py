@@ -42,5 +42,6 @@ def test_work_for_an_error_reaches_it(signal):
     dearer = estimator(63, signal, once=300.0)
     assert dearer.work_for(goal) == pytest.approx(cost.work_for(goal) + 297, rel=1e-6)
     assert cost.work_for(1e6) == cost.work(1.001 / VECTORS)  # a pair is the least
+    assert cost.work_for(1e-30) == cost.work_for(0.0) == np.inf
     work, errors = cost.curve([1, 7])
     assert errors[1] == pytest.approx(goal, rel=1e-12) and work[1] == cost.work(7.0)

@@ -115,13 +115,7 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
     Raises InputError if the file is damaged, has no such field, or its checksum does not match. Warns
     (UserWarning, and in `notes`) of a field without its checksum record, and of stray bytes.
     """
-    path = Path(path)
-    fields = [message for message in messages(path) if message.record_xml]
-    if not 0 <= record < len(fields):
-        raise fault(
-            path, f"has {len(fields)} SciDAC fields, number {record} was asked for", "count them from 0"
-        )
-    stored = stored_field(fields[record])
+    path, stored = Path(path), field_layout(path, record)
     values, by_site = empty(stored)
     checks = stored.read(by_site)
     for check in checks:
@@ -130,6 +124,15 @@ def read_field(path: str | Path, record: int = 0) -> ScidacField:
     field = ScidacField(path, stored.lattice, values, stored.message.user_xml, checks, lime.remarks(path))
     warn(path, field.notes)
     return field
+
+
+def field_layout(path: str | Path, record: int = 0) -> StoredField:
+    """Lattice and layout of a field, by headers only; raises InputError as `read_field`."""
+    fields = [message for message in messages(Path(path)) if message.record_xml]
+    if not 0 <= record < len(fields):
+        what = f"has {len(fields)} SciDAC fields, number {record} was asked for"
+        raise fault(Path(path), what, "count them from 0")
+    return stored_field(fields[record])
 
 
 def messages(path: Path) -> list[Message]:
