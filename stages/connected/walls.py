@@ -110,7 +110,8 @@ def wall_correlators(
     noise = "random walls, Z4 noise on every site and colour of a slice"
     at.record(normalisation="slice trace", sources=noise)
     of_solves = propagators.residual, propagators.full_residual, propagators.iterations
-    return WallCorrelators(*measured, np.array(times), *map(np.asarray, of_solves))
+    full, part = measured
+    return WallCorrelators(full, part, np.array(times), *map(np.asarray, of_solves))
 
 
 def _low(low: LowPropagator, mass: float, fields: Array, block: int) -> Array:

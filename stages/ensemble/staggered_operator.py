@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -197,9 +196,8 @@ def given_operator(
     for field in fields:
         if field.lattice != gauge.lattice:
             raise InputError(f"{field.path} is of {field.lattice}, the configuration of {gauge.lattice}")
-    signs: dict[str, Any] = {"boundary": boundary, "phases": phases}
-    values = (field.values for field in fields)
-    return packed(given_links(*values, gauge.links, gauge.lattice, backend=at.backend, **signs), solves)
+    given = fields[0].values, fields[1].values, gauge.links, gauge.lattice
+    return packed(given_links(*given, boundary=boundary, phases=phases, backend=at.backend), solves)
 
 
 @dataclass(frozen=True)

@@ -265,7 +265,7 @@ class ConnectedParameters(WorkflowParameters):
             if self.links.files and quark.naik_epsilon:
                 text = f"{quark.naik_epsilon:g} is not used: links in files have an epsilon: leave it out"
                 yield ("quarks", name, "naik_epsilon"), text
-        if (self.low_modes.ranks or self.low_modes.moving) and not self.deflation:
+        if (self.low_modes.ranks is not None or self.low_modes.moving) and not self.deflation:
             yield ("low_modes",), "needs a section `deflation`, whose eigenvectors they are"
         hopping = [name for name in self.currents if hops_of(CURRENTS[name][0])]
         if hopping and self.low_modes.moving:
