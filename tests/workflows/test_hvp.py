@@ -315,7 +315,7 @@ def test_a_target_asks_for_walls(hvp: Path, quarkline: CommandLine, cluster: str
     found = open_result(hvp.parent / "store", "a_mu").load().isel(window=0)
     error = float(found.budget_error.sel(row="total") / found.budget.sel(row="total"))
     ask = "target={{a_mu: {{window: SD, relative: {:.8f}}}}}"
-    for factor, words in ((1.01, "target met"), (0.97, "next 4 walls, 2 noise vectors per")):
+    for factor, words in ((1.01, "target met"), (0.97, "next 4 walls, 4 noise vectors per")):
         assert words in quarkline("plan", hvp, "--set", ask.format(factor * error)).out
 
 
@@ -365,7 +365,7 @@ ENSEMBLE
 links: {action: hisq, boundary: antiperiodic}
 masses: {light: 0.2, strange: 0.3}
 deflation: {vectors: 6, block: 2}
-noise: {kind: z2, seed: 55, vectors: 2, chunk: 2, dilution: {displacement: 2}}
+noise: {kind: z2, seed: 55, vectors: 4, chunk: 4, dilution: {displacement: 2}}
 solves: {solver: block_cgrq, precision: double-single, sloppy: {tolerance: 1.0e-8}}
 current: {links: thin}
 store: store

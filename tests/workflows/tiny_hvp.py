@@ -24,7 +24,7 @@ connected:
   noise: {seed: 55, walls: 2}
   solves: {block: 12, sloppy: {tolerance: 1.0e-8}}
 disconnected:
-  noise: {kind: z2, seed: 55, vectors: 2, chunk: 2, dilution: {displacement: 2}}
+  noise: {kind: z2, seed: 55, vectors: 4, chunk: 4, dilution: {displacement: 2}}
   solves: {solver: block_cgrq, precision: double-single, sloppy: {tolerance: 1.0e-8}}
 analysis:
   scale: {a_fm: 0.2, error: 0.001}
@@ -77,5 +77,6 @@ def without_solves(patch: pytest.MonkeyPatch) -> None:
         stage = partial(drawn_correlator, seed=7, scales=(1.0, 1.0, -0.02))
         return [], own.workflow.add(stage, place=Place("correlator", over))
 
+    patch.setattr("workflows.g2_hvp.build.LEAST_VECTORS", 5)  # noise of drawn loops is not known
     patch.setattr(ConnectedWorkflow, "walls", walls)
     patch.setattr(G2Workflow, "correlators", disconnected)

@@ -156,9 +156,9 @@ class HvpParameters(WorkflowParameters):
         """Numbers of eigenvectors that a target tries, first all; by default no others with few walls."""
         if not self.target or not self.deflation:
             return []
-        vectors, others, loops = self.deflation.vectors, self.target.eigenvectors, self.disconnected
+        vectors, others = self.deflation.vectors, self.target.eigenvectors
         if others is None:
-            few = min(self.connected.noise.walls, loops.noise.vectors if loops else LARGEST) < LEAST_VECTORS
+            few = self.connected.noise.walls < LEAST_VECTORS
             others = () if few else (max(vectors // 4, 1), *range(1 - self._least))
         return [*dict.fromkeys((vectors, *others))]
 
@@ -198,9 +198,13 @@ class HvpParameters(WorkflowParameters):
             yield from self._blind_faults(analysis.blind.key)
 
     def _too_low(self, target: HvpTargetSection) -> Iterator[Problem]:
-        """Limits of a target that the file exceeds."""
-        counts = {"walls": self.connected.noise.walls}
-        counts |= {"vectors": self.disconnected.noise.vectors} if self.disconnected else {}
+        """Limits of a target that the file exceeds, and loops whose noise is not known."""
+        counts, loops = {"walls": self.connected.noise.walls}, self.disconnected
+        if loops:
+            counts["vectors"], fine = loops.noise.vectors, loops.solves.fine
+            if min(loops.noise.vectors, fine.vectors if fine else LARGEST) < LEAST_VECTORS:
+                text = f"needs at least {LEAST_VECTORS} noise vectors, and as many fine ones, to begin with"
+                yield ("target",), text
         for name, count in counts.items():
             if (most := getattr(target, f"most_{name}")) < count:
                 text = f"{most} is less than the {count} {name} of `noise`: raise it"
