@@ -154,9 +154,10 @@ class HvpParameters(WorkflowParameters):
     @property
     def tried(self) -> list[int]:
         """Numbers of eigenvectors that a target tries, first all; by default no others with few walls."""
-        if not self.target or not self.deflation:
+        vectors = self.deflation.vectors if self.deflation else None
+        if not self.target or not vectors:
             return []
-        vectors, others = self.deflation.vectors, self.target.eigenvectors
+        others = self.target.eigenvectors
         if others is None:
             few = self.connected.noise.walls < LEAST_VECTORS
             others = () if few else (max(vectors // 4, 1), *range(1 - self._least))
@@ -209,8 +210,9 @@ class HvpParameters(WorkflowParameters):
             if (most := getattr(target, f"most_{name}")) < count:
                 text = f"{most} is less than the {count} {name} of `noise`: raise it"
                 yield ("target", f"most_{name}"), text
-        least, most = self._least, self.deflation.vectors if self.deflation else 0
-        if wrong := [number for number in target.eigenvectors or () if not least <= number <= most]:
+        least, most = self._least, (self.deflation and self.deflation.vectors) or 0
+        wrong = [number for number in target.eigenvectors or () if not least <= number <= most]
+        if wrong and (most or not self.deflation):  # auto is refused by itself
             text = f"{wrong[0]} is not among {least:d} to {most}, `deflation.vectors`: take one that is"
             yield ("target", "eigenvectors"), text
 
