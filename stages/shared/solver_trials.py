@@ -10,6 +10,7 @@ import numpy as np
 
 from pipeline import At, Dims, Node
 from stages.lqcd.solvers.trial import CONVERGED, Candidate, Trials, check_one_converged
+from stages.shared.work import NARROWER
 
 
 class SolverTrials(NamedTuple):
@@ -59,12 +60,16 @@ def tried_blocks(node: Node) -> tuple[list[str], int, int]:
 
 @dataclass(frozen=True)
 class Eigensolve:
-    """Seconds of the search for the low modes of trials, and products with single vectors that it took."""
+    """Seconds of the search for the low modes of trials, and products with single vectors that it took.
+
+    precision: that of solvers with such iterations.
+    """
 
     seconds: float = 0.0
     products: int = 0
+    precision: str = "double"
 
-    def of(self, name: str, trials: SolverTrials) -> float:
+    def of(self, name: str, trials: SolverTrials, candidates: Sequence[str]) -> float:
         """Seconds of a search for those that the candidate named takes: the part p of all.
 
         Products are nearly as many for fewer vectors, as the filter's degree falls with their number; they
@@ -72,8 +77,9 @@ class Eigensolve:
         """
         if (part := Candidate.parse(name).part) in (0.0, 1.0):
             return part * self.seconds
-        product = float(np.nanmin(trials.seconds_per_rhs / trials.iterations))
-        products = min(self.seconds, self.products * product)
+        sizes = np.array([[NARROWER[Candidate.parse(each).precision]] for each in candidates])
+        product = float(np.nanmin(trials.seconds_per_rhs / trials.iterations / sizes))
+        products = min(self.seconds, self.products * product * NARROWER[self.precision])
         return products + part**2 * (self.seconds - products)
 
 
@@ -84,7 +90,7 @@ def costs(
     planned = np.array(list(statistics["planned"].values()))
     seconds = trials.setup_seconds + np.nansum(trials.seconds_per_rhs * planned, axis=1)
     return {
-        name: float(cost) + eigensolve.of(name, trials)
+        name: float(cost) + eigensolve.of(name, trials, candidates)
         for name, cost in zip(candidates, seconds, strict=True)
         if statistics["how"].get(name) == CONVERGED
     }

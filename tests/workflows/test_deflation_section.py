@@ -16,6 +16,7 @@ from pipeline.reading.account import accounts
 from stages.loops.costs import eigensolve_bytes
 from stages.lqcd.lattice.geometry import Lattice
 
+AUTO = "{vectors: auto, most: 5000}"
 SECTION = ("solves:", "deflation: {vectors: 6, block: 2, precision: single}\nsolves:")
 
 
@@ -120,15 +121,17 @@ def test_the_report_shows_the_spectrum(deflated: Path) -> None:
         }
 
 
-def test_too_little_memory_names_the_vectors_that_fit(quarkline, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("key", "section"), [("vectors", "{vectors: 5000}"), ("most", AUTO)])
+def test_too_little_memory_names_the_vectors_that_fit(key, section, quarkline, tmp_path, monkeypatch):
     room = 30_000_000_000
     monkeypatch.setattr("pipeline.running.clusters.local.MEMORY_LIMIT", room)
     file = tmp_path / "g2.yaml"
     file.write_text(TINY)
-    edit(file, ("[4, 4, 4, 4]", "[32, 32, 32, 32]"), ("solves:", "deflation: {vectors: 5000}\nsolves:"))
+    edit(file, ("[4, 4, 4, 4]", "[32, 32, 32, 32]"), ("solves:", f"deflation: {section}\nsolves:"))
+    edit(file, *([("solver: block_cgrq", "solver: auto")] if section == AUTO else []))
     answer = quarkline("plan", file)
     found = re.search(
-        r"a task of node 'deflation_space' needs .*fits with `deflation.vectors: (\d+)`", answer.out
+        rf"a task of node 'deflation_space' needs .*fits with `deflation.{key}: (\d+)`", answer.out
     )
     assert found, answer.out
     vectors, lattice = int(found[1]), Lattice((32, 32, 32, 32))

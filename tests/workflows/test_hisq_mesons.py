@@ -140,7 +140,7 @@ def test_a_chosen_solver_with_low_modes(quarkline, hisq, cluster, quick_trials, 
 
     Eigenvectors cost something, unless they are half of those that were searched.
     """
-    monkeypatch.setattr(Eigensolve, "of", lambda _, name, __: -1e6 * ("deflated/2" in name))
+    monkeypatch.setattr(Eigensolve, "of", lambda _, name, *__: -1e6 * ("deflated/2" in name))
     before = open_result(hisq.parent / "store", "mesons").load()
     auto = "{tolerance: 1.0e-8, precision: double-single, solver: auto}"
     most = DEFLATION.replace("6", "auto, most: 8")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pipeline import Plan, Record, Store
+from stages.lqcd.eigen.stored_vectors import searched_in_single
 from stages.lqcd.solvers.trial import Candidate
 from stages.shared.solver_trials import Eigensolve, SolverTrials, cheapest, costs
 from workflows.shared.sections import WorkflowParameters
@@ -40,8 +41,10 @@ def eigensolve_of(space: Record | None) -> Eigensolve:
     """What the search for a deflation space took, without kernels that were compiled; nothing for None."""
     if space is None:
         return Eigensolve()
-    statistics = space.without_kernels("eigensolve_seconds")
-    return Eigensolve(float(statistics["eigensolve_seconds"]), statistics["matvecs"])
+    statistics, parameters = space.without_kernels("eigensolve_seconds"), space.parameters
+    single = searched_in_single(parameters["precision"], parameters["tolerance"])
+    precision = "double-single" if single else "double"
+    return Eigensolve(float(statistics["eigensolve_seconds"]), statistics["matvecs"], precision)
 
 
 def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Parameters]:
@@ -64,28 +67,22 @@ def choose(parameters: Parameters, plan: Plan, store: Store) -> tuple[str, Param
     if alike and best not in alike:
         other = cheapest(alike)
         text += f"; in the precision and block of the file, {other}: {alike[other]:.3g} s"
-    searched = space.parameters["vectors"] if space else 0
-    chosen = named(parameters, Candidate.parse(best), searched)
-    section, mine = _deflation(parameters), _deflation(chosen)
-    if section and mine and section.vectors is None:
-        text += f"; deflation.vectors: {mine.vectors}"
-        if mine.vectors == searched:
+    chosen, searched = Candidate.parse(best), space.parameters["vectors"] if space else 0
+    section: Any = getattr(parameters, "deflation", None)
+    if chosen.deflated and section.vectors is None:
+        text += f"; deflation.vectors: {searched // chosen.deflated}"
+        if chosen.deflated == 1:
             text += ", all that were searched: with a larger deflation.most, more may be cheaper"
-    return text, chosen
+    return text, named(parameters, chosen, searched)
 
 
 def named(parameters: Parameters, chosen: Candidate, searched: int = 0) -> Parameters:
     """The parameters of a file that says what was chosen; searched: eigenvectors that trials had."""
     settings = {"solver": chosen.solver, "precision": chosen.precision, "block": chosen.block}
     update: dict[str, Any] = {"solves": _solves(parameters).model_copy(update=settings)}
-    if section := _deflation(parameters):
+    if section := getattr(parameters, "deflation", None):
         update["deflation"] = section.chosen(searched // chosen.deflated) if chosen.deflated else None
     return parameters.model_copy(update=update)
-
-
-def _deflation(parameters: Any) -> Any:
-    """The section `deflation`, which some workflows have."""
-    return getattr(parameters, "deflation", None)
 
 
 def _solves(parameters: Any) -> Any:

@@ -77,6 +77,7 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
         data = loaded(store, workflow, node.name).isel(config=0)
         trials = SolverTrials(*(data[name].values for name in SolverTrials._fields))
         cost, statistics = costs_of(record, trials._asdict(), space), record.statistics
+        tried = trials, record.parameters["candidates"]
         chosen, kinds = cheapest(cost), [kind for kind, rhs in statistics["planned"].items() if rhs]
         rows = []
         for number, name in enumerate(record.parameters["candidates"]):
@@ -84,7 +85,7 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
             if how != CONVERGED:
                 rows.append([name, None, None, None, None, reason_of(how)])
                 continue
-            setup = trials.setup_seconds[number] + eigensolve_of(space).of(name, trials)
+            setup = trials.setup_seconds[number] + eigensolve_of(space).of(name, *tried)
             iterations = " / ".join(f"{n:.0f}" for n in trials.iterations[number] if np.isfinite(n))
             seconds = trials.seconds_per_rhs[number]
             per_rhs = " / ".join(f"{1000 * s:.1f}" for s in seconds if np.isfinite(s))
@@ -100,11 +101,10 @@ def choice_sections(store: Store, workflow: str) -> Iterator[Section]:
             f"grows.{of_each}"
         )
         if space and any(Candidate.parse(name).deflated > 1 for name in cost):
-            most = space.parameters["vectors"]
             text += (
-                f" deflated/n: with the lowest 1/n of {most} eigenvectors; their search is not timed, but "
-                "estimated from that of all."
+                f" deflated/n: with the lowest 1/n of {space.parameters['vectors']} eigenvectors, the time "
             )
+            text += "of whose search is estimated from that of all."
         yield Section("Choice of the solver", text, [Table(header, rows)])
 
 

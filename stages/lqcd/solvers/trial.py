@@ -316,14 +316,10 @@ def positive_solver(
 
 def low_modes_of(names: Sequence[str], deflation: StaggeredSpace | None) -> dict[int, StaggeredSpace]:
     """Low modes of the candidates named, by `Candidate.deflated`. Raises InputError where there are none."""
-    spaces: dict[int, StaggeredSpace] = {}
-    for name in names:
-        part = Candidate.parse(name).deflated
-        if part and deflation is None:
-            raise InputError(f"{name} needs low modes: give a deflation")
-        if part and deflation and part not in spaces:
-            spaces[part] = deflation.lowest(max(1, len(deflation) // part))
-    return spaces
+    parts = {n: name for name in names if (n := Candidate.parse(name).deflated)}
+    if deflation is None and parts:
+        raise InputError(f"{next(iter(parts.values()))} needs low modes: give a deflation")
+    return {n: deflation.lowest(max(1, len(deflation) // n)) for n in parts if deflation}
 
 
 def check_one_converged(how: Mapping[str, str], remedy: str) -> None:
