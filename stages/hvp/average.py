@@ -54,7 +54,7 @@ class PartSource:
 def hvp_average_cost(node: Node, lattice: Lattice) -> Cost:
     """Cost of averages with their samples."""
     options, time = node.parameters, lattice.time_extent
-    configurations = max(len(each.over["config"]) for each in node.inputs)
+    configurations = len({label for each in node.inputs for label in each.over["config"]})
     samples = options["bootstrap"] or configurations // options["jackknife_bin"] + 1
     parts = len(options["parts"])
     stored = 8 * (parts * time * (5 + samples) + (parts * (time // 2 + 1)) ** 2)
