@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from workflows.shared.quark_sections import Flavours, QuarkParameters, QuarkSolves
     from workflows.shared.report_sections import (
         available,
+        average_text,
         degrees_of_freedom,
         errors_in,
         gauge_section,

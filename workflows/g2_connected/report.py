@@ -14,12 +14,12 @@ from stages.connected.correlator import linear_in_c, wall_moments
 from stages.connected.walls import WallCorrelators
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS, NoiseMoments
-from stages.lqcd.analysis.table import correlator_table
 from stages.mesons.meson_figures import meson_figure
 from workflows import (
     SOLVES,
     SPACE,
     available,
+    average_text,
     choice_sections,
     degrees_of_freedom,
     errors_in,
@@ -57,12 +57,7 @@ def sections(parameters: ConnectedParameters, store: Store) -> list[Section]:
 def texts(parameters: ConnectedParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
     names = [f"{quark} {current}" for quark in parameters.quarks for current in parameters.currents]
-    average = loaded(store, parameters.workflow, "average")
-    freedom = degrees_of_freedom(store, parameters.workflow)
-    metadata = {"normalisation": NORMALISATION, **({"degrees of freedom": freedom} if freedom else {})}
-    times = average.sizes["time"]
-    values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
-    return {"correlator.txt": correlator_table(values, errors, names, metadata)}
+    return {"correlator.txt": average_text(store, parameters.workflow, names, normalisation=NORMALISATION)}
 
 
 def correlator_section(store: Store, parameters: ConnectedParameters) -> Section:

@@ -22,12 +22,12 @@ from stages.lqcd.analysis.budget import error_budget
 from stages.lqcd.analysis.disconnected import NOT_INCLUDED
 from stages.lqcd.analysis.estimator_cost import EstimatorCost
 from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
-from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.estimators.truncated import Piece, truncated_pieces
 from workflows import (
     SOLVES,
     SPACE,
     available,
+    average_text,
     choice_sections,
     degrees_of_freedom,
     errors_in,
@@ -67,12 +67,7 @@ def sections(parameters: G2Parameters, store: Store) -> list[Section]:
 
 def texts(parameters: G2Parameters, store: Store) -> dict[str, str]:
     """Text files beside the page: the correlator with all its digits, for plotting programs."""
-    average = loaded(store, parameters.workflow, "average")
-    freedom = degrees_of_freedom(store, parameters.workflow)
-    metadata = {"degrees of freedom": freedom} if freedom else {}
-    return {
-        "correlator.txt": correlator_table(average.correlator, average.correlator_error, FLAVOURS, metadata)
-    }
+    return {"correlator.txt": average_text(store, parameters.workflow, FLAVOURS)}
 
 
 def correlator_section(store: Store, parameters: G2Parameters) -> Section:

@@ -11,10 +11,9 @@ import numpy as np
 import xarray
 
 from pipeline import Figure, Section, Store, Table, counted, open_result, value_with_error
-from stages.lqcd.analysis.table import correlator_table
 from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
-from workflows.shared.report_sections import degrees_of_freedom, errors_in, loaded, with_errors
+from workflows.shared.report_sections import average_text, degrees_of_freedom, errors_in, loaded, with_errors
 
 MEMBERS = (
     "Each channel is the mean over the Dirac matrices that belong to it, at p != 0 over those that are "
@@ -110,12 +109,9 @@ def _existing(average: xarray.Dataset, momentum: int) -> list[int]:
 
 def correlator_text(store: Store, workflow: str, axis: str = "gamma") -> str:
     """All correlators at all momenta with all their digits, for plotting programs; axis: of operators."""
-    average = open_result(store, "average", workflow=workflow).load()
-    freedom = degrees_of_freedom(store, workflow)
+    average = loaded(store, workflow, "average")
     names = [f"{g} p={momentum_text(p)}" for g in average[axis].values for p in average.momentum.values]
-    times = average.sizes["time"]
-    values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
-    return correlator_table(values, errors, names, {"degrees of freedom": freedom} if freedom else {})
+    return average_text(store, workflow, names)
 
 
 def mass_text(mass: float, error: float) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from pipeline import Figure, NodeAccount, Section, Store, Table, accounts, open_
 from pipeline.planning.manifest import Manifest
 from pipeline.reading.result import IncompleteError
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
+from stages.lqcd.analysis.table import correlator_table
 from workflows.shared.ensemble_doubts import parted
 
 if TYPE_CHECKING:
@@ -117,6 +118,15 @@ def errors_in(
     if known.any():
         return f"jackknife errors{more}{'; hollow points have none' * bool((points & ~known).any())}"
     return f"no errors{more or ', which take two bins'}{'' if values is None else ' (hollow points)'}"
+
+
+def average_text(store: Store, workflow: str, names: Sequence[str], **metadata: str) -> str:
+    """Correlators of an average with all their digits, for plotting programs; names: of each."""
+    average, freedom = loaded(store, workflow, "average"), degrees_of_freedom(store, workflow)
+    times = average.sizes["time"]
+    values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
+    about = {**metadata, "degrees of freedom": freedom} if freedom else metadata
+    return correlator_table(values, errors, names, about)
 
 
 def degrees_of_freedom(store: Store, workflow: str) -> str:
