@@ -222,6 +222,7 @@ def parameters_of(folder: Path, text: str, *changes: tuple[str, str]) -> G2Param
         (TINY, [], [False]),
         (TARGETED, [], [False]),
         (TINY, [SECTION], [False, True]),
+        (TINY, [("solves:", "deflation: {vectors: auto}\nsolves:")], [0, 8, 4, 2, 1]),
         (TINY, [SECTION, LOW_MODES], [True]),
         (TINY, [SECTION, COMPARED], [True]),
         (TARGETED, [SECTION], [True]),
