@@ -21,7 +21,6 @@ from itertools import product
 from math import ceil
 from typing import Any
 
-from deflated_solves import lowest
 from script import SMALL, PrintedTable, arguments_of, quenched, staggered
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
@@ -89,7 +88,8 @@ class Study:
 
     def _solve(self, cell: Cell, b: Array, limit: int) -> Solution:
         solver: Any = METHODS[cell.method](self.tolerance, limit, cell.precision)
-        if self.space is not None and (space := lowest(self.space, cell.vectors)):
+        if self.space is not None and cell.vectors:
+            space = self.space.lowest(cell.vectors)
             solver = DeflatedSolver(solver, space)
         return solver.solve(NormalOperator(self.dslash, cell.mass), b, on_failure="return")
 

@@ -75,7 +75,7 @@ class QuarkSection(FileSection):
     mu: Annotated[float | None, TWIST] = None
     """Twisted mass of M = D_W(mass) + i mu gamma5, lattice units; up has +mu, down -mu; default: no twist."""
     two_kappa_mu: Annotated[float | None, TWIST] = None
-    """2 kappa mu, as tmLQCD's input files have it, instead of mu."""
+    """In place of mu: 2 kappa mu, as tmLQCD's input files have it."""
     boundary: Literal["periodic", "antiperiodic", "dirichlet"]
     """Boundary condition in time."""
     theta: Annotated[tuple[float, ...], Field(strict=False, min_length=4, max_length=4)] = NO_TWIST
