@@ -134,7 +134,7 @@ def test_against_dense_matrices(gauge, operator, basis, mu) -> None:
         assert np.abs(made.insertion[0, number] - expected).max() < 1e-10 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("mu", [0.0, 0.3])
+@pytest.mark.parametrize("mu", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
 def test_a_constant_scalar_current_is_a_derivative_in_the_mass(gauge, basis, mu) -> None:
     step, columns, at = 1e-3, FullColumns((2,), TIMES, K), At(config="i.1", source=("t2",))
     tau = {

@@ -121,6 +121,7 @@ def test_loops_on_some_configurations(hvp: Path, quarkline: CommandLine, cluster
     assert "4 of light one_link" in (text := text_of(hvp.parent)) and "2 of disconnected" in text
 
 
+@pytest.mark.slow
 def test_walls_on_some_configurations_in_bins_of_which_the_last_is_not_full(hvp, quarkline, cluster):
     only = ("\nconnected:\n", "\nconnected:\n  only: heatbath-[013]\n")
     edit(hvp, only, ("analysis:\n", "analysis:\n  jackknife_bin: 3\n"), ("walls: 2", "walls: 4"))
@@ -319,6 +320,7 @@ def test_a_target_asks_for_walls(hvp: Path, quarkline: CommandLine, cluster: str
         assert words in quarkline("plan", hvp, "--set", ask.format(factor * error)).out
 
 
+@pytest.mark.slow
 def test_a_target_takes_the_cheapest_number_of_eigenvectors(
     hvp: Path, quarkline: CommandLine, cluster: str
 ) -> None:
@@ -396,6 +398,7 @@ def keys_by_node(quarkline: CommandLine, file: Path) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_strong_isospin_breaking_is_one_row(hvp: Path, quarkline: CommandLine, cluster: str) -> None:
     """Of up, down and minus light, with the error of their sum, in which most of the noise cancels."""
     edit(hvp, ("strange: {mass: 0.3}", "strange: {mass: 0.3}, up: {mass: 0.19}, down: {mass: 0.21}"))

@@ -49,7 +49,7 @@ def solved(M: WilsonOperator, source: NDArray) -> NDArray:
     return propagate(M, filled, EvenOdd(method, WilsonSchur), 3)[0][..., :columns]
 
 
-@pytest.mark.parametrize("csw", [0.0, 1.17])
+@pytest.mark.parametrize("csw", [pytest.param(0.0, marks=pytest.mark.slow), 1.17])
 def test_matrices(csw: float) -> None:
     """M is the Wilson matrix - i mu gamma5, S its Schur complement, of both signs and both parities."""
     M = operator(rough_links(5, LATTICE), csw=csw)
@@ -82,7 +82,7 @@ def test_both_forms_of_red_black_preconditioning_solve_the_full_system(csw: floa
         assert symmetric or half_storage(S) is None
 
 
-@pytest.mark.parametrize("csw", [0.0, 1.17])
+@pytest.mark.parametrize("csw", [pytest.param(0.0, marks=pytest.mark.slow), 1.17])
 def test_normal_equations_in_16_bits(csw: float) -> None:
     """S^H S has the adjoint matrices, not those of S."""
     S = WilsonSchur(operator(rough_links(9, LATTICE), csw=csw)).astype(np.complex64)
