@@ -20,12 +20,10 @@ from typing import Any
 import numpy as np
 
 from pipeline import At
-from script import SMALL, PrintedTable, arguments_of, metered, quenched, staggered, timed
+from script import SMALL, PrintedTable, arguments_of, quenched, searched_twice, staggered, stored, timed
 from stages.connected.low_modes import low_low, low_propagator, meson_fields
 from stages.connected.walls import random_wall_sources, wall_correlators
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
-from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.eigen.stored_vectors import searched_in_single
 from stages.lqcd.solvers.deflation import StaggeredSpace
 from stages.lqcd.solvers.named import Solve
 from stages.lqcd.solvers.space import Space
@@ -51,7 +49,10 @@ def configuration(given: Namespace, label: str) -> None:
     thin = quenched(lattice, label, beta=given.beta, seed=SEED, sweeps=given.sweeps, xp=machine.xp)
     dslash = staggered(thin, lattice, block=16)
     del thin
-    space, search = searched(given, dslash)
+    pairs, _, search_joules = searched_twice(given, dslash, 16)
+    even = Space.measured(SquaredDslash(dslash), stored(pairs, given.precision))
+    space, search = StaggeredSpace(dslash, even), pairs.seconds
+    del pairs
     solve = Solve("batched_cg", TOLERANCE, block=12)
 
     def wall(number: int, deflation: StaggeredSpace | None) -> Any:
@@ -68,7 +69,7 @@ def configuration(given: Namespace, label: str) -> None:
     solved, deflated, joules = timed(machine, lambda: [wall(n, space) for n in range(given.walls)])
     deflated, joules = deflated / given.walls, (joules or 0) / given.walls
     print(f"\n{machine.name}; {lattice}, beta = {given.beta:g}, {label}, m = {given.mass:g}")
-    print(f"search {search[0]:.2f} s, {search[1] or 0:.0f} J; ", end="")
+    print(f"search {search:.2f} s, {search_joules or 0:.0f} J; ", end="")
     print(f"a wall deflated {deflated:.3f} s, {joules:.0f} J; ", end="")
     print(f"by CG alone {plain:.3f} s, {plain_joules or 0:.0f} J; lowest {space.even.eigenvalues[0]:.3g}")
     gains = [f"{kind}, t = {t}" for t in given.times for kind in ("C", "error", "deflated", "CG", "all, CG")]
@@ -82,22 +83,11 @@ def configuration(given: Namespace, label: str) -> None:
         cells: list[float] = []
         for t, own, without in zip(given.times, errors, alone, strict=True):
             fewer = (own / without) ** 2
-            whole = search[0] + parts[0] if count else 0.0
+            whole = search + parts[0] if count else 0.0
             seconds = fewer * (deflated + parts[1])
             cells += [float(means[t]), own, deflated / seconds, plain / seconds]
             cells.append(given.planned * plain / (given.planned * seconds + whole))
         table.add(count, *parts, *cells)
-
-
-def searched(given: Namespace, dslash: StaggeredDslash) -> tuple[StaggeredSpace, tuple[float, float | None]]:
-    """The most vectors wanted, and seconds and joules of the second search."""
-    B, single = SquaredDslash(dslash), searched_in_single(given.precision, given.lanczos)
-    operator = SquaredDslash(dslash.astype(np.complex64)) if single else B
-    lanczos = BlockLanczos(max(given.vectors), 16, given.lanczos)
-    lanczos.solve(operator)
-    pairs, joules = metered(given.machine.backend, lambda: lanczos.solve(operator))
-    dtype = np.complex64 if given.precision == "single" else np.complex128
-    return StaggeredSpace(dslash, Space.measured(B, pairs.vectors.astype(dtype))), (pairs.seconds, joules)
 
 
 def estimates(

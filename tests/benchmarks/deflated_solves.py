@@ -21,10 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from script import SMALL, PrintedTable, arguments_of, devices_of, metered, quenched, staggered, timed
+from script import (
+    SMALL,
+    PrintedTable,
+    arguments_of,
+    devices_of,
+    metered,
+    quenched,
+    searched_twice,
+    staggered,
+    stored,
+    timed,
+)
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash
-from stages.lqcd.eigen.block_lanczos import BlockLanczos
-from stages.lqcd.eigen.stored_vectors import searched_in_single
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.lattice.geometry import EVEN
 from stages.lqcd.noise.vectors import noise_vectors
@@ -68,18 +77,13 @@ def measure(arguments: argparse.Namespace) -> None:
     thin = quenched(lattice, "deflated solves", **chain, xp=machine.xp)
     dslash = staggered(thin, lattice)
     B, wanted = SquaredDslash(dslash), max(arguments.vectors)
-    single = searched_in_single(arguments.precision, arguments.lanczos)
-    searched = SquaredDslash(dslash.astype(np.complex64)) if single else B
-    lanczos = BlockLanczos(wanted, arguments.block, arguments.lanczos)
-    cold = lanczos.solve(searched).seconds
-    pairs, drawn = metered(machine.backend, lambda: lanczos.solve(searched))
+    pairs, cold, drawn = searched_twice(arguments, dslash, arguments.block)
     print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end="")
     print(f"to {arguments.tolerance:g}; vectors in {arguments.precision} precision")
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.2f} s ", end="")
     print(f"(first {cold:.2f}), {drawn or 0:.0f} J, ", end="")
     print(f"{pairs.matvecs} applications of B; lowest {pairs.values[0]:.3g}, last {pairs.values[-1]:.3g}")
-    dtype = np.complex64 if arguments.precision == "single" else np.complex128
-    vectors = pairs.vectors.astype(dtype)
+    vectors = stored(pairs, arguments.precision)
     even, seconds, _ = timed(machine, partial(Space.measured, B, vectors))
     space = StaggeredSpace(dslash, even)
     print(

@@ -12,8 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pipeline.worker.energy import energy_meter
-from stages.lqcd.dirac.staggered import StaggeredDslash
+from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
+from stages.lqcd.eigen.block_lanczos import BlockLanczos
+from stages.lqcd.eigen.eigenpairs import Eigenpairs
+from stages.lqcd.eigen.stored_vectors import searched_in_single
 from stages.lqcd.gauge.heatbath import thermalised
 from stages.lqcd.gauge.hisq import hisq_links
 from stages.lqcd.gauge.wilson_links import wilson_links
@@ -112,6 +115,27 @@ def timed(machine: Any, work: Callable[[], T]) -> tuple[T, float, float | None]:
 
     result, joules = metered(machine.backend, waited)
     return result, time.perf_counter() - start, joules
+
+
+def searched_twice(
+    given: argparse.Namespace, dslash: StaggeredDslash, block: int
+) -> tuple[Eigenpairs, float, float | None]:
+    """The most `vectors` to `lanczos`, in the precision in which a run searches those stored in `precision`.
+
+    They, their seconds and joules are of a second search; seconds of the first one, which compiles kernels,
+    come between.
+    """
+    single = searched_in_single(given.precision, given.lanczos)
+    B = SquaredDslash(dslash.astype(np.complex64) if single else dslash)
+    lanczos = BlockLanczos(max(given.vectors), block, given.lanczos)
+    first = lanczos.solve(B).seconds
+    pairs, joules = metered(given.machine.backend, lambda: lanczos.solve(B))
+    return pairs, first, joules
+
+
+def stored(pairs: Eigenpairs, precision: str) -> Array:
+    """Vectors as solves take those that are stored in 'single' or 'double' precision."""
+    return pairs.vectors.astype(np.complex64 if precision == "single" else np.complex128)
 
 
 class PrintedTable:
