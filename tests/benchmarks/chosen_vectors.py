@@ -1,16 +1,18 @@
 """Compare the number of vectors that `deflation.vectors: auto` would choose with the best of a finer grid.
 
-    python tests/benchmarks/chosen_vectors.py [--only CASE ...]
+    python tests/benchmarks/chosen_vectors.py [--backend cuda] [--only CASE ...]
 
 Each case is a quenched configuration with a light and a very heavy mass, on both parities. Trials are as
 in a run: of all vectors, and parts of them. Beside them, every number of a finer grid is searched on its own,
 and measured with its own vectors. Columns: right-hand sides per configuration; the part that would be chosen;
 its seconds as predicted over those of its own search and solves; the best of the grid; what the chosen one
-takes beyond it. Seconds are of the CPU, with NUMBA_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 best.
+takes beyond it. Seconds are of the CPU, with NUMBA_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 best; on a GPU,
+which has cases of its own, they are of the clock, and all is measured once.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
@@ -39,8 +41,8 @@ GRID = (1, 3 / 4, 1 / 2, 3 / 8, 1 / 4, 3 / 16, 1 / 8, 1 / 16)
 PLANNED = (2, 8, 32, 128)
 """Noise vectors per configuration, of `SUBSETS` subsets on each parity."""
 
-ROUNDS = 2
-"""All is measured so often, and the least counts: other programs disturb for minutes."""
+ROUNDS = {"cpu": 2, "cuda": 1}
+"""All is measured so often, and the least counts: other programs disturb processors for minutes."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,23 @@ class Case:
         return f"{system}, {self.most} vectors to {self.tolerance:g}, {self.solver}"
 
 
-CASES = (
-    Case((8, 8, 8, 16), 5.7, 0.002, 128),
-    Case((8, 8, 8, 16), 5.7, 0.02, 64, 1e-8, "block_cgrq double 16"),
-    Case((8, 8, 8, 16), 6.0, 0.005, 64, 1e-8),
-    Case((12, 12, 12, 24), 5.7, 0.02, 64),
-    Case((6, 6, 6, 12), 5.6, 0.01, 64),
-    Case((6, 6, 6, 12), 5.6, 0.01, 64, 1e-8),
-)
+CASES = {
+    "cpu": (
+        Case((8, 8, 8, 16), 5.7, 0.002, 128),
+        Case((8, 8, 8, 16), 5.7, 0.02, 64, 1e-8, "block_cgrq double 16"),
+        Case((8, 8, 8, 16), 6.0, 0.005, 64, 1e-8),
+        Case((12, 12, 12, 24), 5.7, 0.02, 64),
+        Case((6, 6, 6, 12), 5.6, 0.01, 64),
+        Case((6, 6, 6, 12), 5.6, 0.01, 64, 1e-8),
+    ),
+    "cuda": (
+        Case((16, 16, 16, 32), 5.7, 0.005, 256),
+        Case((16, 16, 16, 32), 5.7, 0.05, 128),
+        Case((16, 16, 16, 32), 6.0, 0.002, 128, 1e-8),
+        Case((16, 16, 16, 32), 5.7, 0.005, 128, 1e-4, "block_cgrq double 16"),
+        Case((24, 24, 24, 32), 5.7, 0.01, 256),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -97,17 +108,18 @@ class Measured:
 
 def main() -> None:
     """Print the table."""
-    only = arguments_of(__doc__, options={"only": list(range(len(CASES)))}).only
+    given = arguments_of(__doc__, machine="cpu", options={"only": list(range(5))})
+    backend = given.machine.backend
     table = PrintedTable("case", "rhs", "chosen", "predicted / measured", "best", "chosen / best")
     patient = patch.multiple(trial, PATIENCE=np.inf, FIRST_PATIENCE=np.inf, LEAST=0.4, REPEATS=6)
-    for case in (CASES[number] for number in only):
-        with seconds_of_the_processor(), patient:
-            rows(case, table)
+    for case in (CASES[backend][number] for number in given.only):
+        with seconds_of_the_processor() if backend == "cpu" else nullcontext(), patient:
+            rows(case, table, backend)
 
 
-def rows(case: Case, table: PrintedTable) -> None:
+def rows(case: Case, table: PrintedTable, backend: str) -> None:
     """Measure a case, and add its rows."""
-    at = At(config="choice.1")
+    at = At(config="choice.1", backend=backend)
     gauge = heatbath_configuration(
         at=at, extents=case.extents, beta=case.beta, seed=907, sweeps=20, overrelaxation=2
     )
@@ -116,7 +128,7 @@ def rows(case: Case, table: PrintedTable) -> None:
     measure(case, dslash, max(1, case.most // 16), all_parts[-1:])  # compiles
     predicted: Measured | None = None
     own: dict[float, Measured] = {}
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS[backend]):
         predicted = measure(case, dslash, case.most, all_parts).least(predicted)
         for part in GRID:
             alone = measure(case, dslash, int(case.most * part), all_parts[-1:])
@@ -145,7 +157,8 @@ def rows(case: Case, table: PrintedTable) -> None:
 
 def measure(case: Case, dslash: StaggeredDslash, vectors: int, names: list[str]) -> Measured:
     """Search for so many vectors, and trials of candidates with them."""
-    at, tried = At(config="choice.1"), At(config="choice.1")
+    backend = "cpu" if dslash.xp is np else "cuda"
+    at, tried = (At(config="choice.1", backend=backend) for _ in range(2))
     with patch.object(lanczos, "time", trial.time):
         space = deflation_space(dslash, at=at, vectors=vectors, precision="single", tolerance=case.tolerance)
     trials = solver_trials(
