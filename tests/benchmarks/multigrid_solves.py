@@ -14,7 +14,7 @@ the setup, its factor per cycle; right-hand sides; then of multigrid, and of BiC
 precision with residuals in double: iterations, milliseconds and joules of the whole GPU per right-hand side,
 largest error over residual (both relative; `--error`, against a solution to 1e-13); the ratio of the
 times. `--cg` adds iterations and milliseconds of CG on the normal equations. With a twisted mass the solves
-of the other flavour, by the same setup, are rows of their own. `--one-by-one` adds what the setup takes
+of the other flavour, by the same setup, are rows of their own, of multigrid only. `--one-by-one` adds what the setup takes
 whose vectors are relaxed and refined one after the other, and with the products of the finest Galerkin
 operator one after the other too.
 """
@@ -87,7 +87,9 @@ def of_mass(
     for rhs, factor in product(arguments.rhs, (1, -1) if M.mu else (1,)):
         hierarchy = best if factor == 1 else best.twist_scaled(-1)
         twist = factor * M.mu / (M.mass + 4)
-        table.add(M.mass, twist, best.seconds, best.rate, rhs, *solves(arguments, hierarchy, rhs))
+        table.add(
+            M.mass, twist, best.seconds, best.rate, rhs, *solves(arguments, hierarchy, rhs, factor == 1)
+        )
     if arguments.one_by_one:
         refining, products = one_by_one(multigrid, best, arguments.machine)
         for what, longer in (("", refining), (", Galerkin products too", refining + products)):
@@ -95,8 +97,8 @@ def of_mass(
             print(f"one by one{what}: {seconds:.3g} s, {seconds / best.seconds:.1f} times as long")
 
 
-def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> list[object]:
-    """Cells of the solves of one mass for so many right-hand sides."""
+def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int, others: bool) -> list[object]:
+    """Cells of the solves of one mass for so many right-hand sides; others: BiCGstab and CG, too."""
     machine, S = arguments.machine, hierarchy.system
     draw, shape = machine.xp.random.default_rng(SEED).standard_normal, (*S.M.shape, rhs)
     b, _ = S.prepare(draw(shape) + 1j * draw(shape))
@@ -104,7 +106,7 @@ def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> lis
     solvers: list[Any] = [
         hierarchy.solver(TOLERANCE, restart=arguments.restart, precision=arguments.precision)
     ]
-    if not arguments.no_bicgstab:
+    if others and not arguments.no_bicgstab:
         solvers.append(BiCGstab(TOLERANCE, max_iterations=5000, precision="double-single"))
     cells: list[object] = []
     seconds: list[float] = []
@@ -114,7 +116,9 @@ def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> lis
         ratio = None if exact is None else error_to_residual(S, x, b, exact)
         cells += [iterations, 1e3 * fastest / rhs, None if joules is None else joules / rhs, ratio]
     cells = [*cells, seconds[1] / seconds[0]] if len(solvers) == 2 else [*cells, *[None] * (len(EACH) + 1)]
-    if arguments.cg:
+    if arguments.cg and not others:
+        cells += [None] * len(CG_COLUMNS)
+    elif arguments.cg:
         cg = NormalEquations(BatchedCG(TOLERANCE, max_iterations=20000, precision="double-single"))
         iterations, fastest, *_ = measured(machine, partial(cg.solve, S, b), arguments.repeats)
         cells += [iterations, 1e3 * fastest / rhs]
