@@ -14,9 +14,9 @@ the setup, its factor per cycle; right-hand sides; then of multigrid, and of BiC
 precision with residuals in double: iterations, milliseconds and joules of the whole GPU per right-hand side,
 largest error over residual (both relative; `--error`, against a solution to 1e-13); the ratio of the
 times. `--cg` adds iterations and milliseconds of CG on the normal equations. With a twisted mass the solves
-of the other flavour, by the same setup, are rows of their own, of multigrid only. `--one-by-one` adds what the setup takes
-whose vectors are relaxed and refined one after the other, and with the products of the finest Galerkin
-operator one after the other too.
+of the other flavour, by the same setup, are rows of their own, of multigrid only. `--one-by-one` adds what
+the setup takes whose vectors are relaxed and refined one after the other, and with the products of the finest
+Galerkin operator one after the other too.
 """
 
 from __future__ import annotations
