@@ -23,7 +23,7 @@ from stages.lqcd.gauge.wilson_links import wilson_links
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import Lattice
-from workflows.benchmarks.machine import Device, Work, machine_of
+from workflows.benchmarks.machine import Machine, Work, machine_of
 
 T = TypeVar("T")
 
@@ -81,15 +81,15 @@ def _option(default: Any) -> dict[str, Any]:
     return {"type": type(default), **described}
 
 
-def host_seconds(device: Device, work: Work, calls: int = 100) -> float:
+def host_seconds(machine: Machine, work: Work, calls: int = 100) -> float:
     """Time that the host needs to start a call."""
     work()
-    device.wait()
+    machine.wait()
     start = time.perf_counter()
     for _ in range(calls):
         work()
     elapsed = time.perf_counter() - start
-    device.wait()
+    machine.wait()
     return elapsed / calls
 
 
