@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("cupy")
 
 import cupy
-from test_devices_gpu import LATTICE, Results, assert_alike, on, operator, several
+from test_devices_gpu import LATTICE, Results, assert_alike, on, on_parts, operator, several
 
 from pipeline import At
 from stages.distillation.laplace_eigenvectors import laplace_eigenvectors
@@ -64,7 +64,7 @@ def small(shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((*shape, 2)).view(complex)[..., 0]
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("dtypes", [(complex, complex), ("c8", "c8"), ("c8", complex)], ids=str)
 @pytest.mark.parametrize("shape", [(LATTICE.half_volume, 3), (2, LATTICE.half_volume, 12)], ids=str)
 def test_tall_products(shape: tuple[int, ...], dtypes: tuple[Any, Any], devices: tuple[int, ...]) -> None:
@@ -80,7 +80,7 @@ def test_tall_products(shape: tuple[int, ...], dtypes: tuple[Any, Any], devices:
     assert_alike(one, many, tolerance=1e-13 if dtypes[0] is complex else 1e-6)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("dtype", [complex, "c8"])
 def test_products_of_many_systems(dtype: Any, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
@@ -97,7 +97,7 @@ def test_products_of_many_systems(dtype: Any, devices: tuple[int, ...]) -> None:
     assert_alike(one, many, ("copied",), 1e-12 if dtype is complex else 1e-5)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_links_and_numbers(thin: GaugeLinks, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         made = thermalised(LATTICE, 5.9, 7, "spread", 1, 1, xp=cupy)
@@ -122,7 +122,7 @@ def test_links_and_numbers(thin: GaugeLinks, devices: tuple[int, ...]) -> None:
     assert_alike(one, many, tuple(one))
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("dtype", [complex, "c8"])
 def test_laplace_eigenvectors(thin: GaugeLinks, dtype: Any, devices: tuple[int, ...]) -> None:
     tolerance = 1e-10 if dtype is complex else 1e-5
@@ -139,7 +139,7 @@ def test_laplace_eigenvectors(thin: GaugeLinks, dtype: Any, devices: tuple[int, 
     np.testing.assert_allclose(many["vectors"], one["vectors"], rtol=0, atol=distance)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_a_chunk_of_slices(thin: GaugeLinks, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         at = At(config="spread.2", time=list(range(4, 12)), backend="cuda")
@@ -151,7 +151,7 @@ def test_a_chunk_of_slices(thin: GaugeLinks, devices: tuple[int, ...]) -> None:
     np.testing.assert_allclose(many["vectors"], one["vectors"], rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("dtype", [complex, "c8"])
 def test_distillation(thin: GaugeLinks, dtype: Any, devices: tuple[int, ...]) -> None:
     insertions = Insertions(LATTICE, ((0, 0, 0), (1, 0, -1)), ("", "+x-y", "-z"))
@@ -175,7 +175,7 @@ def test_distillation(thin: GaugeLinks, dtype: Any, devices: tuple[int, ...]) ->
     assert_alike(one, many, tolerance=1e-12 if dtype is complex else 1e-5)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_block_lanczos_and_deflated_solves(thin: GaugeLinks, devices: tuple[int, ...]) -> None:
     iterations = []
 
@@ -203,7 +203,7 @@ def test_block_lanczos_and_deflated_solves(thin: GaugeLinks, devices: tuple[int,
     np.testing.assert_allclose(many["x"], one["x"], rtol=0, atol=1e-7 * abs(one["x"]).max())
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_powers_and_sstep_cg(thin: GaugeLinks, devices: tuple[int, ...]) -> None:
     iterations = []
 

@@ -1,4 +1,4 @@
-"""One lattice on several devices gives what one gives: on two where there are two, else on parts of one."""
+"""One lattice on several devices gives what one gives: on all that there are, else on parts of one."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,15 +35,23 @@ from stages.shared.costs import TimeSlices
 
 pytestmark = pytest.mark.gpu
 
-EXTENTS = (16, 16, 16, 20)
+EXTENTS = (16, 16, 16, 26)
 LATTICE = Lattice(EXTENTS)
 Results = dict[str, Any]
 
 
+PARTS = (2, 3, 5, 8)
+"""Of which 2 alone divides t."""
+
+
 def several() -> list[tuple[int, ...]]:
-    """Two devices, and three parts, which do not divide t."""
+    """Devices of each number of parts."""
     count = cupy.cuda.runtime.getDeviceCount() if cupy.is_available() else 1
-    return [tuple(part % count for part in range(parts)) for parts in (2, 3)]
+    return [tuple(part % count for part in range(parts)) for parts in PARTS]
+
+
+on_parts = pytest.mark.parametrize("devices", several(), ids=lambda devices: f"{len(devices)}parts")
+"""Lets a test take `devices`; `pytest -k 8parts` chooses a number."""
 
 
 @pytest.fixture(scope="module")
@@ -97,13 +105,13 @@ def linear_algebra() -> Results:
     return {**results, "update": z, "lane update": y}
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_linear_algebra(devices: tuple[int, ...]) -> None:
     one, many = on((0,), linear_algebra), on(devices, linear_algebra)
     assert_alike(one, many, ("slices", "update", "lane update"))
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_links_noise_and_current(gauge: GaugeLinks, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         links = hisq_links(to_device(gauge.links), LATTICE, boundary="antiperiodic", naik_epsilon=0.1)
@@ -131,7 +139,7 @@ def operator(gauge: GaugeLinks) -> StaggeredDslash:
     return StaggeredDslash(links)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ])
 @pytest.mark.parametrize("precision", ["double", "double-single"])
 def test_solves(gauge: GaugeLinks, solver: Any, precision: str, devices: tuple[int, ...]) -> None:
@@ -148,7 +156,7 @@ def test_solves(gauge: GaugeLinks, solver: Any, precision: str, devices: tuple[i
     np.testing.assert_allclose(many["x"], one["x"], rtol=0, atol=1e-7 * abs(one["x"]).max())
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("solver", [BatchedCG, BlockCGrQ, SStepCG, partial(SStepCG, s=8, basis="newton")])
 def test_order_holds_whatever_a_device_waits_for(gauge, solver, devices, monkeypatch):
     """Every launch waits a random time on each device: bits stay."""
@@ -175,8 +183,9 @@ def test_memory_that_arrays_give_back_is_used_again() -> None:
     assert group.pool.bytes_of_parts == [0] * len(devices)
 
 
+@on_parts
 @pytest.mark.parametrize("solver", ["batched_cg", "block_cgrq"])
-def test_a_chunk_of_current_loops(gauge: GaugeLinks, solver: str) -> None:
+def test_a_chunk_of_current_loops(gauge: GaugeLinks, solver: str, devices: tuple[int, ...]) -> None:
     at = At(config="spread.1", noise=(0, 1), backend="cuda")
     solve, drawn = Solve(solver, 1e-9, "double-single", block=16), Noise(3, "z2", {"displacement": 2})
 
@@ -186,7 +195,7 @@ def test_a_chunk_of_current_loops(gauge: GaugeLinks, solver: str) -> None:
         loops = current_loops(dslash, at=at, mass=0.2, solve=solve, noise=drawn)
         return loops._asdict()
 
-    one, many = on((0,), compute), on(several()[0], compute)
+    one, many = on((0,), compute), on(devices, compute)
     assert_alike(one, many, tolerance=1e-6)
 
 

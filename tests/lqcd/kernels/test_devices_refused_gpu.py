@@ -10,7 +10,7 @@ pytest.importorskip("cupy")
 import cupy
 import devices_guard as guard
 from delays import delay_launches
-from test_devices_gpu import LATTICE, assert_alike, gauge, on, operator, random_field, several
+from test_devices_gpu import LATTICE, assert_alike, gauge, on, on_parts, operator, random_field, several
 
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks
@@ -76,7 +76,7 @@ def test_disconnected_loops_are_our_launches_alone(gauge: GaugeLinks) -> None:
     assert np.isfinite(modes.current).all() and np.isfinite(loops.current).all()
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize(
     "smearing",
     [{"kind": "stout", "rho": 0.1}, {"kind": "ape", "alpha": 0.5}, {"kind": "hyp", "alpha": [0.6, 0.3]}],
@@ -95,7 +95,7 @@ def test_links_smeared_in_space_are_our_launches_alone(gauge, smearing, devices)
     assert_alike(one, many, ("links",))
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("dtype", [complex, "c8"])
 def test_shifts_of_staggered_mesons_are_our_launches_alone(gauge, dtype, devices):
     operators = map(SpinTaste.parse, operators_of(tuple(MULTIPLETS)))
@@ -138,7 +138,7 @@ def of_functions(gauge: GaugeLinks) -> dict[str, Any]:
     return results
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_functions_as_graphs(gauge: GaugeLinks, devices: tuple[int, ...]) -> None:
     one, many = on((0,), lambda: of_functions(gauge)), on(devices, lambda: of_functions(gauge))
     assert_alike(one, many)

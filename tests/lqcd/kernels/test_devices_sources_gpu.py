@@ -5,7 +5,8 @@ import pytest
 
 pytest.importorskip("cupy")
 
-from test_devices_wilson_gpu import LATTICE, Results, assert_alike, gauges, on, several
+from test_devices_gpu import on_parts
+from test_devices_wilson_gpu import LATTICE, Results, assert_alike, gauges, on
 
 from pipeline import At
 from stages.ensemble.smeared_links import smeared_links
@@ -19,7 +20,7 @@ __all__ = ["gauges"]
 SMEARED = {"width": 1.5, "steps": 4}
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize(
     ("stage", "place", "options"),
     [

@@ -10,6 +10,7 @@ pytest.importorskip("cupy")
 
 import cupy
 from delays import delay_launches
+from test_devices_gpu import on_parts
 
 from pipeline import At
 from stages.ensemble.configuration import GaugeLinks, heatbath_configuration
@@ -50,7 +51,7 @@ from stages.mesons.two_point import meson_two_point
 
 pytestmark = pytest.mark.gpu
 
-LATTICES = (Lattice((16, 16, 16, 24)), Lattice((16, 16, 16, 20)))
+LATTICES = (Lattice((16, 16, 16, 24)), Lattice((16, 16, 16, 28)))
 """Of coarse grids with parities, and without, where cuts lie within aggregates."""
 
 LATTICE, MASS = LATTICES[0], 0.0
@@ -59,12 +60,6 @@ LEVELS = [
     {"aggregate": [2, 2, 2, 2], "vectors": 16, "smoothing": 4, "refinements": 1},
 ]
 Results = dict[str, Any]
-
-
-def several() -> list[tuple[int, ...]]:
-    """Two devices, and three parts."""
-    count = cupy.cuda.runtime.getDeviceCount() if cupy.is_available() else 1
-    return [tuple(part % count for part in range(parts)) for parts in (2, 3)]
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +100,7 @@ def operator(gauge: GaugeLinks, csw: float = 1.0, mu: float = 0.0, **options: An
     return WilsonOperator(WilsonDslash(links, **options), MASS, mu)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize(
     ("lattice", "mu"), [(LATTICES[0], 0.0), (LATTICES[1], 0.0), (LATTICES[0], 0.1)], ids=str
 )
@@ -126,7 +121,7 @@ def test_links_and_clover_matrices(gauges, lattice, mu, devices):
     assert_alike(on(lattice, (0,), compute), on(lattice, devices, compute))
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize(
     ("dtype", "n", "packing", "mu"),
     [
@@ -160,7 +155,7 @@ def test_products(gauges, dtype, n, packing, mu, devices):
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute))
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("n", [6, 16])
 def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
@@ -192,7 +187,7 @@ def test_fields_of_16_bits(gauges: dict[Lattice, GaugeLinks], n: int, devices: t
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute))
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("n", [1, 16])
 def test_directions_of_16_bits(n: int, devices: tuple[int, ...]) -> None:
     def compute() -> Results:
@@ -209,7 +204,7 @@ def test_directions_of_16_bits(n: int, devices: tuple[int, ...]) -> None:
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_gram_matrices_of_each_right_hand_side(devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         basis = empty_field((4, LATTICE.half_volume, 12, 16), np.complex64, cupy)
@@ -231,7 +226,7 @@ def true_residuals(gauge: GaugeLinks, x: np.ndarray, b: np.ndarray, mu: float) -
     return np.divide(*norms)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
     def compute() -> Results:
         p, r, t = (short_numbers.to_half(random_field(LATTICE, 12, seed, np.complex64)) for seed in (1, 2, 3))
@@ -253,7 +248,7 @@ def test_sums_in_16_bits(devices: tuple[int, ...]) -> None:
     assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-12)
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize(
     ("solver", "precision", "mu"),
     [
@@ -292,7 +287,7 @@ def test_solves(gauges, solver, precision, mu, devices):
     assert abs(iterations[0] - iterations[1]) <= 2 + iterations[0] // 25
 
 
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("precision", ["double", "double-single"])
 def test_order_holds_whatever_a_device_waits_for(gauges, precision, devices, monkeypatch):
     """Every launch waits a random time on each device: bits stay. Three parts begin within tiles."""
@@ -308,7 +303,7 @@ def test_order_holds_whatever_a_device_waits_for(gauges, precision, devices, mon
 
 
 @pytest.mark.parametrize("shared", [1, 1 << 30], ids=["coarse grid shared", "coarse grid on the first"])
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 @pytest.mark.parametrize("lattice", LATTICES, ids=str)
 def test_transfer_and_coarse_operator(gauges, lattice, devices, shared, monkeypatch):
     fine_sites = min(each.volume for each in LATTICES)
@@ -342,7 +337,7 @@ def test_transfer_and_coarse_operator(gauges, lattice, devices, shared, monkeypa
 
 
 @pytest.mark.parametrize("shared", [1, 2048])
-@pytest.mark.parametrize("devices", several(), ids=str)
+@on_parts
 def test_multigrid(gauges, devices, shared, monkeypatch):
     monkeypatch.setattr(grid_module, "SHARED_SITES", shared)
     iterations, rates = [], []
@@ -361,7 +356,8 @@ def test_multigrid(gauges, devices, shared, monkeypatch):
     np.testing.assert_allclose(rates[1], rates[0], rtol=0.02)
 
 
-def test_a_chunk_of_mesons(gauges: dict[Lattice, GaugeLinks]) -> None:
+@on_parts
+def test_a_chunk_of_mesons(gauges: dict[Lattice, GaugeLinks], devices: tuple[int, ...]) -> None:
     at = At(config="spread.1", source=("x0y0z0t3",), backend="cuda")
     solves = ExpectedSolves("bicgstab", "double-single", 12)
 
@@ -375,4 +371,4 @@ def test_a_chunk_of_mesons(gauges: dict[Lattice, GaugeLinks]) -> None:
         correlators = meson_two_point(solved, at=at, extents=LATTICE.extents)
         return {"correlators": cupy.asarray(correlators.correlator)}
 
-    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, several()[0], compute), 1e-8)
+    assert_alike(on(LATTICE, (0,), compute), on(LATTICE, devices, compute), 1e-8)

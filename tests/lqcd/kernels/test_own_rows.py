@@ -34,7 +34,7 @@ def owners(span: Span) -> np.ndarray:
     return np.repeat([part for part, _ in span.runs], [pages for _, pages in span.runs])
 
 
-@pytest.mark.parametrize(("parts", "t"), [(2, 12), (3, 20), (4, 13)])
+@pytest.mark.parametrize(("parts", "t"), [(2, 12), (3, 20), (4, 13), (5, 26), (8, 26)])
 @pytest.mark.parametrize("shape", [(52000, 3, 40), (2, 20800, 12, 7), (48 * 9000 * 11,)], ids=str)
 @pytest.mark.parametrize("columns", [slice(0, 5), slice(3, 7)])
 def test_a_device_works_on_the_rows_in_its_pages(shape, columns, parts, t):
@@ -50,6 +50,20 @@ def test_a_device_works_on_the_rows_in_its_pages(shape, columns, parts, t):
     for part, first, end in runs:
         middles = rows.data.ptr - ADDRESS + np.arange(first, end) * rows.strides[0] + rows[:1].nbytes // 2
         assert (owners(span)[middles // PAGE] == part).all()
+
+
+@pytest.mark.parametrize(
+    ("segments", "sites", "parts", "t"), [(8, 13763, 3, 10), (2, 14018, 7, 24), (2, 13593, 8, 27)]
+)
+def test_runs_are_counted_where_a_device_has_little_more_than_a_page_of_each(
+    segments: int, sites: int, parts: int, t: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    span, array = spread_array((segments, sites * t, 3), parts, t)
+    monkeypatch.setattr(own_rows, "span_of", lambda array: span)
+    monkeypatch.setattr(
+        own_rows, "current_group", lambda: SimpleNamespace(partition=SimpleNamespace(parts=parts))
+    )
+    assert own_rows.cut_runs(array.reshape(-1, 3)) == segments
 
 
 def test_slices_stay_whole() -> None:

@@ -18,7 +18,7 @@ from stages.lqcd.kernels.cuda.devices.partition import (
     TileWork,
 )
 
-PARTITIONS = [(1, 5), (2, 6), (2, 13), (3, 16), (4, 96)]
+PARTITIONS = [(1, 5), (2, 6), (2, 13), (3, 16), (4, 96), (5, 24), (8, 24), (8, 26)]
 
 
 def tile(order, step):
@@ -115,6 +115,12 @@ def test_blocks_that_go_round_have_no_more_rows_than_on_one_device(parts: int, t
         assert blocks % 40 == 0 and needed <= blocks < needed + 40
 
 
+def test_a_device_without_rows_takes_part_in_sums() -> None:
+    shares = RowWork(12, sums=True, at_once=40).shares(Partition(8, 24), (480,))
+    assert any(first == end for first, end in (share.rows for share in shares))
+    assert all(share.grid[0] > 0 for share in shares)
+
+
 @pytest.mark.parametrize(("parts", "t"), PARTITIONS)
 def test_slices_are_shared_out_whole(parts: int, t: int) -> None:
     shares = RowWork(100, slices=t).shares(Partition(parts, t), (7, t))
@@ -189,7 +195,7 @@ def test_parts_of_edges_alone_are_visited_in_order() -> None:
         assert [tile(order, step)[1] for step in range(24)] == [layer for layer in layers for _ in range(4)]
 
 
-@pytest.mark.parametrize("parts", [2, 4])
+@pytest.mark.parametrize("parts", [2, 4, 8])
 def test_devices_that_share_a_cut_are_at_it_at_the_same_time(parts: int) -> None:
     chunk, t = 8, 20 * parts
     visited = []

@@ -9,6 +9,7 @@ parity, those of both, the even ones first, or all sites of a grid without parit
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
@@ -186,8 +187,8 @@ def cut_runs(array: cupy.ndarray) -> int:
     if group is None or span is None:
         return 0
     begin, end = array.data.ptr, array.data.ptr + len(array) * array.strides[0]
-    inside = [min(end, start + size) - max(begin, start) for _, start, size in span.segments()]
-    return max(1, sum(2 * size >= PAGE for size in inside) // group.partition.parts)
+    inside = [(part, min(end, start + size) - max(begin, start)) for part, start, size in span.segments()]
+    return max(1, *Counter(part for part, size in inside if 2 * size >= PAGE).values())
 
 
 def site_work(like: cupy.ndarray, axis: int = 0, per_site: int = 1) -> SiteWork | None:

@@ -197,7 +197,7 @@ class RowWork:
             return ceil(rows / self.per_block)
         if not self.at_once:
             return whole
-        rounds = -(-whole * rows // (self.rows * self.at_once))
+        rounds = max(1, -(-whole * rows // (self.rows * self.at_once)))  # sums wait for every device
         return min(whole, rounds * self.at_once)
 
 
