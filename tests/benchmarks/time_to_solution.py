@@ -78,6 +78,10 @@ class Row:
     measured: str
 
 
+class MissedError(Exception):
+    """A solve ended without its tolerance."""
+
+
 class Study:
     """One configuration and its sources."""
 
@@ -144,14 +148,14 @@ class Study:
     def solve(
         self, A: NormalOperator, method: str, precision: str, start: int, width: int, limit: int
     ) -> Solution:
-        """One block. Ends the program if it misses the tolerance for another reason than the limit."""
+        """One block. Raises MissedError if it misses the tolerance for another reason than the limit."""
         solver = SOLVERS[method](self.tolerance, limit, precision)
         b: Array = dilute(self.noise, self.partition, range(start, start + width))
         solution = solver.solve(A, b, on_failure="return")
         if solution.status is not SolveStatus.CONVERGED and (
             limit == MOST or solution.status is not SolveStatus.ITERATION_LIMIT
         ):
-            raise SystemExit(f"{method}/{precision}/{width}: {solution.status.value}")
+            raise MissedError(f"{solution.status.name.lower()} after {solution.iterations} iterations")
         return solution
 
 
@@ -190,7 +194,11 @@ def print_table(study: Study, mass: float, wanted: list[tuple[str, str, int]]) -
     table, finished = PrintedTable(*COLUMNS), dict[tuple[str, str], Row]()
     for method, precision, width in wanted:
         batched = finished.get(("batched", precision))
-        row = study.row(mass, method, precision, width, batched.iterations if batched else None)
+        try:
+            row = study.row(mass, method, precision, width, batched.iterations if batched else None)
+        except MissedError as missed:
+            table.add(method, precision, width, *[None] * (len(COLUMNS) - 4), missed)
+            continue
         if row.residual is not None:
             finished.setdefault((method, precision), row)
         sequential = finished.get(("sequential", precision))
