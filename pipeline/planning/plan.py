@@ -309,7 +309,8 @@ def _added(plan: Plan, chunks: Sequence[Chunk]) -> str:
 def _projection(plan: Plan) -> str:
     seconds = plan.seconds
     work = "time unknown" if seconds is None else f"about {duration_text(seconds)} of work, {BESIDE}"
-    return f"projected: {_size(plan.memory)} per task, {_size(plan.stored)} to store, {work}"
+    task = "task" if plan.backend == "cpu" else "task without a GPU"
+    return f"projected: {_size(plan.memory)} per {task}, {_size(plan.stored)} to store, {work}"
 
 
 def _size(nbytes: int) -> str:

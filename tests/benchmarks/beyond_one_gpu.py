@@ -1,11 +1,11 @@
 """A chunk of `g2_disconnected` on a lattice that one GPU has no room for and several have.
 
-    python tests/benchmarks/beyond_one_gpu.py [--lattice X Y Z T] [--gpus K] [--vectors V] [--block N]
+    python tests/benchmarks/beyond_one_gpu.py [--lattice X Y Z T] [--gpus K ...] [--vectors V] [--block N]
                                                   [--room GB]
 
 A configuration of one sweep of the heat bath, HISQ links, diluted solves in blocks of N and loops, by the
-stages of the workflow: in one process on K GPUs, which prints the largest residual and the peak of memory on
-each, in another on one, which prints that it has no room. V noise vectors give 8 V right-hand sides for each
+stages of the workflow, in a process for each number K of GPUs, 2 and 1, which prints the largest residual and
+the peak of memory on each GPU, or that there is no room. V noise vectors give 8 V right-hand sides for each
 parity. --room leaves so many GB free on each GPU; 0: all.
 """
 
@@ -110,11 +110,11 @@ def chunk(lattice: Lattice, ids: tuple[int, ...], vectors: int, block: int, room
 
 
 def main() -> None:
-    """Print what came of it on several GPUs and on one."""
-    options = {"gpus": 2, "vectors": 2, "block": 16, "room": 0.0}
+    """Print what came of it on each number of GPUs."""
+    options = {"gpus": [2, 1], "vectors": 2, "block": 16, "room": 0.0}
     arguments = arguments_of(__doc__, lattice=LATTICE, options=options)
     work = arguments.vectors, arguments.block, arguments.room
-    for gpus in (arguments.gpus, 1):
+    for gpus in arguments.gpus:
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             outcome = process.submit(chunk, arguments.lattice, tuple(range(gpus)), *work).result()
             print(f"{arguments.lattice}, {gpus} of the GPUs, {outcome}", flush=True)

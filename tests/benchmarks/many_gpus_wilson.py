@@ -4,14 +4,14 @@
     [--mass -0.56] [--sweeps 50] [--parts products multigrid]
 
 Weak scaling, on random links: the Schur complement in single precision, of two dslashes with clover matrices,
-from graphs of ten; and whole iterations of BiCGstab with residuals in double. Strong scaling: a multigrid
-solve of 16 right-hand sides on a quenched configuration by heat bath, and what its cycle consists of.
+from graphs of ten; and whole iterations of BiCGstab with residuals in double. Strong and weak scaling: a
+multigrid solve of 16 right-hand sides on a quenched configuration, and what its cycle consists of.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -27,7 +27,6 @@ from stages.lqcd.kernels import random_numbers, smearing, stream
 from stages.lqcd.kernels.cuda.devices.group import spread_over
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted, empty_field, field_like, zeros_like
-from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
 from stages.lqcd.multigrid.hierarchy import Hierarchy
 from stages.lqcd.multigrid.levels import default_levels, multigrid_of
@@ -89,11 +88,13 @@ def bicgstab(S: WilsonSchur, n: int) -> float:
     return iteration(Device(), partial(BiCGstab, 1e-13, precision="double-single"), S, b)[0]
 
 
-def solves(thin: Array, lattice: Lattice, mass: float) -> Times:
+def solves(lattice: Lattice, mass: float, sweeps: int) -> Times:
     """Seconds of a setup, of a solve, and of what a cycle consists of."""
     device, times = Device(), Times()
     levels = [{"smoothing": 8, "refinements": 2, **level} for level in default_levels(lattice)]
-    M = wilson(to_device(thin), lattice, mass, 1.0)
+    thin = quenched(lattice, "multigrid", beta=6.0, seed=SEED, sweeps=sweeps, xp=cupy)
+    M = wilson(thin, lattice, mass, 1.0)
+    del thin
     multigrid = multigrid_of(levels, SEED)
     with part("first setup"):
         multigrid.setup(M)
@@ -154,24 +155,28 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=50)
     parser.add_argument("--parts", nargs="+", default=["products", "multigrid"])
     arguments = parser.parse_args()
-    x, y, z, t = arguments.per_gpu
-    k, alone, whole = arguments.gpus, Lattice((x, y, z, t)), Lattice(tuple(arguments.lattice))
-    ids = tuple(range(k))
+    k, ids = arguments.gpus, tuple(range(arguments.gpus))
     if "products" in arguments.parts:
-        one, many = (
+        alone, wide = lattices(arguments.per_gpu, k)
+        one, weak = (
             spread(lattice, devices, products, lattice)
-            for lattice, devices in ((alone, ids[:1]), (Lattice((x, y, z, k * t)), ids))
+            for lattice, devices in ((alone, ids[:1]), (wide, ids))
         )
-        printed(f"weak, {alone} per GPU", k, one, many, 1)
+        printed(f"weak, {alone} per GPU", k, one, weak, 1)
     if "multigrid" in arguments.parts:
-        with part("configuration"):
-            links = quenched(whole, "multigrid", beta=6.0, seed=SEED, sweeps=arguments.sweeps, xp=cupy)
-            thin = copy_to_host(links)
-            del links
-        one, many = (
-            spread(whole, devices, solves, thin, whole, arguments.mass) for devices in (ids[:1], ids)
+        alone, wide = lattices(arguments.lattice, k)
+        one, strong, weak = (
+            spread(lattice, devices, solves, lattice, arguments.mass, arguments.sweeps)
+            for lattice, devices in ((alone, ids[:1]), (alone, ids), (wide, ids))
         )
-        printed(f"strong, {whole}", k, one, many, k)
+        printed(f"strong, {alone}", k, one, strong, k)
+        printed(f"weak, {alone} per GPU", k, one, weak, 1)
+
+
+def lattices(extents: Sequence[int], gpus: int) -> tuple[Lattice, Lattice]:
+    """The lattice that one GPU has, and the one that has as many sites for each."""
+    x, y, z, t = extents
+    return Lattice((x, y, z, t)), Lattice((x, y, z, gpus * t))
 
 
 def spread(

@@ -70,6 +70,8 @@ projected: unknown size per task, unknown size to store, about"""
 
 def test_the_text_of_a_plan_and_its_reasons(store: Store, compute: Compute) -> None:
     assert explain(plan(workflow(), store)) == NEW
+    on_gpus = explain(plan(workflow(), store, backend="cuda"))
+    assert on_gpus == NEW.replace("MiB per task", "MiB per task without a GPU")
     assert not store.path.exists()  # a plan changes nothing
     compute(workflow())
     assert explain(plan(workflow("abcd"), store)).startswith(EXTENDED)

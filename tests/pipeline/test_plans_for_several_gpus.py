@@ -96,17 +96,25 @@ def test_projection_is_that_of_each_gpu(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("configs", "memory", "said"),
+    ("configs", "count", "memory", "said"),
     [
-        (8, 80, "1 is the least that fits, and the fastest: 8 tasks can run side by side on 4 GPUs, and two"),
-        (8, 20, "2 is the least that fits, and the fastest (--gpus-per-worker 2): 8 tasks"),
-        (2, 80, "1 is the least that fits, 2 the fastest (--gpus-per-worker 2): 2 tasks"),
-        (1, 80, "1 is the least that fits, 4 the fastest (--gpus-per-worker 4): 1 task can"),
+        (
+            8,
+            4,
+            80,
+            "1 is the least that fits, and the fastest: 8 tasks can run side by side on 4 GPUs, and two",
+        ),
+        (8, 4, 20, "2 is the least that fits, and the fastest (--gpus-per-worker 2): 8 tasks"),
+        (2, 4, 80, "1 is the least that fits, 2 the fastest (--gpus-per-worker 2): 2 tasks"),
+        (1, 4, 80, "1 is the least that fits, 4 the fastest (--gpus-per-worker 4): 1 task can"),
+        (1, 8, 5, "8 is the least that fits, and the fastest (--gpus-per-worker 8): 1 task can"),
     ],
 )
-def test_the_fastest_number_of_gpus_per_worker(store: Store, configs: int, memory: int, said: str) -> None:
+def test_the_fastest_number_of_gpus_per_worker(
+    store: Store, configs: int, count: int, memory: int, said: str
+) -> None:
     """Many tasks are best served by the fewest GPUs each; few leave GPUs to each other."""
-    advice = gpus_advice(planned(store, configs), Node(memory * GB))
+    advice = gpus_advice(planned(store, configs), Node(memory * GB, count=count))
     assert advice and advice.text.startswith(f"GPUs per worker: {said}")
     assert advice.text.endswith(f"two GPUs on one lattice are {TWICE:g} times as fast as one")
     assert f"{advice.least} is the least" in advice.text
