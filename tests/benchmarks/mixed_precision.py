@@ -1,7 +1,7 @@
 """Costs and gains of double, single and half precision for Wilson quarks: the figures of arXiv:0911.3191.
 
     python tests/benchmarks/mixed_precision.py [--backend cuda] [--lattice 8 8 8 16] [--csw 1]
-    [--mass m ...] [--rhs 1] [--parts time rates memory iterations] [--plot time.svg]
+    [--mass m ...] [--rhs 1] [--parts time rates memory iterations errors roofline] [--plot time.svg]
 
 The even-odd system of one quenched configuration, antiperiodic in time, random sources; residuals are in
 double. Tables, in the order of `--parts`:
@@ -15,6 +15,12 @@ rates       GFLOP/s of the dslash D, of the Schur complement S of two dslashes a
 memory      bytes per site: links and clover matrices, and fields of a solver for one right-hand side, as they
             are forecast (`tests/benchmarks/solver_memory.py` measures them)
 iterations  of reliable updates and of defect correction (`tests/benchmarks/mixed_iterations.py`)
+errors      of the dslash by form of links and fields: quantiles (`tests/benchmarks/storage_forms.py`)
+roofline    at the first mass: bytes of an iteration per even site and right-hand side, each number that a
+            kernel reads or writes counted once; its time at the copy bandwidth and in the solve, replacements
+            among the latter; time of a solve around its iterations, by one of two; gains over double: by the
+            bytes of an iteration, allowed (all bytes of a solve at the copy bandwidth and the time around),
+            measured. Clover matrices are counted whatever csw is
 """
 
 from __future__ import annotations
@@ -35,14 +41,17 @@ from stages.ensemble.wilson_operator import operator_bytes
 from stages.lqcd.dirac.wilson import DSLASH_FLOPS
 from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.kernels import short_numbers
+from stages.lqcd.kernels.directions import NAIVE_DIRECTIONS
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COMPONENTS
+from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import EVEN, Lattice
 from stages.lqcd.solvers.named import PRECISIONS, REGULAR
 from stages.lqcd.solvers.solution import Solution, SolveStatus
+from storage_forms import error_table
 from workflows.benchmarks.machine import Machine, Work, random_field
 from workflows.benchmarks.speed import DTYPES
-from workflows.benchmarks.wilson import schur_cost
+from workflows.benchmarks.wilson import CLOVER_NUMBERS, schur_cost
 
 SEED, PACKING = 811, 2
 """PACKING: iterations of a solve that packs links."""
@@ -54,6 +63,15 @@ STYLES: dict[str, dict[str, str]] = {
 }
 
 DOUBLE, SINGLE = DTYPES["double"], DTYPES["single"]
+
+SPINOR_BYTES = {"double": 16 * COMPONENTS, "double-single": 8 * COMPONENTS, "double-half": 4 * COMPONENTS + 4}
+PRODUCT, ADJOINT, REPLACEMENT = 5, 7, 12
+"""Spinors that pass in S: source, the field between written and read, diagonal, result; S^dag has a pass with
+A^-1 before its hops, in half one that takes |S p|^2, too; a replacement takes S, b - S x, a norm and x += y.
+"""
+
+UPDATES, CORRECTIONS = {"BiCGstab": 4 + 2 + 3 + 3 + 4, "CG": 3 + 3}, 2
+"""Spinors of the updates of p, alpha, r, omega and r, and of p and r; those of y, which is single in half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +108,12 @@ class Study:
             shortest = min(runs, key=lambda run: run.seconds)
             self.solved[mass, method, precision] = replace(shortest, x=np.empty(0))
         return self.solved[mass, method, precision]
+
+    def brief(self, mass: float, method: str, precision: str) -> Solution:
+        """The shortest of some solves that stop after two iterations."""
+        solver, A = METHODS[method](self.arguments.tolerance, PACKING, precision), self.system(mass)
+        runs = (solver.solve(A, self.sources(), on_failure="return") for _ in range(3))
+        return min(runs, key=lambda run: run.seconds)
 
     def products(self, precision: str) -> tuple[Work, Work]:
         """D and S at the first mass, in a precision."""
@@ -174,11 +198,72 @@ def iteration_counts(study: Study) -> None:
             table.add(mass, *(iterations(solver, A, b) for _, solver in solvers))
 
 
+def errors(study: Study) -> None:
+    """Print quantiles of the errors of the dslash."""
+    error_table(study.machine, study.system(study.arguments.mass[0]).M)
+
+
+def roofline(study: Study) -> None:
+    """Print what bytes at the copy bandwidth, and the time around iterations, let mixed precision gain."""
+    copy, mass = study.machine.copy_bandwidth(), study.arguments.mass[0]
+    print(f"copy bandwidth {copy:.0f} GB/s")
+    table = PrintedTable(
+        *("solver", "precision", "bytes", "us at copy", "us", "of copy", "ms around"),
+        *("gain by bytes", "allowed", "measured"),
+    )
+    pass_seconds = study.lattice.half_volume * study.rhs / copy / 1e9
+    for method in METHODS:
+        double: tuple[float, ...] = ()
+        for precision in PRECISIONS:
+            run, brief = study.solve(mass, method, precision), study.brief(mass, method, precision)
+            moved, replaced = iteration_bytes(method, precision, study.rhs), replacement_bytes(study.rhs)
+            least, least_of_brief, least_of_run = (
+                pass_seconds * (steps * moved + replacements * replaced)
+                for steps, replacements in ((1, 0), counts(brief), counts(run))
+            )
+            around = max(0.0, brief.seconds - least_of_brief)
+            step = (run.seconds - brief.seconds) / (run.iterations - brief.iterations)
+            costs = moved, least_of_run + around, run.seconds
+            double = double or costs
+            gains = (ours / theirs for ours, theirs in zip(double, costs, strict=True))
+            table.add(method, precision, moved, 1e6 * least, 1e6 * step, least / step, 1e3 * around, *gains)
+
+
+def counts(solution: Solution) -> tuple[int, int]:
+    """Iterations and replacements."""
+    return solution.iterations, solution.extras["replacements"]
+
+
+def iteration_bytes(method: str, precision: str, rhs: int) -> float:
+    """Bytes of an iteration per even site and right-hand side."""
+    if method == "BiCGstab":
+        spinors = 2 * PRODUCT
+    else:
+        spinors = PRODUCT + ADJOINT + (0 if precision == "double-half" else 2)  # p^H A p in a pass of its own
+    spinors += UPDATES[method]
+    y = SPINOR_BYTES["double-single" if precision == "double-half" else precision]
+    return spinors * SPINOR_BYTES[precision] + CORRECTIONS * y + 2 * matrix_bytes(precision, rhs)
+
+
+def replacement_bytes(rhs: int) -> float:
+    """Bytes of a true residual per even site and right-hand side."""
+    return REPLACEMENT * SPINOR_BYTES["double"] + matrix_bytes("double", rhs)
+
+
+def matrix_bytes(precision: str, rhs: int) -> float:
+    """Bytes of links and clover matrices in S or its adjoint per even site and right-hand side."""
+    name = "double" if precision == "double" else "single"
+    links = 2 * NAIVE_DIRECTIONS * Packing(block=rhs).wilson(name).value
+    return (links + 2 * 2 * CLOVER_NUMBERS) * DTYPES[name].itemsize / 2 / rhs
+
+
 TABLES: dict[str, Callable[[Study], None]] = {
     "time": times,
     "rates": rates,
     "memory": memory,
     "iterations": iteration_counts,
+    "errors": errors,
+    "roofline": roofline,
 }
 
 
