@@ -1,7 +1,7 @@
-"""Sink projections against cuBLAS (or BLAS) and against the bus, as Markdown tables.
+"""Sink projections and current insertions against cuBLAS (or BLAS), and against the bus, as Markdown tables.
 
     python tests/benchmarks/sink_projection.py [--backend cuda] [--lattice 24 24 24 48]
-    [--vectors 64 256] [--columns 32] [--precision single]
+    [--vectors 64 256] [--columns 32] [--precision single] [--insertions 16 32]
 
 Random vectors and solutions on all time slices. First table, with both in the memory of the machine that
 multiplies: the rate of `slice_products.sink_projection`, 96 flops per site, vector and column; that of the
@@ -14,6 +14,12 @@ Second table, with vectors elsewhere: on a GPU in page-locked memory of the host
 what is too large, on a CPU in an array that must be copied; a third of their bytes is allowed for tiles. Rate
 of everything in bytes of vectors; what a copy alone reaches (on a GPU from page-locked memory); fraction of
 the faster of that and the first table's rate; planned and allocated memory.
+
+Third table, for as many solutions on either side as `--insertions` says: psi_i^dag Gamma e^{ipx} D psi_j of
+all sixteen Dirac matrices on all slices, results on the host, with the right solutions beside the left ones
+and, as the stage `current_insertion` keeps them, in the host's memory. ms per momentum and displacement; the
+rate, 384 flops per site and pair; that of the library's products of the same size, as above; how many times
+longer single pairs take, from the time of one.
 """
 
 from __future__ import annotations
@@ -24,13 +30,16 @@ from typing import Any
 import numpy as np
 
 from script import PrintedTable, arguments_of
+from stages.lqcd.distillation.currents import current_insertions
+from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.projection import planned_bytes, sink_projections
 from stages.lqcd.kernels import slice_products
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.reference import slice_products as reference
-from stages.lqcd.kernels.transfer import HOST_TO_DEVICE, page_locked
+from stages.lqcd.kernels.transfer import HOST_TO_DEVICE, copy_to_host, page_locked
 from stages.lqcd.lattice.geometry import Lattice
+from stages.lqcd.spectroscopy.gammas import DIRAC
 from workflows.benchmarks.machine import Machine, Work, fastest, random_field
 from workflows.benchmarks.speed import DTYPES
 
@@ -42,6 +51,14 @@ RUN_ROWS = 1024
 NAMES = ("k", "N")
 RESIDENT = ("GFLOP/s", "library GFLOP/s", "products", "fraction", "error", "singly / this")
 STREAMED = ("seconds", "GB/s", "copy GB/s", "of limit", "planned GB", "allocated GB")
+INSERTED = (
+    *("N", "momenta", "displacements", "right solutions", "ms", "ms per current", "GFLOP/s"),
+    *("library GFLOP/s", "singly / this"),
+)
+MOMENTA = tuple((x, y, z) for x, y, z in product((0, 1), repeat=3))
+CURRENTS = ((MOMENTA[:1], ("",)), (MOMENTA, ("",)), (MOMENTA[:1], ("", "+x", "+y", "+z")))
+AMPLE = 1 << 34
+"""Bytes that insertions may take."""
 
 
 class Elsewhere:
@@ -175,9 +192,34 @@ def streamed(problem: ProjectionProblem, kernel_seconds: float) -> tuple[object,
     return seconds, size / seconds, copy, limit / seconds, bound / 1e9, allocated
 
 
+def inserted(machine: Machine, lattice: Lattice, n: int, dtype: np.dtype, table: PrintedTable) -> None:
+    """Print the lines of insertions between n solutions and n."""
+    left = repeated(machine, 2, (lattice.half_volume, COMPONENTS, n), dtype)
+    links = random_field(machine, (4, 2, lattice.half_volume, COLOURS, COLOURS), dtype)
+    same_size = ProjectionProblem(machine, lattice, SPINS * n, n, dtype)
+    library, _ = same_size.library_seconds()
+    del same_size
+    single = machine.xp.ascontiguousarray(left[..., :1])
+    flops = FLOPS * SPINS * lattice.volume * n * n
+    for momenta, displacements in CURRENTS:
+        insertions, count = Insertions(lattice, momenta, displacements), len(momenta) * len(displacements)
+        pair = insertion_seconds(machine, single, single, links, insertions)
+        for place, right in {"with the left": left, "on the host": copy_to_host(left)}.items():
+            whole = insertion_seconds(machine, left, right, links, insertions)
+            rates = (count * flops / time / 1e9 for time in (whole, count * library))
+            times = 1e3 * whole, 1e3 * whole / count
+            table.add(n, len(momenta), len(displacements), place, *times, *rates, n * n * pair / whole)
+
+
+def insertion_seconds(machine: Machine, left: Array, right: Any, links: Array, currents: Insertions) -> float:
+    """Wall time of the currents of a set between solutions."""
+    gammas, xp = list(DIRAC.values()), machine.xp
+    return fastest(machine, lambda: current_insertions(left, right, links, currents, gammas, xp, AMPLE))
+
+
 def main() -> None:
     """Print the tables of the run that the arguments name."""
-    options = {"vectors": [64, 256], "columns": [32], "precision": tuple(DTYPES)}
+    options = {"vectors": [64, 256], "columns": [32], "insertions": [16, 32], "precision": tuple(DTYPES)}
     arguments = arguments_of(__doc__, lattice=(8, 8, 8, 8), machine="cpu", options=options)
     machine, lattice = arguments.machine, arguments.lattice
     print(f"{machine.name}, {lattice}, {arguments.precision} precision")
@@ -190,6 +232,9 @@ def main() -> None:
     table = PrintedTable(*NAMES, *STREAMED)
     for row in rows:
         table.add(*row)
+    table = PrintedTable(*INSERTED)
+    for n in arguments.insertions:
+        inserted(machine, lattice, n, DTYPES[arguments.precision], table)
 
 
 if __name__ == "__main__":
