@@ -43,8 +43,8 @@ from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
 
-LATE = 0.75
-"""Part of the basis in use from which on a cycle looks whether it is done: before, it hardly ever is."""
+LATE, EVERY = 0.6, 4
+"""Part of the basis in use from which on a cycle looks, after so many columns, whether it is done."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class _Run(Run[BatchedSubspace]):
     """One run, in the numbering of steps above.
 
     unfinished: of cycles that left something to do, since the filter was chosen, as the history. confirmed:
-    values found when a fresh block began.
+    values found when a fresh block began. estimates_hold: no residual was larger than it seemed to be.
     """
 
     def __init__(self, method: BatchedLanczos, A: LinearOperator, systems: int, rows: int) -> None:
@@ -103,8 +103,9 @@ class _Run(Run[BatchedSubspace]):
         self.space = BatchedSubspace(A.xp, systems, rows, A.dtype, size, method.block, method.seed)
         self.unfinished: History = []
         self.confirmed: NDArray[np.float64] | None = None
+        self.estimates_hold = True
         self.ritz = np.empty((systems, 0))
-        self.space.start()
+        self.space.start(self.apply)
 
     @property
     def converged(self) -> int:
@@ -136,34 +137,36 @@ class _Run(Run[BatchedSubspace]):
         ):
             return EigenStatus.CONVERGED
         self.confirmed = values
-        self.space.start(self.method.vectors)
+        self.space.start(self.apply, self.method.vectors)
         return None
 
     def cycle(self) -> None:
-        """Steps 2 to 4; before a fresh block it ends as soon as all wanted pairs seem to be good.
+        """Steps 2 to 4; it ends as soon as all wanted pairs seem to be good, and keeps only them.
 
         One system is looked at after each step, the others where it seems to be done.
         """
-        space, one, every = self.space, slice(1), slice(None)
+        space, k, one, every = self.space, self.method.vectors, slice(1), slice(None)
         while not space.full:
             space.expand(self.apply)
-            if self.confirmed is not None or space.full or space.used < LATE * space.size:
+            if space.full or space.used < LATE * space.size or space.used % EVERY >= space.block:
                 continue
             if self._seems_done(*space.ritz(one), one) and self._seems_done(*space.ritz(), every):
                 break
         self.ritz, vectors = space.ritz()
-        space.restart(self.ritz, vectors, min(self.restart_columns, space.used))
+        done = self._seems_done(self.ritz, vectors, every)
+        space.restart(self.ritz, vectors, k if done else min(self.restart_columns, space.used))
         self.restarts += 1
-        self.measure(slice(0, self.method.vectors))
+        self.measure(slice(0, k))
+        self.estimates_hold &= not done or bool((self.residuals <= self.limit).all())
 
     def _seems_done(self, ritz: NDArray[np.float64], vectors: Matrices, systems: slice) -> bool:
-        """True if residuals of A are below the limit by those of the filter F.
+        """True if residuals of A are below the limit by those of the filter F, before a fresh block.
 
         A y - lambda y has a part along each eigenvector that is (lambda_j - lambda) / (f_j - theta) times
         that of F y - theta y: largest at the upper end of the spectrum, where |f_j| <= 1.
         """
         k = self.method.vectors
-        if (ritz[:, :k] <= 1).any():
+        if self.confirmed is not None or not self.estimates_hold or (ritz[:, :k] <= 1).any():
             return False
         ratio = (self.filter.high - self.filter.eigenvalues(ritz[:, :k])) / (ritz[:, :k] - 1)
         estimates = ratio * self.space.residuals(vectors[..., :k], systems)
@@ -179,7 +182,7 @@ class _Run(Run[BatchedSubspace]):
             self._choose_above()
             return
         lowest = float(self.values.min())
-        edge = float(self.filter.eigenvalues(self.ritz[:, self.space.used - 1]).mean())
+        edge = float(self.filter.eigenvalues(self.ritz[:, : self.restart_columns][:, -1]).mean())
         edge += ABOVE * (edge - lowest)
         if self.filter.low - lowest > BAD * (edge - lowest):
             self._begin_anew(edge)

@@ -9,18 +9,21 @@ block is orthogonalised twice against all of V, and that is enough (L. Giraud et
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stages.lqcd.dirac.operator import LinearOperator
-from stages.lqcd.eigen.subspace import GrowingBasis
+from stages.lqcd.eigen.subspace import Apply, GrowingBasis
 from stages.lqcd.kernels import batched_basis, block_blas, random_numbers
 from stages.lqcd.kernels.dispatch import Array, as_numpy, to_device_like
 from stages.lqcd.kernels.fields import assign, contiguous_slices, slices_field, slices_like
 from stages.lqcd.lattice.threads import in_threads
+
+FILTERED = 3
+"""Applications of F to a random block before it enters V: each saves a step at as many applications in all."""
 
 LOST = 32
 """Eigenvalues of a Gram matrix of unit columns, in rounding units, below which it has no such column."""
@@ -64,21 +67,23 @@ class BatchedSubspace(GrowingBasis):
         self.G: Matrices = np.zeros((systems, block, block), complex)
         """Gram matrices of what the last expansion left of F X beside V: of residuals of Ritz vectors."""
 
-    def start(self, used: int = 0) -> None:
-        """A fresh random block, orthogonal to the first columns of V, which alone are kept."""
-        self.used = used
+    def start(self, apply: Apply, used: int = 0) -> None:
+        """A fresh random block, filtered, orthogonal to the first columns of V, which alone are kept."""
+        self.used, self.near = used, 0
         self._fill(self.X)
+        for _ in range(min(FILTERED, self.block - 1)):
+            self._complete(1)
+            self.X, self.spare = apply(self.X, self.spare)
         self._complete()
 
-    def expand(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> None:
+    def expand(self, apply: Apply) -> None:
         """Append X, compute its column of H with W = F X, and orthonormalise W to the next X; apply: F."""
         first = self.append(apply)
-        C = self._project(self.X)
-        self.enter(first, C)
-        self._subtract(C)
+        C = self._take_away(self.near)
+        self.near = first
         self.G = self._gram()
-        self._orthonormalise(self.G)
-        self._complete(1)
+        _, S = self._orthonormalise(self.G)
+        self.enter(first, C + self._complete(1, S))
 
     def ritz(self, systems: slice = slice(None)) -> tuple[NDArray[np.float64], Matrices]:
         """Ritz values of F of these systems, descending, ``[S, used]``, and their vectors in terms of V."""
@@ -97,7 +102,7 @@ class BatchedSubspace(GrowingBasis):
     def restart(self, values: NDArray[np.float64], vectors: Matrices, count: int) -> None:
         """V becomes the first so many Ritz vectors; X goes on."""
         self._rotate(self.V[..., : self.used], vectors[..., :count])
-        self.used = count
+        self.used, self.near = count, 0
         self.H[:] = 0
         index = np.arange(count)
         self.H[:, index, index] = values[:, :count]
@@ -149,31 +154,37 @@ class BatchedSubspace(GrowingBasis):
             A.apply(self.spare.reshape(*A.shape, -1), self.image.reshape(*A.shape, -1))
             yield some, count, self.spare, self.image
 
-    def _complete(self, passes: int = 2) -> None:
-        """Make X orthonormal and orthogonal to V.
+    def _complete(self, passes: int = 2, S: Matrices | None = None) -> Matrices:
+        """Make X orthonormal and orthogonal to V; returns V^H X S, ``[S, used, b]``, of X as it was.
 
         In so many passes, or until one changes little; vanishing columns become random ones.
         """
+        S = np.eye(self.block, dtype=complex) if S is None else S
+        taken: Matrices = np.zeros((len(self.V), self.used, self.block), complex)
         while passes:
             passes -= 1
             if self.used:
-                C = self._project(self.X)
-                self._subtract(C)
+                C = self._take_away()
+                taken += C @ S
                 if np.linalg.norm(C, axis=(1, 2)).max() > OVERLAP:
                     passes = max(passes, 1)
-            lost = self._orthonormalise(self._gram())
+            lost, factor = self._orthonormalise(self._gram())
             if lost.any():
                 fresh = slices_like(self.X)
                 self._fill(fresh)
                 chosen = lost[:, :, None] * np.eye(self.block, dtype=complex)
                 batched_basis.add_combination(self.X, fresh, to_device_like(chosen, fresh))
                 passes = 2
+            S = factor @ S
+        return taken
 
     def _gram(self) -> Matrices:
         return as_numpy(batched_basis.project(self.X, self.X))
 
-    def _orthonormalise(self, G: Matrices) -> NDArray[np.bool_]:
-        """X becomes orthonormal in each system; ``[S, b]``: True for columns that depended on others, now 0.
+    def _orthonormalise(self, G: Matrices) -> tuple[NDArray[np.bool_], Matrices]:
+        """X becomes orthonormal in each system, what it was is X S.
+
+        Returns ``[S, b]``, True for columns that depended on others, now 0; and S ``[S, b, b]``.
 
         G: X^H X, by whose eigenvectors it goes (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
         """
@@ -183,7 +194,8 @@ class BatchedSubspace(GrowingBasis):
         lost = values <= LOST * self.unit
         roots = np.where(lost, 0, 1 / np.sqrt(np.where(lost, 1, values)))
         self._rotate(self.X, inverse[:, :, None] * vectors * roots[:, None, :])
-        return lost
+        S = np.where(lost, 0, np.sqrt(np.abs(values)))[:, :, None] * vectors.conj().swapaxes(1, 2)
+        return lost, S * norms[:, None, :]
 
     def _fill(self, block: Array) -> None:
         """Random columns of norm near one."""
@@ -191,11 +203,13 @@ class BatchedSubspace(GrowingBasis):
         self.draws += 1
         block_blas.scale(block, (1.5 / block.shape[1]) ** 0.5, block)
 
-    def _project(self, block: Array) -> Matrices:
-        return as_numpy(batched_basis.project(self.V[..., : self.used], block))
-
-    def _subtract(self, C: Matrices) -> None:
-        batched_basis.add_combination(self.X, self.V[..., : self.used], to_device_like(-C, self.X))
+    def _take_away(self, first: int = 0) -> Matrices:
+        """X -= V V^H X, of the columns of V from `first` on; V^H X ``[S, used, b]``, 0 before them."""
+        V = self.V[..., first : self.used]
+        C = np.zeros((len(V), self.used, self.block), complex)
+        C[:, first:] = as_numpy(batched_basis.project(V, self.X))
+        batched_basis.add_combination(self.X, V, to_device_like(-C[:, first:], self.X))
+        return C
 
     def _rotate(self, V: Array, Q: Matrices) -> None:
         batched_basis.rotate_in_place(V, to_device_like(np.ascontiguousarray(Q), V))

@@ -31,6 +31,9 @@ from stages.lqcd.kernels.host_lapack import Matrix, eigenpairs_of, rotated
 from stages.lqcd.kernels.transfer import copy_to_host, to_device
 from stages.lqcd.solvers.orthonormal import orthonormalise
 
+Apply = Callable[[Array, Array], tuple[Array, Array]]
+"""apply(x, spare): F x and the other array, both may be overwritten."""
+
 COLUMNS = 16
 """Vectors that are copied from a device together."""
 
@@ -61,11 +64,8 @@ class GrowingBasis:
         """True if there is no room for another block."""
         return self.used + self.block > self.size
 
-    def append(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> int:
-        """Append X to V and make X = F X; returns where the block begins in V.
-
-        apply(x, spare): F x and the other array, both may be overwritten.
-        """
+    def append(self, apply: Apply) -> int:
+        """Append X to V and make X = F X; returns where the block begins in V."""
         first, self.used = self.used, self.used + self.block
         assign(self.V[..., first : self.used], self.X)
         self.X, self.spare = apply(self.X, self.spare)
@@ -109,7 +109,7 @@ class Subspace(GrowingBasis):
         """A fresh random block orthogonal to all columns in use."""
         self._complete(0, np.zeros((self.block, self.block), complex))
 
-    def expand(self, apply: Callable[[Array, Array], tuple[Array, Array]]) -> None:
+    def expand(self, apply: Apply) -> None:
         """Append X, compute its column of H with W = F X, and orthonormalise W to the next X; apply: F."""
         first, width = self.append(apply), self.block
         self.E[:first, first : self.used] = self.loss
