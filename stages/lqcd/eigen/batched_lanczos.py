@@ -4,7 +4,7 @@ The operator acts on fields whose equal parts, one after the other, do not mix: 
 All parts go through one filter, one application and one batched product together (batch x block), so that
 small systems fill a large device. Thick restarts and filters are those of `stages.lqcd.eigen.block_lanczos`:
 
-    1  X random, orthonormal; V empty
+    1  X random, filtered a few times, orthonormal; V empty
     2  until V has no room: append X to V, W = p(A) X,
        H gets its column V^H W, X = W - V V^H W, orthonormal
     3  Ritz vectors of H; V becomes the leading ones
@@ -12,7 +12,10 @@ small systems fill a large device. Thick restarts and filters are those of `stag
        2 until all of them are below the tolerance in all systems
     5  where as many eigenvalues of a system coincide as a block has columns,
        or the window was raised, whose filter damps less now:
-       a fresh random X orthogonal to V; 2 until it changes nothing
+       a fresh X as in 1, orthogonal to V; 2 until it changes nothing
+
+Filtered beforehand, X makes with k steps what it would make unfiltered with so many more: a Krylov space of
+F^m X lacks little of that of X. As many applications then need fewer columns of V.
 
 After the first cycle the filter is chosen again from what was found, if the first choice was a bad one; and
 whenever eigenvalues found are not all below its window, where it does not tell the lowest from others.
@@ -20,6 +23,7 @@ whenever eigenvalues found are not all below its window, where it does not tell 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,12 +43,16 @@ from stages.lqcd.eigen.window import (
     subspace_size,
 )
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
+from stages.lqcd.lattice.threads import kernels_in_one_thread
 
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
 
 LATE, EVERY = 0.6, 4
 """Part of the basis in use from which on a cycle looks, after so many columns, whether it is done."""
+
+ALONE = 1 << 15
+"""Numbers of a block on the host up to which one thread is hardly slower than two, at half their time."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,10 @@ class BatchedLanczos(Lanczos):
                 f"{self.vectors} of {rows} eigenvectors of a system leave no room for Lanczos: take a dense "
                 "diagonalisation"
             )
-        run = _Run(self, A, systems, rows)
-        eigenpairs = run.eigenpairs(run.iterate(progress))
+        alone = A.xp is np and dimension * self.block <= ALONE
+        with kernels_in_one_thread() if alone else nullcontext():
+            run = _Run(self, A, systems, rows)
+            eigenpairs = run.eigenpairs(run.iterate(progress))
         if eigenpairs.status is not EigenStatus.CONVERGED:
             raise EigenpairsNotConverged(eigenpairs, run.limit)
         return eigenpairs

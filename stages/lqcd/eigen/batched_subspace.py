@@ -3,8 +3,10 @@
 V ``[S, n, size]`` holds for each system the kept Ritz vectors, then one block after the other; X, ``[S, n,
 b]``, is the next block, orthonormal and orthogonal to V. H = V^H F V is computed, not inferred from a
 recurrence: neither a thick restart nor a column of X that had to be replaced needs any bookkeeping. Every new
-block is orthogonalised twice against all of V, and that is enough (L. Giraud et al., Numer. Math. 101 (2005)
-87) unless F X lies in V: of what rounding leaves then, much may lie in V again, and it takes another pass.
+block is orthogonalised twice, first against the columns in which F X lies but for rounding, X and the block
+before it, or after a restart all, then against all of V; what the second pass finds enters H, too. That is
+enough (L. Giraud et al., Numer. Math. 101 (2005) 87) unless F X lies in V: of what rounding leaves then, much
+may lie in V again, and it takes another pass.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from stages.lqcd.kernels.fields import assign, contiguous_slices, slices_field, 
 from stages.lqcd.lattice.threads import in_threads
 
 FILTERED = 3
-"""Applications of F to a random block before it enters V: each saves a step at as many applications in all."""
+"""Applications of F to a random block before it enters V: each saves a step, at as many in all."""
 
 LOST = 32
 """Eigenvalues of a Gram matrix of unit columns, in rounding units, below which it has no such column."""
@@ -42,7 +44,9 @@ Matrices = NDArray[np.complex128]
 
 
 class BatchedSubspace(GrowingBasis):
-    """V, H and X of `systems` systems of `rows` rows; `used`: columns of V in use.
+    """V, H and X of `systems` systems of `rows` rows.
+
+    used: columns of V in use. near: the first of those in which F X lies but for rounding.
 
     The parts of a field that belong to different systems follow each other, so that a block ``[*shape, b]``
     of the whole is a block ``[S, n, b]``.
@@ -175,27 +179,27 @@ class BatchedSubspace(GrowingBasis):
                 chosen = lost[:, :, None] * np.eye(self.block, dtype=complex)
                 batched_basis.add_combination(self.X, fresh, to_device_like(chosen, fresh))
                 passes = 2
-            S = factor @ S
+            S = np.where(lost[:, :, None], 0, factor) @ S
         return taken
 
     def _gram(self) -> Matrices:
         return as_numpy(batched_basis.project(self.X, self.X))
 
     def _orthonormalise(self, G: Matrices) -> tuple[NDArray[np.bool_], Matrices]:
-        """X becomes orthonormal in each system, what it was is X S.
+        """X becomes orthonormal in each system but for columns that depended on others, which become short.
 
-        Returns ``[S, b]``, True for columns that depended on others, now 0; and S ``[S, b, b]``.
+        Returns ``[S, b]``, True for these; and S ``[S, b, b]``: what X was is X S.
 
         G: X^H X, by whose eigenvectors it goes (Stathopoulos and Wu, SIAM J. Sci. Comput. 23 (2002) 2165).
         """
         norms = np.sqrt(np.einsum("sii->si", G).real)
         inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > TINY)
         values, vectors = eigh(inverse[:, :, None] * G * inverse[:, None, :])
-        lost = values <= LOST * self.unit
-        roots = np.where(lost, 0, 1 / np.sqrt(np.where(lost, 1, values)))
-        self._rotate(self.X, inverse[:, :, None] * vectors * roots[:, None, :])
-        S = np.where(lost, 0, np.sqrt(np.abs(values)))[:, :, None] * vectors.conj().swapaxes(1, 2)
-        return lost, S * norms[:, None, :]
+        least = LOST * self.unit
+        roots = np.sqrt(np.maximum(values, least))
+        self._rotate(self.X, inverse[:, :, None] * vectors / roots[:, None, :])
+        S = roots[:, :, None] * vectors.conj().swapaxes(1, 2) * norms[:, None, :]
+        return values <= least, S
 
     def _fill(self, block: Array) -> None:
         """Random columns of norm near one."""

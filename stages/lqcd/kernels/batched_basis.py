@@ -1,7 +1,7 @@
 """Bases of many independent systems of equal size, ``[S, n, k]``: as `basis`, for each of S by itself.
 
-A basis is complex64 or complex128, C-contiguous or leading columns ``V[..., :k]`` of a wider array; blocks
-``[S, n, N]`` are of the same dtype. Small matrices are complex128, where the basis is or on the host.
+A basis is complex64 or complex128, C-contiguous or columns ``V[..., j:k]`` of a wider array; blocks ``[S, n,
+N]`` are of the same dtype. Small matrices are complex128, where the basis is or on the host.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rayleigh(block: Array, image: Array) -> tuple[Array, Array]:
 
 
 def _check_batch(V: Array, x: Array) -> None:
-    """Raise InputError unless V ``[S, n, k]``, x ``[S, n, N]`` are leading columns of contiguous arrays."""
+    """Raise InputError unless V ``[S, n, k]``, x ``[S, n, N]`` are columns of contiguous arrays."""
     for array in (V, x):
         if array.ndim != 3 or array.dtype not in (np.complex64, np.complex128):
             raise InputError(

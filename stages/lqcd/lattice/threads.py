@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -15,6 +16,19 @@ def most_threads() -> int:
     from numba import config
 
     return int(config.NUMBA_NUM_THREADS)
+
+
+@contextmanager
+def kernels_in_one_thread() -> Iterator[None]:
+    """Compiled kernels take one thread: others would wait actively for what NumPy does between them."""
+    from numba import get_num_threads, set_num_threads
+
+    before = get_num_threads()
+    set_num_threads(1)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -1,5 +1,6 @@
 """Eigenvectors of the Laplacian: dense matrices, the free field, a file of reference values, covariance."""
 
+import numba
 import numpy as np
 import pytest
 
@@ -134,6 +135,19 @@ def test_vectors_do_not_depend_on_how_they_are_found():
         solver(200).solve(links, WIDE).vectors[..., :12],
     ):
         assert np.abs(other - vectors).max() < 1e-8
+
+
+def test_small_lattices_take_one_thread(monkeypatch):
+    """The numbers are those of all threads, of which there are as many afterwards."""
+    links, every, threads = rough(WIDE), numba.get_num_threads(), []
+
+    def solve():
+        return solver(4).solve(links, WIDE, progress=lambda *_: threads.append(numba.get_num_threads()))
+
+    alone = solve().vectors
+    assert set(threads) == {1} and numba.get_num_threads() == every
+    monkeypatch.setattr("stages.lqcd.eigen.batched_lanczos.ALONE", 0)
+    assert np.array_equal(solve().vectors, alone) and threads[-1] == every
 
 
 @pytest.mark.gpu

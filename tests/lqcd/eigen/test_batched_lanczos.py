@@ -127,6 +127,38 @@ def test_spectra_that_no_filter_serves():
         lanczos(10, 4, tolerance=1e-10).solve(A, 2)
 
 
+@pytest.mark.parametrize("points", [180, 5])
+def test_projected_operators(points):
+    """H = V^H F V with V orthonormal, after a restart, replaced columns and a fresh block, too.
+
+    Before that block all of F V lies in V and X.
+    """
+    spectrum = np.repeat(np.linspace(1, 10, points), 180 // points)
+    A = blocks([spectrum, spectrum / 2])
+    space = BatchedSubspace(np, 2, 180, A.dtype, 40, 4, seed=5)
+
+    def apply(x, spare):
+        return A.apply(x.reshape(-1, 4)).reshape(x.shape), spare
+
+    def fill(used, left=1e-12):
+        while space.used < used:
+            space.expand(apply)
+        V, H = space.V[..., :used], space.H[:, :used, :used]
+        every = np.concatenate([V, space.X], axis=2)
+        assert np.abs(every.conj().swapaxes(1, 2) @ every - np.eye(used + 4)).max() < 1e-14
+        images = A.matrices @ V
+        assert np.abs(V.conj().swapaxes(1, 2) @ images - H).max() < 2e-13
+        assert np.abs(images - every @ (every.conj().swapaxes(1, 2) @ images)).max() < left
+
+    space.start(apply)
+    fill(36)
+    space.restart(*space.ritz(), 20)
+    fill(40)
+    space.restart(*space.ritz(), 12)
+    space.start(apply, 12)
+    fill(32, left=np.inf)
+
+
 @pytest.mark.parametrize("index", [0, 9])
 def test_a_wanted_value_that_is_lost_when_the_window_is_raised_is_found(index, monkeypatch):
     """Where the next block has no part of its vector no iteration brings one: a fresh block does."""
@@ -144,6 +176,23 @@ def test_a_wanted_value_that_is_lost_when_the_window_is_raised_is_found(index, m
     found = lanczos(10, 4, tolerance=1e-10).solve(A, 2)
     assert lost
     np.testing.assert_allclose(np.sort(found.values), spectra[:, :10], rtol=0, atol=1e-8)
+
+
+def test_blocks_filtered_beforehand_save_columns(monkeypatch):
+    """At one step more, at most."""
+    A, method, used = blocks([np.linspace(0.1, 10, 180)] * 2), lanczos(10, 4, tolerance=1e-8), []
+    restart = BatchedSubspace.restart
+
+    def noted(space, *arguments):
+        used.append(space.used)
+        restart(space, *arguments)
+
+    monkeypatch.setattr(BatchedSubspace, "restart", noted)
+    found = method.solve(A, 2)
+    monkeypatch.setattr("stages.lqcd.eigen.batched_subspace.FILTERED", 0)
+    wanted = method.solve(A, 2)
+    np.testing.assert_allclose(found.values, wanted.values, rtol=0, atol=1e-10)
+    assert used[0] < used[1] and found.matvecs <= wanted.matvecs + 4 * found.degree
 
 
 def test_single_precision():

@@ -70,6 +70,12 @@ def test_blocks_may_be_columns_of_the_same_allocation(backend, random, tolerance
     basis.add_combination(allocation[..., 8:], allocation[..., :8], family.small(C))
     expected = V[..., 8:] + V[..., :8] @ C
     assert near(family.back(allocation, systems)[..., 8:], expected, tolerance)
+    if name == "batched_basis":
+        projected = basis.project(allocation[..., 3:8], allocation[..., 8:])
+        assert near(backend.host(projected), dagger(V[..., 3:8]) @ expected, 20 * tolerance)
+        basis.add_combination(allocation[..., 8:], allocation[..., 3:8], family.small(C[:, 3:].copy()))
+        expected += V[..., 3:8] @ C[:, 3:]
+        assert near(family.back(allocation, systems)[..., 8:], expected, tolerance)
 
 
 @pytest.mark.parametrize(("k", "spare", "n"), [(9, 0, 4), (9, 3, 16), (130, 0, 16), (64, 1, 1), (6, 0, 65)])
