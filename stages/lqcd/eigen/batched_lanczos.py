@@ -48,8 +48,8 @@ from stages.lqcd.lattice.threads import kernels_in_one_thread
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
 
-LATE, EVERY = 0.6, 4
-"""Part of the basis in use from which on a cycle looks, after so many columns, whether it is done."""
+LATE = 0.6
+"""Part of the basis in use from which on a cycle looks whether it is done: before, it hardly ever is."""
 
 ALONE = 1 << 15
 """Numbers of a block on the host up to which one thread is hardly slower than two, at half their time."""
@@ -158,7 +158,7 @@ class _Run(Run[BatchedSubspace]):
         space, k, one, every = self.space, self.method.vectors, slice(1), slice(None)
         while not space.full:
             space.expand(self.apply)
-            if space.full or space.used < LATE * space.size or space.used % EVERY >= space.block:
+            if space.full or space.used < LATE * space.size:
                 continue
             if self._seems_done(*space.ritz(one), one) and self._seems_done(*space.ritz(), every):
                 break

@@ -120,7 +120,7 @@ class BatchedSubspace(GrowingBasis):
         batched_basis.add_combination(
             self.X, self.V[..., : self.used], to_device_like(np.ascontiguousarray(mixture), self.X)
         )
-        self.used = 0
+        self.used = self.near = 0
         self._complete()
 
     def measure(self, A: LinearOperator, columns: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -179,7 +179,8 @@ class BatchedSubspace(GrowingBasis):
                 chosen = lost[:, :, None] * np.eye(self.block, dtype=complex)
                 batched_basis.add_combination(self.X, fresh, to_device_like(chosen, fresh))
                 passes = 2
-            S = np.where(lost[:, :, None], 0, factor) @ S
+            if passes:
+                S = np.where(lost[:, :, None], 0, factor) @ S
         return taken
 
     def _gram(self) -> Matrices:
