@@ -12,10 +12,10 @@ small systems fill a large device. Thick restarts and filters are those of `stag
        2 until all of them are below the tolerance in all systems
     5  where as many eigenvalues of a system coincide as a block has columns,
        or the window was raised, whose filter damps less now:
-       a fresh X as in 1, orthogonal to V; 2 until it changes nothing
+       a fresh random X orthogonal to V; 2 until it changes nothing
 
-Filtered beforehand, X makes with k steps what it would make unfiltered with so many more: a Krylov space of
-F^m X lacks little of that of X. As many applications then need fewer columns of V.
+The Krylov space of F^m X with m fewer blocks, F = p(A), holds the lowest eigenvectors about as well as that of
+X: it takes as many applications, and fewer columns of V.
 
 After the first cycle the filter is chosen again from what was found, if the first choice was a bad one; and
 whenever eigenvalues found are not all below its window, where it does not tell the lowest from others.
@@ -48,7 +48,7 @@ from stages.lqcd.lattice.threads import kernels_in_one_thread
 BAD = 1.6
 """A filter is chosen again if its window begins this many times as far from the lowest value as it should."""
 
-LATE = 0.6
+LATE = 0.5
 """Part of the basis in use from which on a cycle looks whether it is done: before, it hardly ever is."""
 
 ALONE = 1 << 15

@@ -25,7 +25,7 @@ from stages.lqcd.kernels.fields import assign, contiguous_slices, slices_field, 
 from stages.lqcd.lattice.threads import in_threads
 
 FILTERED = 3
-"""Applications of F to a random block before it enters V: each saves a step, at as many in all."""
+"""Applications of F to the first block before it enters V: each saves a step, at as many in all."""
 
 LOST = 32
 """Eigenvalues of a Gram matrix of unit columns, in rounding units, below which it has no such column."""
@@ -72,10 +72,13 @@ class BatchedSubspace(GrowingBasis):
         """Gram matrices of what the last expansion left of F X beside V: of residuals of Ritz vectors."""
 
     def start(self, apply: Apply, used: int = 0) -> None:
-        """A fresh random block, filtered, orthogonal to the first columns of V, which alone are kept."""
+        """A fresh random block, orthogonal to the first columns of V, which alone are kept.
+
+        The block is filtered where none are.
+        """
         self.used, self.near = used, 0
         self._fill(self.X)
-        for _ in range(min(FILTERED, self.block - 1)):
+        for _ in range(0 if used else min(FILTERED, self.block - 1)):
             self._complete(1)
             self.X, self.spare = apply(self.X, self.spare)
         self._complete()

@@ -178,7 +178,7 @@ def test_a_wanted_value_that_is_lost_when_the_window_is_raised_is_found(index, m
     np.testing.assert_allclose(np.sort(found.values), spectra[:, :10], rtol=0, atol=1e-8)
 
 
-def test_blocks_filtered_beforehand_save_columns(monkeypatch):
+def test_a_block_filtered_beforehand_saves_columns(monkeypatch):
     """At one step more, at most."""
     A, method, used = blocks([np.linspace(0.1, 10, 180)] * 2), lanczos(10, 4, tolerance=1e-8), []
     restart = BatchedSubspace.restart
