@@ -14,8 +14,8 @@ small systems fill a large device. Thick restarts and filters are those of `stag
        or the window was raised, whose filter damps less now:
        a fresh random X orthogonal to V; 2 until it changes nothing
 
-The Krylov space of F^m X with m fewer blocks, F = p(A), holds the lowest eigenvectors about as well as that of
-X: it takes as many applications, and fewer columns of V.
+The Krylov space of F^m X with m fewer blocks, F = p(A), holds the lowest eigenvectors about as well as that
+of X: it takes as many applications, and fewer columns of V.
 
 After the first cycle the filter is chosen again from what was found, if the first choice was a bad one; and
 whenever eigenvalues found are not all below its window, where it does not tell the lowest from others.
