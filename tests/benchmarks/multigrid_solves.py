@@ -111,30 +111,30 @@ def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int, others
     cells: list[object] = []
     seconds: list[float] = []
     for solver in solvers:
-        iterations, fastest, joules, x = measured(machine, partial(solver.solve, S, b), arguments.repeats)
+        iterations, fastest, joules = measured(machine, partial(solver.solve, S, b), arguments.repeats)
         seconds.append(fastest)
-        ratio = None if exact is None else error_to_residual(S, x, b, exact)
+        ratio = None if exact is None else error_to_residual(S, solver.solve(S, b).x, b, exact)
         cells += [iterations, 1e3 * fastest / rhs, None if joules is None else joules / rhs, ratio]
     cells = [*cells, seconds[1] / seconds[0]] if len(solvers) == 2 else [*cells, *[None] * (len(EACH) + 1)]
     if arguments.cg and not others:
         cells += [None] * len(CG_COLUMNS)
     elif arguments.cg:
         cg = NormalEquations(BatchedCG(TOLERANCE, max_iterations=20000, precision="double-single"))
-        iterations, fastest, *_ = measured(machine, partial(cg.solve, S, b), arguments.repeats)
+        iterations, fastest, _ = measured(machine, partial(cg.solve, S, b), arguments.repeats)
         cells += [iterations, 1e3 * fastest / rhs]
     return cells
 
 
 def measured(
     machine: Machine, solve: Callable[[], Any], repeats: int
-) -> tuple[int | str, float, float | None, Array]:
-    """Iterations, least seconds and joules of some equal solves after one that compiles, and the solution."""
+) -> tuple[int | str, float, float | None]:
+    """Iterations, least seconds and joules of some equal solves after one that compiles."""
     try:
-        solution = solve()
+        iterations = solve().iterations
     except NotConverged as failure:
-        return failure.solution.status.name.lower(), np.nan, None, failure.solution.x
+        return failure.solution.status.name.lower(), np.nan, None
     seconds = min(machine.wall_seconds(solve) for _ in range(repeats))
-    return solution.iterations, seconds, machine.joules(solve, seconds), solution.x
+    return iterations, seconds, machine.joules(solve, seconds)
 
 
 def error_to_residual(S: Any, x: Array, b: Array, exact: Array) -> float:

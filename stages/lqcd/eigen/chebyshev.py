@@ -5,8 +5,8 @@
 
 It is applied as the product of its linear factors: each is one application of a A + b, which a dslash
 computes without another pass over the fields, where the three-term recurrence needs one. The roots r_j come
-in Leja's order, in which the intermediate products stay near one and rounding does not grow; measured against
-extended precision the result is closer than that of the recurrence, at degrees 20 to 800.
+in Leja's order, in which the intermediate products stay near one, so that rounding hardly grows; in single
+precision it is still more than that of the recurrence (`docs/notes/block_lanczos.md`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ChebyshevFilter:
         """r_j in Leja's order, float64 ``[degree]``."""
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
         angles = np.pi * (np.arange(self.degree) + 0.5) / self.degree
-        return middle + half * leja_order(np.cos(angles), origin=True)
+        return middle + half * leja_order(np.cos(angles))
 
     @property
     def factors(self) -> list[tuple[float, float]]:

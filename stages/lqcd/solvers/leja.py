@@ -16,11 +16,10 @@ TINY = 1e-300
 """Stands for a distance of zero."""
 
 
-def leja_order(points: NDArray[Number], count: int | None = None, *, origin: bool = False) -> NDArray[Number]:
+def leja_order(points: NDArray[Number], count: int | None = None) -> NDArray[Number]:
     """So many of some points ``[n]``, or all, each the farthest, by product of distances, from those before.
 
-    The first is the one of largest modulus. Where there are fewer, all begin again. origin: whether 0 counts
-    as a point before the first.
+    The first is the one of largest modulus. Where there are fewer, all begin again.
     """
     points = np.asarray(points)
     distances = np.log(np.abs(points) + TINY)
@@ -31,5 +30,5 @@ def leja_order(points: NDArray[Number], count: int | None = None, *, origin: boo
         order.append(int(np.argmax(np.where(left, distances, -np.inf))))
         left[order[-1]] = False
         between = np.log(np.maximum(np.abs(points - points[order[-1]]), TINY))
-        distances = distances + between if step or origin else between
+        distances = distances + between if step else between
     return points[order]

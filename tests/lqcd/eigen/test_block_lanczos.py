@@ -11,7 +11,7 @@ from dense_operator import DenseOperator, hermitian
 from stages.base.errors import InputError
 from stages.lqcd.dirac.staggered import NormalOperator, SquaredDslash, StaggeredDslash
 from stages.lqcd.eigen.block_lanczos import BlockLanczos, _Run
-from stages.lqcd.eigen.chebyshev import ChebyshevFilter
+from stages.lqcd.eigen.chebyshev import ChebyshevFilter, RepeatedFilter
 from stages.lqcd.eigen.eigenpairs import EigenpairsNotConverged, EigenStatus
 from stages.lqcd.eigen.subspace import Subspace
 from stages.lqcd.gauge.hisq import hisq_links, naive_links
@@ -228,6 +228,20 @@ def test_values_of_the_filter_are_a_chebyshev_polynomial(degree):
     x = np.linspace(-1, 5, 25)
     expected = np.polynomial.Chebyshev.basis(degree)(2 - x)
     np.testing.assert_allclose(ChebyshevFilter(1, 3, degree).values(x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_filter_of_high_degree_keeps_its_digits_in_single_precision(backend):
+    """|B e| of the error e of p(B) x, which is what residuals of eigenvectors cannot fall below."""
+    B = rough_operator(backend)
+    rng = np.random.default_rng(88)
+    x = backend.xp.asarray(rng.normal(size=(*B.shape, 8)) + 1j * rng.normal(size=(*B.shape, 8)))
+    filter = ChebyshevFilter(1e-3, 20.5, 222)
+    single, double = (
+        RepeatedFilter(A).apply(filter, x.astype(A.dtype), x.astype(A.dtype))[0]
+        for A in (SquaredDslash(B.dslash.astype(np.complex64)), B)
+    )
+    error, size = (float(abs(B.apply(field)).max()) for field in (single - double, x))
+    assert error < 2e-4 * size
 
 
 EDGES = (0.012, 0.014, 0.016, 0.018, 0.020, 0.024)

@@ -247,7 +247,8 @@ def test_eigenpairs_deflate_as_they_are(dense, random_block):
     np.testing.assert_allclose(space.eigenvalues, measured.eigenvalues, rtol=1e-9)
     np.testing.assert_allclose(space.guess(0.1, b), measured.guess(0.1, b), atol=1e-9)
     solutions = [DeflatedSolver(BatchedCG(1e-9), each).solve(A, b) for each in (space, measured)]
-    assert abs(solutions[0].iterations - solutions[1].iterations) <= 10
+    few, many = sorted(solution.iterations for solution in solutions)
+    assert many <= 1.03 * few
     assert relative_residuals(A, solutions[0].x, b).max() < 1.01e-9
 
 
