@@ -129,8 +129,9 @@ def searched_twice(
     single = searched_in_single(given.precision, given.lanczos)
     B = SquaredDslash(dslash.astype(np.complex64) if single else dslash)
     lanczos = BlockLanczos(max(given.vectors), block, given.lanczos)
-    few = replace(lanczos, vectors=max(1, lanczos.vectors // 16), tolerance=0.01) if getattr(given, "once", False) else lanczos
-    first = few.solve(B, on_failure="return").seconds
+    once, few = getattr(given, "once", False), max(1, lanczos.vectors // 16)
+    warming = replace(lanczos, vectors=few, tolerance=0.01) if once else lanczos
+    first = warming.solve(B, on_failure="return").seconds
     pairs, joules = metered(given.machine.backend, lambda: lanczos.solve(B))
     return pairs, first, joules
 
