@@ -5,7 +5,7 @@
     [--gpus 1] [--once]
 
 HISQ links of one quenched configuration, the normal operator on the even sites, Z2 noise, eigenvectors by
-block Lanczos, twice (the first time with kernels to compile, with `--once` few of them), in the precision in
+block Lanczos, twice (the first time with kernels to compile, with `--once` one cycle), in the precision in
 which a run searches. The fastest of some equal solves counts, after one to 1e-2. Columns: kappa, the
 condition number that remains, from the first eigenvalue that is not deflated (of the last vectors: their own)
 and the upper end of the Lanczos window; iterations, and their ratio to sqrt(kappa) / 2 ln(2 / tolerance);

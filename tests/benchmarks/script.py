@@ -124,13 +124,13 @@ def searched_twice(
     """The most `vectors` to `lanczos`, in the precision in which a run searches those stored in `precision`.
 
     They, their seconds and joules are of a second search; seconds of the first one, which compiles kernels,
-    come between. With `given.once` the first one is for a sixteenth of the vectors.
+    come between. With `given.once` the first one is a single cycle with a filter of low degree.
     """
     single = searched_in_single(given.precision, given.lanczos)
     B = SquaredDslash(dslash.astype(np.complex64) if single else dslash)
     lanczos = BlockLanczos(max(given.vectors), block, given.lanczos)
-    once, few = getattr(given, "once", False), max(1, lanczos.vectors // 16)
-    warming = replace(lanczos, vectors=few, tolerance=0.01) if once else lanczos
+    once = getattr(given, "once", False)
+    warming = replace(lanczos, vectors=block, degree=8, max_restarts=1) if once else lanczos
     first = warming.solve(B, on_failure="return").seconds
     pairs, joules = metered(given.machine.backend, lambda: lanczos.solve(B))
     return pairs, first, joules
