@@ -113,6 +113,8 @@ class Study:
         step = self.seconds_per_iteration(A, method, precision, width)
         if method == "batched" and known and known * step > self.budget:
             limit = ceil(self.budget / step)
+        if method == "block":  # what its replacements take is compiled when they come
+            self.solve(A, method, precision, 0, width, limit)
         solutions: list[Solution] = []
         fixed = method == "sequential" and not self.whole
         for start in range(0, SEQUENTIAL if fixed else RHS, width):
