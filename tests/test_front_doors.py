@@ -40,7 +40,7 @@ Location NAIK_EPSILON Names ParameterFile Problem Project QuarkDefinition QuarkP
 QuarkSourceSection PositiveSolves SLOPPY SOLVES SPACE STAGGERED_MASS Seed SloppySection SolverSection
 StaggeredDefinition Step
 TOLERANCE Times Triples Usual WorkflowParameters aliases available average_text choice_sections
-correlator_section correlator_text
+correlator_section correlator_text correlator_texts
 deflation_economies deflation_variants degrees_of_freedom errors_in first_chunk gauge_section loaded
 mass_section mass_text momentum_text node_of nodes_of
 setup_sections solves_of solves_row solves_section spectrum_section validated variants winding with_errors

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from workflows.shared.meson_sections import (
         correlator_section,
         correlator_text,
+        correlator_texts,
         mass_section,
         mass_text,
         momentum_text,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 from difflib import get_close_matches
-from numbers import Integral
+from numbers import Integral, Real
+from sys import float_info
+from typing import Any
 
 
 class InputError(ValueError):
@@ -27,6 +29,13 @@ def check_whole(name: str, value: object, least: int) -> None:
     """Raise InputError unless a value is a whole number, Python's or NumPy's, of at least `least`."""
     if not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Raise InputError unless a value is a finite real number, Python's or NumPy's."""
+    number = value
+    if isinstance(value, bool) or not isinstance(value, Real) or not abs(number) <= float_info.max:
+        raise InputError(f"{name} must be a finite real number, got {value!r}")
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:

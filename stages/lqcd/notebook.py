@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, wraps
-from math import isfinite
-from numbers import Real
 from threading import RLock
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
-from stages.base.errors import InputError, suggestion
+from stages.base.errors import InputError, check_number, suggestion
 from stages.lqcd.dirac.full_lattice import StaggeredOperator, StaggeredSchur
 from stages.lqcd.dirac.operator import MadeOf
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
@@ -27,7 +25,7 @@ from stages.lqcd.dirac.wilson_schur import WilsonSchur
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.eigen.eigenpairs import Eigenpairs
 from stages.lqcd.gauge.hisq import StaggeredLinks, asqtad_links, hisq_links
-from stages.lqcd.gauge.wilson_links import WilsonLinks, wilson_links
+from stages.lqcd.gauge.wilson_links import NO_TWIST, WilsonLinks, wilson_links
 from stages.lqcd.kernels.dispatch import Array, gpu_library
 from stages.lqcd.kernels.fields import contiguous, converted
 from stages.lqcd.kernels.link_forms import Packing
@@ -157,12 +155,12 @@ class Staggered:
 
     def normal(self, mass: float) -> Operator:
         """4 m^2 - D^2 on the even sites, ``[site, 3, N]``: Hermitian, positive definite."""
-        _check_number("mass", mass)
+        check_number("mass", mass)
         return Operator(NormalOperator(self.dslash, mass), f"4 m^2 - D^2, {self.words}, m = {mass:g}")
 
     def full(self, mass: float) -> Operator:
         """M = 2 m + D on both parities, ``[parity, site, 3, N]``."""
-        _check_number("mass", mass)
+        check_number("mass", mass)
         NormalOperator(self.dslash, mass)  # it is solved by that of one parity, which checks the mass
         return Operator(StaggeredOperator(self.dslash, mass), f"2 m + D, {self.words}, m = {mass:g}")
 
@@ -173,7 +171,7 @@ def hisq(field: Thin, *, boundary: Boundary, naik_epsilon: float, backend: str =
     Raises InputError.
     """
     links, lattice = _thin("hisq", field, backend)
-    _check_number("naik_epsilon", naik_epsilon)
+    check_number("naik_epsilon", naik_epsilon)
     options: dict[str, Any] = {"boundary": boundary, "naik_epsilon": naik_epsilon, "backend": backend}
     return Staggered(hisq_links(links, lattice, **options), "HISQ")
 
@@ -181,7 +179,7 @@ def hisq(field: Thin, *, boundary: Boundary, naik_epsilon: float, backend: str =
 def asqtad(field: Thin, *, boundary: Boundary, u0: float, backend: str = "cpu") -> Staggered:
     """Asqtad quarks; arguments as of `asqtad_links`. Raises InputError."""
     links, lattice = _thin("asqtad", field, backend)
-    _check_number("u0", u0)
+    check_number("u0", u0)
     return Staggered(asqtad_links(links, lattice, boundary=boundary, u0=u0, backend=backend), "asqtad")
 
 
@@ -192,6 +190,7 @@ def wilson_clover(
     boundary: Boundary,
     csw: float = 0.0,
     mu: float = 0.0,
+    theta: Sequence[float] = NO_TWIST,
     backend: str = "cpu",
 ) -> Operator:
     """M of Wilson-clover quarks, ``[parity, site, 12, N]``; mu: a twisted mass, that of up, -mu of down.
@@ -199,11 +198,12 @@ def wilson_clover(
     Other arguments as of `wilson_links`. Raises InputError.
     """
     links, lattice = _thin("wilson_clover", field, backend)
-    _check_number("mass", mass)
-    _check_number("mu", mu)
+    check_number("mass", mass)
+    check_number("mu", mu)
     for number in csw if isinstance(csw, tuple) else (csw,):
-        _check_number("csw", number)
-    made: WilsonLinks = wilson_links(links, lattice, boundary=boundary, csw=csw, backend=backend)
+        check_number("csw", number)
+    options: dict[str, Any] = {"boundary": boundary, "csw": csw, "theta": theta, "backend": backend}
+    made: WilsonLinks = wilson_links(links, lattice, **options)
     words = f"Wilson{'-clover' if csw else ''}, mass = {mass:g}{f', mu = {mu:g}' if mu else ''}"
     return Operator(WilsonOperator(WilsonDslash(made), mass, mu), words)
 
@@ -219,11 +219,6 @@ def _thin(name: str, field: Thin, backend: str) -> tuple[Array, Lattice]:
     if isinstance(field, tuple) and len(field) == 2 and isinstance(field[1], Lattice):
         return field
     raise InputError(f"{name} takes a field as of read_gauge, or (links, lattice), got {_kind(field)}")
-
-
-def _check_number(name: str, value: Any) -> None:
-    if not isinstance(value, Real) or not isfinite(value):
-        raise InputError(f"{name} must be a finite real number, got {value!r}")
 
 
 def _check_operator(name: str, A: Any) -> None:
@@ -254,7 +249,7 @@ class Solver:
     links: WilsonLinks | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        _check_number("tolerance", self.tolerance)
+        check_number("tolerance", self.tolerance)
         if self.precision not in PRECISIONS:
             raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         ReliableUpdates(self.tolerance, self.max_iterations)  # which checks them

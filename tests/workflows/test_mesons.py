@@ -94,6 +94,10 @@ CHANGES = {
     "csw": ([("csw: 1.2", "csw: 1.1")], AGAIN),
     "stout": ([("csw: 1.2", "csw: 1.2, stout: {rho: 0.1, steps: 1}")], AGAIN),
     "boundary": ([("antiperiodic", "periodic")], AGAIN),
+    "neutral mesons": (
+        [("kappa: 0.11", "kappa: 0.11, mu: 0.1"), ("mesons: {", "mesons: {flavours: [neutral], ")],
+        {**AGAIN, "neutral_mesons": 4, "neutral_average": 1},
+    ),
     "an axis": ([("[1, 0, 0]", "[0, 1, 0]")], AGAIN),
     "no axis": ([("[1, 0, 0]", "[1, 1, 0]")], AGAIN),  # sums of matrices are measured
     "auto": ([("solver: cgnr", "solver: auto")], {"solver_choice": 1}),  # before the campaign is planned
@@ -186,6 +190,29 @@ def test_a_solve_that_does_not_converge_says_what_to_do(quarkline, mesons, clust
     answer = quarkline("run", mesons, "--cluster", cluster)
     assert answer.code == 1 and "Traceback" not in answer.err
     assert "missed the tolerance 1e-07" in answer.out and "raise max_iterations" in answer.out
+
+
+@pytest.mark.slow
+def test_neutral_mesons(quarkline: CommandLine, mesons: Path, cluster: str) -> None:
+    """Both signs of mu, by multigrid of either: flavours change places; pages and texts tell both apart."""
+    change = "multigrid: {levels: [{aggregate: [2, 2, 2, 2], vectors: 6}]}\nmesons: {flavours: [neutral], "
+    edit(mesons, ("solver: cgnr", "solver: multigrid"), ("mesons: {", change), ("kappa", "mu: 0.4, kappa"))
+    both = []
+    for mu in ("-0.4", "0.4"):
+        edit(mesons, (f"mu: {mu[-3:]}" if mu[0] == "-" else "mu: -0.4", f"mu: {mu}"))
+        assert quarkline("run", mesons, "--cluster", cluster).code == 0
+        found = (open_result(mesons.parent / "store", name) for name in ("average", "neutral_average"))
+        both.append([each.correlator.values for each in found])
+    page = (mesons.parent / "report" / "index.html").read_text()
+    for name, average in zip(("", "neutral_"), both[1], strict=True):
+        columns = np.loadtxt(mesons.parent / "report" / f"{name}mesons.txt")
+        np.testing.assert_allclose(columns[:, 1::2].T.reshape(16, 2, 4), average, rtol=1e-14, atol=1e-20)
+        assert page.count(f"are in {name}mesons.txt") == 1
+    charged, neutral = np.array(both)[:, :, PION, 0].swapaxes(0, 1)
+    np.testing.assert_allclose(*neutral, rtol=1e-5)
+    assert (charged > 1.02 * neutral).all()
+    assert "means over up and down, without the quark-line disconnected part" in page
+    assert "neutral ones, means over up and down, do" in page
 
 
 @pytest.mark.slow

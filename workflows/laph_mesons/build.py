@@ -125,7 +125,7 @@ class LaphWorkflow(QuarkDefinition[LaphParameters]):
         insertions = self.parameters.insertions
         each = columns_of(first.inputs[2]) // self.parameters.sources.chunk
         lines = 1 + len(insertions.separations) if insertions else 0
-        return len(self.labels) * each * (1 + lines)
+        return len(self.labels) * each * (1 + lines + ("neutral" in self.parameters.operators.flavours))
 
     def solves(self) -> Node:
         """Perambulators of all source times, or projections of all noise."""

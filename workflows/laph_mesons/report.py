@@ -14,7 +14,7 @@ from workflows import (
     available,
     choice_sections,
     correlator_section,
-    correlator_text,
+    correlator_texts,
     errors_in,
     gauge_section,
     loaded,
@@ -29,6 +29,7 @@ from workflows.laph_mesons.schema import LaphParameters
 
 SOLVED = ("perambulator", "sink_projection", "current_insertion")
 """Stages that solve."""
+NEUTRAL = "Neutral mesons, connected part: levels"
 
 
 def sections(parameters: LaphParameters, store: Store) -> list[Section]:
@@ -44,6 +45,11 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
         lambda: mass_section(result("average")),
         *neutral_sections(parameters.operators.flavours, store, workflow, of),
         lambda: level_sections(parameters, result("levels")),
+        *(
+            [lambda: level_sections(parameters, result("neutral_levels"), NEUTRAL)]
+            if "neutral" in parameters.operators.flavours
+            else []
+        ),
         lambda: modes_section(eigenvalues(store, workflow)),
         lambda: solves_section(statistics, parameters.solves.tolerance),
         lambda: setup_sections(store, workflow),
@@ -54,10 +60,12 @@ def sections(parameters: LaphParameters, store: Store) -> list[Section]:
 
 def texts(parameters: LaphParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
-    return {"mesons.txt": correlator_text(store, parameters.workflow)}
+    return correlator_texts(parameters.operators.flavours, store, parameters.workflow)
 
 
-def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterator[Section]:
+def level_sections(
+    parameters: LaphParameters, levels: xarray.Dataset, title: str = "Levels"
+) -> Iterator[Section]:
     """Effective energies of the levels of each channel at each momentum."""
     t0, given = parameters.operators.t0, levels.attrs["parameters"]["bases"]
     text = (
@@ -84,7 +92,7 @@ def level_sections(parameters: LaphParameters, levels: xarray.Dataset) -> Iterat
                 Figure(levels_figure(energy, error, names, t0), f"{name}, {place}, {kind}."),
                 Table(["t/a", *names], lines, f"{name}, {place}: operators {operators}"),
             ]
-        yield Section(f"Levels of {name}", text, parts)
+        yield Section(f"{title} of {name}", text, parts)
 
 
 def eigenvalues(store: Store, workflow: str) -> xarray.Dataset:

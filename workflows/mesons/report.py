@@ -9,7 +9,7 @@ from workflows import (
     available,
     choice_sections,
     correlator_section,
-    correlator_text,
+    correlator_texts,
     gauge_section,
     loaded,
     mass_section,
@@ -38,4 +38,4 @@ def sections(parameters: MesonParameters, store: Store) -> list[Section]:
 
 def texts(parameters: MesonParameters, store: Store) -> dict[str, str]:
     """Text files beside the page: all correlators with all their digits, for plotting programs."""
-    return {"mesons.txt": correlator_text(store, parameters.workflow)}
+    return correlator_texts(parameters.mesons.flavours, store, parameters.workflow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import xarray
 
 from pipeline import Figure, Section, Store, Table, counted, open_result, value_with_error
+from pipeline.reading.result import IncompleteError
 from stages.lqcd.spectroscopy.little_group import of_family
 from stages.mesons.meson_figures import effective_mass_figure, meson_figure
 from workflows.shared.report_sections import average_text, degrees_of_freedom, errors_in, loaded, with_errors
@@ -20,7 +22,9 @@ MEMBERS = (
     "related by rotations and reflections that keep p. All matrices"
 )
 """Correlators that make a channel."""
-NEUTRAL = "Neutral mesons, connected part:"
+NEUTRAL, PREFIX = "Neutral mesons, connected part:", "neutral_"
+NO_LOOPS = "flavour-non-singlet mesons have no quark-line disconnected part"
+WITHOUT_LOOPS = "means over up and down, without the quark-line disconnected part of neutral mesons"
 MASSES = (
     "cosh m(t) = [C(t - 1) + C(t + 1)] / [2 C(t)], which is exact for one state, forwards and backwards. "
 )
@@ -28,11 +32,16 @@ MASSES = (
 
 
 def correlator_section(
-    average: xarray.Dataset, store: Store, workflow: str, of: str = "", members: str = MEMBERS
+    average: xarray.Dataset,
+    store: Store,
+    workflow: str,
+    of: str = "",
+    members: str = MEMBERS,
+    prefix: str = "",
 ) -> Section:
     """C(t) of the channels at each momentum, drawn at the first one; of: a further sentence on them.
 
-    members: what channels are made of.
+    members: what channels are made of. prefix: of the names of results and files of neutral mesons.
     """
     tables = []
     for number, momentum in enumerate(average.momentum.values):
@@ -50,8 +59,8 @@ def correlator_section(
     text = (
         f"Means over {counted(sizes['source'], 'source')} and {counted(sizes['config'], 'configuration')} "
         f"with {errors}; t counts from the source. {members} at all "
-        f"momenta are in mesons.txt. {of}Lattice units, without renormalisation; "
-        "flavour-non-singlet mesons have no quark-line disconnected part."
+        f"momenta are in {prefix}mesons.txt. {of}Lattice units, without renormalisation; "
+        f"{WITHOUT_LOOPS if prefix else NO_LOOPS}."
     )
     figure = Figure(
         meson_figure(first.channel_correlator, first.channel_error, list(map(str, first.channel.values))),
@@ -69,8 +78,9 @@ def neutral_sections(
     if "neutral" not in flavours:
         return []
     average = partial(loaded, store, workflow, "neutral_average")
+    section = partial(correlator_section, store=store, workflow=workflow, of=of, prefix=PREFIX)
     return [
-        lambda: replace(correlator_section(average(), store, workflow, of), title=f"{NEUTRAL} correlators"),
+        lambda: replace(section(average()), title=f"{NEUTRAL} correlators"),
         lambda: replace(mass_section(average()), title=f"{NEUTRAL} masses"),
     ]
 
@@ -107,11 +117,20 @@ def _existing(average: xarray.Dataset, momentum: int) -> list[int]:
     return [number for number, each in enumerate(values) if not np.isnan(each).all()]
 
 
-def correlator_text(store: Store, workflow: str, axis: str = "gamma") -> str:
+def correlator_text(store: Store, workflow: str, axis: str = "gamma", prefix: str = "") -> str:
     """All correlators at all momenta with all their digits, for plotting programs; axis: of operators."""
-    average = loaded(store, workflow, "average")
+    average = loaded(store, workflow, f"{prefix}average")
     names = [f"{g} p={momentum_text(p)}" for g in average[axis].values for p in average.momentum.values]
-    return average_text(store, workflow, names)
+    return average_text(store, workflow, names, prefix)
+
+
+def correlator_texts(flavours: Sequence[str], store: Store, workflow: str) -> dict[str, str]:
+    """`correlator_text` by file: of charged mesons, and of neutral ones where a file asks for them."""
+    texts = {}
+    for prefix in ("", PREFIX) if "neutral" in flavours else ("",):
+        with suppress(IncompleteError):
+            texts[f"{prefix}mesons.txt"] = correlator_text(store, workflow, prefix=prefix)
+    return texts
 
 
 def mass_text(mass: float, error: float) -> str | None:

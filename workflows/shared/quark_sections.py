@@ -26,6 +26,7 @@ HEAVIEST = 1.0
 """Bare mass, in lattice units, above which Compton wavelengths are shorter than the lattice spacing."""
 CLOVER = Usual(0.0, 3.0, "it is 1 at tree level, and about 2 at most")
 TWIST = Usual(-1.0, 1.0, "it is a quark mass in lattice units")
+ANGLE = Usual(-4.0, 4.0, "it is in units of pi: 1 is an antiperiodic boundary")
 CLOVER_SHIFT = 0.2
 """Part of the critical mass of common ensembles that each unit of csw takes off, at least."""
 
@@ -78,7 +79,7 @@ class QuarkSection(FileSection):
     """In place of mu: 2 kappa mu, as tmLQCD's input files have it."""
     boundary: Literal["periodic", "antiperiodic", "dirichlet"]
     """Boundary condition in time."""
-    theta: Annotated[tuple[float, ...], Field(strict=False, min_length=4, max_length=4)] = NO_TWIST
+    theta: Annotated[tuple[float, ...], Field(strict=False, min_length=4, max_length=4), ANGLE] = NO_TWIST
     """Phases exp(i pi theta / L) on all links along x, y, z, t, beside `boundary`; [0, 0, 0, 1] is an
     antiperiodic boundary in time spread over all links."""
 

@@ -120,9 +120,9 @@ def errors_in(
     return f"no errors{more or ', which take two bins'}{'' if values is None else ' (hollow points)'}"
 
 
-def average_text(store: Store, workflow: str, names: Sequence[str], **metadata: str) -> str:
+def average_text(store: Store, workflow: str, names: Sequence[str], prefix: str = "", **metadata: str) -> str:
     """Correlators of an average with all their digits, for plotting programs; names: of each."""
-    average, freedom = loaded(store, workflow, "average"), degrees_of_freedom(store, workflow)
+    average, freedom = loaded(store, workflow, f"{prefix}average"), degrees_of_freedom(store, workflow)
     times = average.sizes["time"]
     values, errors = (average[name].values.reshape(-1, times) for name in ("correlator", "correlator_error"))
     about = {**metadata, "degrees of freedom": freedom} if freedom else metadata

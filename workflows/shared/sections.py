@@ -61,11 +61,11 @@ def unusual(section: FileSection) -> Iterator[Problem]:
     """Numbers of a section outside the usual range that their key declares."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if isinstance(value, int | float):
-            for usual in (each for each in field.metadata if isinstance(each, Usual)):
-                if not usual.least <= value <= usual.most:
+        for usual in (each for each in field.metadata if isinstance(each, Usual)):
+            for number in value if isinstance(value, tuple) else () if value is None else (value,):
+                if not usual.least <= number <= usual.most:
                     span = f"{usual.least:g} to {usual.most:g}"
-                    yield (name,), f"{value:g} is outside the usual {span}: {usual.why}"
+                    yield (name,), f"{number:g} is outside the usual {span}: {usual.why}"
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

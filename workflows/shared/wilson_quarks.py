@@ -35,6 +35,10 @@ TWISTED = {
     "are neutral pseudoscalar and scalar ones; all others stay, but neutral tensors, which get a gamma5"
 }
 """What the correlators of twisted quarks are, in words."""
+LOOPS = {
+    "disconnected": "quark-line disconnected parts, which charged mesons do not have; neutral ones, means "
+    "over up and down, do"
+}
 
 Quarks = TypeVar("Quarks", bound=QuarkParameters)
 
@@ -110,7 +114,7 @@ class QuarkDefinition(Definition[Quarks]):
             "even-odd system",
             "normalisation": "propagators are M^-1 with the mass plus the weights of hops (4 if isotropic) "
             "on the diagonal of M: 2 kappa times those of the hopping-parameter form",
-            "not_included": NOT_INCLUDED,
+            "not_included": NOT_INCLUDED | (LOOPS if quark.twisted_mass else {}),
         }
 
     def economies(self) -> Mapping[str, Sequence[Any]]:

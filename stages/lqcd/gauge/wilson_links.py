@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_number
 from stages.lqcd.gauge.clover import clover_term
 from stages.lqcd.gauge.origin import Origin
 from stages.lqcd.gauge.phases import parse_boundary, with_boundary
@@ -84,6 +84,10 @@ def wilson_links(
     shape = (4, 2, lattice.half_volume, 3, 3)
     if links.shape != shape:
         raise InputError(f"links on {lattice} must have shape {shape}, got {links.shape}")
+    if np.shape(theta) != (4,):
+        raise InputError(f"theta must be four numbers, of x, y, z and t, got {theta!r}")
+    for angle in theta:
+        check_number("theta", angle)
     anisotropy = anisotropy or Anisotropy()
     there = Origin(links, backend).fetched()
     words = ("periodic",) * 3 + (boundary,) if isinstance(boundary, str) else tuple(boundary)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from stages.base.errors import InputError
+from stages.base.errors import InputError, check_number, check_whole
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS, tmlqcd_spinors
 from stages.lqcd.kernels.transfer import copy_to_host
@@ -43,6 +43,8 @@ def read_tmlqcd(paths: PathName | Sequence[PathName], lattice: Lattice, kappa: f
     kappa, mu: those that the files must state. Raises InputError for others, another lattice, a doublet,
     solutions of Q^dag Q, and damage. Warns (UserWarning) of data without a checksum.
     """
+    check_number("kappa", kappa)
+    check_number("mu", mu)
     files = [paths] if isinstance(paths, str | Path) else paths
     columns = [each for path in files for each in _sinks(Path(path), lattice, kappa, mu)]
     if not columns:
@@ -65,13 +67,17 @@ def _sinks(path: Path, lattice: Lattice, kappa: float, mu: float) -> Iterator[ND
         check = printed_claim(name, printed[number] if printed else "", 64).check(mass)
         if not check.ok:
             raise fault(path, f"its {name} is {check.expected}, not {mass:g}", "give its own, or other files")
-    for message in messages(path)[KINDS[kind]]:
+    fields, chosen = messages(path), KINDS[kind]
+    if len(fields) % (chosen.step or 1):
+        raise damaged(path, f"has {len(fields)} fields, not pairs of a source and a sink")
+    for message in fields[chosen]:
         bits = 32 if message.data.length == lattice.volume * 8 * COMPONENTS else 64
         expect_length(message, lattice, 2 * COMPONENTS * bits // 8)
         field = np.empty((2, lattice.half_volume, SPINS, COLOURS), complex if bits == 64 else np.complex64)
         checks = StoredField(message, lattice, bits, 2 * COMPONENTS, 1).read(field)
         if wrong := [check for check in checks if not check.ok]:
             raise damaged(path, str(wrong[0]))
+        _check_numbers(path, field, *NUMBERS, stored="big")
         warn(path, () if checks else (UNVERIFIED,))
         yield tmlqcd_spinors(field, 2).reshape(2, -1, COMPONENTS)
 
@@ -79,30 +85,39 @@ def _sinks(path: Path, lattice: Lattice, kappa: float, mu: float) -> Iterator[ND
 def write_tmlqcd(path: PathName, propagator: Array, lattice: Lattice, kappa: float, mu: float) -> None:
     """Write a propagator ``[parity, site, 12, column]`` as a LIME file of sinks, 64 bit.
 
-    kappa, mu: those of its quark. Raises InputError for another shape or path.
+    kappa, mu: those of its quark. Raises InputError for another shape, numbers that are none, or path.
     """
-    _check(path, propagator.shape, (2, lattice.half_volume, COMPONENTS, propagator.shape[-1]))
+    check_number("kappa", kappa)
+    check_number("mu", mu)
+    number = (getattr(propagator, "shape", ())[3:] or (0,))[0] or COMPONENTS
+    _check_shape(path, propagator, (2, lattice.half_volume, COMPONENTS, number))
+    columns = [_values(path, each, *NUMBERS) for each in np.moveaxis(copy_to_host(propagator), -1, 0)]
     numbers = zip(("precision", "flavours", "lx", "ly", "lz", "lt"), (64, 1, *lattice.extents), strict=True)
     xml = "".join(f"<{name}>{number}</{name}>" for name, number in numbers)
     info = f"solver = other\nkappa = {kappa:.12f}, mu = {mu:.12f}\ninverter version = quarkline"
     with created(Path(path)) as file:
         lime.write_record(file, KIND, next(iter(KINDS)).encode(), lime.BEGIN | lime.END)
         lime.write_record(file, INVERTER, info.encode(), lime.BEGIN)
-        for column in np.moveaxis(copy_to_host(propagator), -1, 0):
+        for column in columns:
             format = f"<etmcFormat><field>diracFermion</field>{xml}</etmcFormat>"
             lime.write_record(file, FORMAT, format.encode(), lime.END)
             spinors = tmlqcd_spinors(column.reshape(2, -1, SPINS, COLOURS), 2)
             encode_data(file, "scidac-binary-data", spinors, lattice, lime.BEGIN)
 
 
+def _plausible(v: NDArray) -> bool:
+    return bool(1e-30 < np.abs(v).max(initial=0) < 1e12)
+
+
 def _orthonormal(v: NDArray) -> bool:
     return bool(np.abs(np.tensordot(v.conj(), v, 2 * (range(1, v.ndim),)) - np.eye(len(v))).max() < 1e-6)
 
 
+NUMBERS = "numbers below 1e12, of which one is not 0", _plausible
 LAYOUTS: dict[str, tuple[str, str, str, Callable[[NDArray], bool]]] = {
     "eigenvectors": ("exyzc", "", "orthonormal vectors", _orthonormal),
     "noise": ("tes", "tse", "numbers of modulus 1", lambda rho: np.abs(np.abs(rho) - 1).max() < 1e-6),
-    "perambulator": ("tesTES", "TtseSE", "numbers below 1e12", lambda tau: np.abs(tau).max() < 1e12),
+    "perambulator": ("tesTES", "TtseSE", *NUMBERS),
 }
 """Axes of a file, the last fastest, and of an array; what its numbers are, and a test of that. t, x, y, z;
 spin s, colour c, eigenvector e; subsets of times T, of spins S, of eigenvectors E."""
@@ -122,6 +137,18 @@ class SlaphFiles:
     eigenvectors: int
     subsets: tuple[int, int, int] = (1, SPINS, 1)
 
+    def __post_init__(self) -> None:
+        check_whole("the number of eigenvectors", self.eigenvectors, 1)
+        most = self.lattice.time_extent, SPINS, self.eigenvectors
+        fit = isinstance(self.subsets, Sequence) and len(self.subsets) == len(most)
+        if not fit or any(
+            number not in range(1, 1 + n) for number, n in zip(self.subsets, most, strict=True)
+        ):
+            raise InputError(
+                f"subsets are three whole numbers, from 1 to {', '.join(map(str, most))} of times, spins and "
+                f"eigenvectors, got {self.subsets!r}"
+            )
+
     def read(self, kind: str, path: PathName) -> NDArray[np.complex128]:
         """The array of a file. Raises InputError: missing, of another size or byte order, or damaged."""
         array = np.empty(self._shape(kind), complex)
@@ -135,15 +162,16 @@ class SlaphFiles:
         return array
 
     def write(self, kind: str, path: PathName, array: Array) -> None:
-        """Write what `read` reads. Raises InputError for another shape, and where nothing can be written."""
-        _check(path, array.shape, self._shape(kind))
-        stored, here, *_ = LAYOUTS[kind]
+        """Write what `read` reads. Raises InputError for another array, and where nothing can be written."""
+        _check_shape(path, array, self._shape(kind))
+        stored, here = LAYOUTS[kind][:2]
         for time in range(self.lattice.time_extent if kind == "eigenvectors" else 1):
             values = np.empty(self._extents(stored), "<c16")
             if kind == "eigenvectors":
                 values[self._sites(time)] = copy_to_host(array[time]).transpose(3, 0, 1, 2)
             else:
                 values[:] = _turned(copy_to_host(array), here, stored)
+            _values(path, values, *LAYOUTS[kind][2:])
             with created(Path(f"{path}.{time:03}" if kind == "eigenvectors" else path)) as file:
                 file.write(values.data)
 
@@ -176,12 +204,7 @@ class SlaphFiles:
         if named and self._extents("TES") != tuple(map(int, named.groups())):
             raise fault(path, f"its name does not tell of subsets {self.subsets}", "give those of its name")
         values = np.frombuffer(raw, "<c16").reshape(extents)
-        with np.errstate(all="ignore"):
-            if not sound(values) and sound(values.byteswap()):
-                remedy = "reverse the bytes of each 8-byte number in it"
-                raise fault(path, "is in big-endian byte order, and little-endian is read", remedy)
-            if not sound(values):
-                raise damaged(path, f"does not hold {words}")
+        _check_numbers(path, values, words, sound, stored="little")
         return values
 
 
@@ -192,6 +215,31 @@ def _turned(values: NDArray, axes: str, others: str) -> NDArray[np.complex128]:
     return turned.transpose(*map(axes.index, others))
 
 
-def _check(path: PathName, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    if tuple(shape) != expected:
-        raise fault(Path(path), f"an array of shape {tuple(shape)} is not for it", f"give {expected}")
+def _check_numbers(
+    path: Path, values: NDArray, words: str, sound: Callable[[NDArray], bool], stored: str
+) -> None:
+    """Raise InputError unless what was read is sound; stored: the byte order that files have."""
+    with np.errstate(all="ignore"):
+        if sound(values):
+            return
+        if sound(values.byteswap()):
+            other, size = {"big": "little", "little": "big"}[stored], values.real.itemsize
+            remedy = f"reverse the bytes of each {size}-byte number in it"
+            raise fault(path, f"is in {other}-endian byte order, and {stored}-endian is read", remedy)
+    raise damaged(path, f"does not hold {words}")
+
+
+def _values(path: PathName, values: NDArray, words: str, sound: Callable[[NDArray], bool]) -> NDArray:
+    """Values to be written, complex128. Raises InputError for such as would not be read."""
+    with np.errstate(all="ignore"):
+        if not sound(values):
+            raise fault(
+                Path(path), f"an array that does not hold {words} is not for it", "check what made it"
+            )
+    return values.astype(complex, copy=False)
+
+
+def _check_shape(path: PathName, array: Array, expected: tuple[int, ...]) -> None:
+    if (shape := getattr(array, "shape", None)) != expected:
+        what = f"a {type(array).__name__}" if shape is None else f"an array of shape {shape}"
+        raise fault(Path(path), f"{what} is not for it", f"give {expected}")

@@ -2,6 +2,7 @@
 
 import itertools
 import struct
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +88,7 @@ def swap(file: Path) -> None:
         ("eigenvectors", lambda file: file.write_bytes(bytes(3840)), r"file.001: does not hold orthonormal"),
         ("noise", lambda file: file.write_bytes(bytes(1280)), "file: does not hold numbers of modulus 1"),
         ("perambulator", lambda file: file.write_bytes(b"\xff" * 10240), "does not hold numbers below 1e12"),
+        ("perambulator", lambda file: file.write_bytes(bytes(10240)), "of which one is not 0; the file"),
         ("noise", lambda file: file.unlink(), "file: no such file; check the name"),
         ("noise", lambda file: file.write_bytes(bytes(96)), "96 bytes, not the 1280 of noise of extents"),
         *((kind, swap, "is in big-endian byte order, and little-endian is read; reverse") for kind in ARRAYS),
@@ -109,6 +111,13 @@ def test_bad_arguments_of_stochastic_laph(tmp_path: Path) -> None:
     assert FILES.read("perambulator", named).shape == (2, 4, 4, K, 4, 1)
     refuses(r"its name does not tell of subsets \(2, 4, 1\); give", FILES.read, "perambulator", other)
     refuses("cannot be written", FILES.write, "noise", tmp_path / "no" / "rho", ARRAYS["noise"]())
+    refuses(r"a list is not for it; give \(4, 4, 5\)", FILES.write, "noise", "rho", [1.0])
+    for kind, make in ARRAYS.items():
+        refuses("an array that does not hold", FILES.write, kind, tmp_path / "new", 0 * make())
+    assert not (tmp_path / "new").exists()
+    refuses("eigenvectors must be a whole number of at least 1, got 0", SlaphFiles, LATTICE, 0)
+    for subsets in ((2, 4), (2, 8, 1), (2, 4, 6), (0, 4, 1), 2, ("2", 4, 1)):
+        refuses("subsets are three whole numbers, from 1 to 4, 4, 5 of", SlaphFiles, LATTICE, K, subsets)
 
 
 def foreign(spinors: list[NDArray], bits: int, **changes: str) -> bytes:
@@ -139,7 +148,7 @@ def test_propagators_of_tmlqcd(tmp_path: Path, bits: int) -> None:
     ours = np.einsum("ab,n...bc->...acn", SPINS, theirs).reshape(4, 2, 2, 4, 12, 3)
     found = read_tmlqcd(path, LATTICE, KAPPA, MU)
     np.testing.assert_array_equal(found, to_parity(ours, LATTICE))
-    pairs.write_bytes(foreign([*theirs], bits, type="DiracFermion_Source_Sink_Pairs"))
+    pairs.write_bytes(foreign([*theirs, theirs[0]], bits, type="DiracFermion_Source_Sink_Pairs"))
     np.testing.assert_array_equal(read_tmlqcd([path, pairs], LATTICE, KAPPA, MU)[..., 3], found[..., 1])
     write_tmlqcd(tmp_path / "back", found, LATTICE, KAPPA, MU)
     np.testing.assert_array_equal(read_tmlqcd(tmp_path / "back", LATTICE, KAPPA, MU), found)
@@ -176,6 +185,31 @@ def test_damaged_propagators(tmp_path: Path) -> None:
         path.write_bytes(content)
         refuses(said, read_tmlqcd, path, LATTICE, KAPPA, MU)
     refuses("there is no propagator in ", read_tmlqcd, [], LATTICE, KAPPA, MU)
+    odd = foreign([random(4, 2, 2, 4, 4, 3)] * 3, 64, type="DiracFermion_Source_Sink_Pairs")
+    bare, nan = foreign([random(4, 2, 2, 4, 4, 3)], 64), np.full((4, 2, 2, 4, 4, 3), np.nan + 0j)
+    start = bare.index(b"scidac-binary-data") + 128
+    swapped = np.frombuffer(bare[start : start + 12288], "f8").byteswap().tobytes()
+    for content, said in (
+        (odd, "has 3 fields, not pairs of a source and a sink"),
+        (foreign([nan], 64), "does not hold numbers below 1e12"),
+        (bare[:start] + swapped, "is in little-endian byte order, and big-endian is read; reverse the bytes"),
+    ):
+        path.write_bytes(content)
+        with warnings.catch_warnings(action="ignore"):
+            refuses(said, read_tmlqcd, path, LATTICE, KAPPA, MU)
+    good_fields = random(2, 32, 12, 2)
+    for fields, kappa, mu, said in (
+        (good_fields, "0.17", MU, "kappa must be a finite real number, got '0.17'"),
+        (good_fields, KAPPA, np.nan, "mu must be a finite real number, got nan"),
+        (good_fields * np.inf, KAPPA, MU, "an array that does not hold numbers below 1e12"),
+        (good_fields[..., :0], KAPPA, MU, r"\(2, 32, 12, 0\) is not for it; give \(2, 32, 12, 12\)"),
+        ([], KAPPA, MU, "a list is not for it; give"),
+    ):
+        refuses(said, write_tmlqcd, path, fields, LATTICE, kappa, mu)
+    refuses("mu must be a finite real number, got None", read_tmlqcd, path, LATTICE, KAPPA, None)
+    for fields in (good_fields.real, good_fields.astype(np.complex64)):
+        write_tmlqcd(path, fields, LATTICE, KAPPA, MU)
+        np.testing.assert_array_equal(read_tmlqcd(path, LATTICE, KAPPA, MU), fields)
     refuses(r"\(2, 32, 12\) is not for it", write_tmlqcd, path, np.ones((2, 32, 12)), LATTICE, KAPPA, MU)
     (tmp_path / "bare").write_bytes(good[: good.index(b"scidac-checksum") - 16])
     with pytest.warns(UserWarning, match="no checksum record"):
