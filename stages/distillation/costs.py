@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from pipeline import Cost, Node, Pass
-from stages.ensemble.wilson_operator import operator_bytes
+from stages.ensemble.wilson_operator import on_host
 from stages.lqcd.distillation.eigenvectors import DTYPES, LaplaceSolver
 from stages.lqcd.distillation.insertions import Insertions
 from stages.lqcd.distillation.laph_dilution import LaphDilution
@@ -98,7 +98,8 @@ def solves_cost(node: Node, lattice: Lattice) -> Cost:
     basis, columns = node.inputs[1:3]
     options, vectors, rhs = options_of(node), eigenvectors_of(basis), columns_of(columns)
     block = min(options["block"], rhs)
-    host, terms = propagating_bytes(lattice, options["precision"], block, block, options["solver"], fields=2)
+    settings = options["precision"], block, block, options["solver"], 2
+    host, terms = propagating_bytes(node.inputs[0], lattice, *settings)
     projections = 2 * COMPLEX * lattice.time_extent * SPINS * vectors * block
     stored = projections_bytes(lattice, vectors, rhs)
     memory = host + basis.cost.device_memory + projections + 2 * stored
@@ -140,13 +141,15 @@ def insertion_cost(node: Node, lattice: Lattice) -> Cost:
     options, basis, sources = options_of(node), node.inputs[1], node.chunk["source"]
     vectors, momenta = eigenvectors_of(basis), len(options["momenta"])
     block = min(options["block"], SPINS * vectors)
-    _, terms = propagating_bytes(lattice, options["precision"], block, block, options["solver"])
+    settings = options["precision"], block, block, options["solver"]
+    _, terms = propagating_bytes(node.inputs[0], lattice, *settings)
     products = COMPLEX * lattice.time_extent * momenta * block**2 * (2 * SPINS**2 + len(NAMES))
     terms["solutions of the block before"] = 2 * half_field_bytes(lattice, COMPONENTS) * block
     terms["products of solutions"] = products
     device = sum(terms.values())
     solutions = 2 * half_field_bytes(lattice, COMPONENTS) * SPINS * vectors * sources
-    working = operator_bytes(lattice, options["precision"], None) + basis.cost.device_memory + device
+    operator = on_host(node.inputs[0], lattice, options["precision"])
+    working = operator + basis.cost.device_memory + device
     counts = [len(options[name]) for name in ("separations", "momenta", "displacements")]
     stored = insertions_bytes(lattice, vectors, sources, *counts)
     memory = PROCESS + max(LINK_FIELDS * links_bytes(lattice), working + solutions) + stored

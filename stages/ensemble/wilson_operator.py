@@ -49,13 +49,12 @@ def operator_bytes(lattice: Lattice, precision: str, packing: Packing | None, cl
 
 
 def operator_terms(
-    lattice: Lattice, precision: str, packing: Packing | None, clover: int = 1
+    lattice: Lattice, precision: str, packing: Packing | None, clover: int = 1, su3: bool = True
 ) -> dict[str, int]:
-    """`operator_bytes` by what they hold."""
-    double, single = (
-        wilson_bytes(lattice, each, WilsonForm.MATRICES if packing is None else packing.wilson(each))
-        for each in ("double", "single")
-    )
+    """`operator_bytes` by what they hold; su3: whether two rows of a link give the third."""
+    forms = [packing.wilson(each) if packing else WilsonForm.MATRICES for each in ("double", "single")]
+    forms = [WilsonForm.MATRICES if form is WilsonForm.TWO_ROWS and not su3 else form for form in forms]
+    double, single = (wilson_bytes(lattice, *each) for each in zip(("double", "single"), forms, strict=True))
     in_single = precision != "double"
     return {
         "links: fields": links_bytes(lattice),
@@ -68,7 +67,7 @@ def operator_terms(
 def kept_terms(operator: Node, lattice: Lattice) -> dict[str, int]:
     """Bytes of an operator on a GPU by what they hold, by its node."""
     solves = operator.parameters["solves"]
-    return operator_terms(lattice, solves.precision, solves.packing, has_clover(operator))
+    return operator_terms(lattice, solves.precision, solves.packing, has_clover(operator), in_su3(operator))
 
 
 def in_single_terms(operator: Node, lattice: Lattice, parities: int) -> dict[str, int]:
@@ -78,7 +77,7 @@ def in_single_terms(operator: Node, lattice: Lattice, parities: int) -> dict[str
     """
     solves, clover = operator.parameters["solves"], has_clover(operator)
     packed = [
-        sum(operator_terms(lattice, precision, solves.packing, clover).values())
+        sum(operator_terms(lattice, precision, solves.packing, clover, in_su3(operator)).values())
         for precision in (solves.precision, "double-single")
     ]
     matrices = clover * CLOVER_BYTES // 2 * lattice.half_volume * parities
@@ -92,6 +91,16 @@ def has_clover(operator: Node) -> int:
     """
     csw = operator.parameters["csw"]
     return 2 if operator.parameters["mu"] else int(any(csw) if isinstance(csw, Sequence) else bool(csw))
+
+
+def in_su3(operator: Node) -> bool:
+    """Whether links of an operator are in SU(3) up to signs, by its node: none zero, none with a phase."""
+    return operator.parameters["boundary"] != "dirichlet" and not any(operator.parameters["theta"])
+
+
+def on_host(operator: Node, lattice: Lattice, precision: str) -> int:
+    """Bytes of an operator on the host by its node, with a clover term in any case."""
+    return operator_bytes(lattice, precision, None, max(1, has_clover(operator)))
 
 
 @of_lattice

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline import Cost, Node
 from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import directions_of, host_bytes, making_terms, staggered_layout_terms
-from stages.ensemble.wilson_operator import has_clover, in_single_terms, operator_bytes, operator_terms
+from stages.ensemble.wilson_operator import has_clover, in_single_terms, in_su3, on_host, operator_terms
 from stages.lqcd.kernels.gamma import COLOURS, COMPONENTS, SPINS
 from stages.lqcd.kernels.link_forms import WIDE
 from stages.lqcd.lattice.geometry import Lattice
@@ -52,7 +52,7 @@ def setup_cost(node: Node, lattice: Lattice) -> Cost:
     levels = node.parameters["levels"]
     stored = sum(hierarchy_terms(lattice, levels).values()) + RECORD
     working = stored + setup_bytes(lattice, levels)
-    operator = operator_bytes(lattice, precision_of(node.inputs[0]), None)
+    operator = on_host(node.inputs[0], lattice, precision_of(node.inputs[0]))
     work, terms = multigrid_work(lattice, levels), _setup_terms(node.inputs[0], lattice, levels)
     return Cost(PROCESS + operator + working, sum(terms.values()), stored, work=work, terms=terms)
 
@@ -84,14 +84,14 @@ def choice_cost(node: Node, lattice: Lattice) -> Cost:
     setup = sum(hierarchy_terms(lattice, levels).values()) + RECORD + setup_bytes(lattice, levels)
     precisions, first, widest = tried_blocks(node)
     columns = chunk_columns(sources)
-    needs = [propagating_bytes(lattice, each, columns, widest, "auto")[0] for each in precisions]
+    needs = [propagating_bytes(operator, lattice, each, columns, widest, "auto")[0] for each in precisions]
     solving = largest_of(
         *(propagating_terms(lattice, each, columns, min(first, columns), "auto") for each in precisions)
     )
     made, loaded = _setup_terms(operator, lattice, levels), loaded_terms(lattice, levels)
     loaded["near-null vectors"] += made["near-null vectors"]  # those of the setup, and what cycles read
     single = {"operator of multigrid": made["operator of multigrid"]}
-    packed = operator_terms(lattice, "double-single", WIDE, has_clover(operator))
+    packed = operator_terms(lattice, "double-single", WIDE, has_clover(operator), in_su3(operator))
     layout = {"links: of a trial": packed["links: double"] + packed["links: single"]}
     terms = {**largest_of(made, {**solving, **layout, **loaded, **single}), **sources.cost.terms}
     device = sum(terms.values()) + sources.cost.device_memory - sum(sources.cost.terms.values())
@@ -146,7 +146,7 @@ def average_cost(node: Node, lattice: Lattice) -> Cost:
 
 
 def propagating_bytes(
-    lattice: Lattice, precision: str, columns: int, block: int, solver: str, fields: int = 3
+    operator: Node, lattice: Lattice, precision: str, columns: int, block: int, solver: str, fields: int = 3
 ) -> tuple[int, dict[str, int]]:
     """Bytes of solving for propagators on the host, and terms of those on a GPU beside the operator.
 
@@ -156,7 +156,7 @@ def propagating_bytes(
     half, space = half_field_bytes(lattice, COMPONENTS), workspace_of(solver, REGULAR)
     block = min(block, columns)
     solving = half * int(space.on_host(precision)) * block
-    working = operator_bytes(lattice, precision, None) + half * 2 * fields * columns + solving
+    working = on_host(operator, lattice, precision) + half * 2 * fields * columns + solving
     terms = propagating_terms(lattice, precision, columns, block, solver)
     return PROCESS + max(LINK_FIELDS * links_bytes(lattice), working), terms
 
@@ -216,9 +216,10 @@ def _solving(node: Node, lattice: Lattice) -> tuple[int, dict[str, int]]:
 
     It solves for the propagators that a node is made of.
     """
-    options = options_of(_propagators(node))
+    solved = _propagators(node)
+    options = options_of(solved)
     settings = (options["precision"], _columns(node), options["block"], options["solver"])
-    return propagating_bytes(lattice, *settings)
+    return propagating_bytes(solved.inputs[0], lattice, *settings)
 
 
 def _columns(node: Node) -> int:

@@ -17,8 +17,9 @@ def single_axes(height: float, y: str, x: str = "") -> tuple[Figure, Axes]:
 
 
 def legend_above(figure: Figure) -> None:
-    """A legend outside of the axes, where no marker of it looks like a point."""
-    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
+    """A legend outside of the axes, where no marker of it looks like a point; none where there are none."""
+    if any(axes.get_legend_handles_labels()[0] for axes in figure.axes):
+        figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize="small")
 
 
 def points(

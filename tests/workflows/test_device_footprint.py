@@ -91,15 +91,15 @@ def test_projection_of_an_eigensolve(gauge):
     pool.release_unused()
 
 
-@pytest.mark.parametrize("csw", [0.0, 1.0])
+@pytest.mark.parametrize(("csw", "mu"), [(0.0, 0.0), (1.0, 0.0), (0.0, 0.1)])
 @pytest.mark.parametrize(("precision", "block"), [("double-single", 12), ("double", 12), ("double", 16)])
-def test_projection_of_a_wilson_operator(gauge, csw, precision, block):
+def test_projection_of_a_wilson_operator(gauge, csw, mu, precision, block):
     pool, at = device_pool("cuda"), At(config="memory.1", backend="cuda")
     pool.release_unused()
     before, solves = pool._pool.used_bytes(), ExpectedSolves("bicgstab", precision, block)
-    M = wilson_operator(gauge, at=at, boundary="antiperiodic", mass=0.2, csw=csw, solves=solves)
+    M = wilson_operator(gauge, at=at, boundary="antiperiodic", mass=0.2, csw=csw, mu=mu, solves=solves)
     M.apply(M.xp.zeros((*M.shape, 1), complex))  # packs A
-    projected = operator_bytes(LATTICE, precision, solves.packing, csw != 0)
+    projected = operator_bytes(LATTICE, precision, solves.packing, 2 if mu else int(csw))
     kept = pool._pool.used_bytes() - before
     print(f"{kept / LATTICE.volume:.0f} bytes a site, projected {projected / LATTICE.volume:.0f}")
     assert 0.95 * projected < kept < 1.05 * projected

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,10 @@ from pipeline.running.memory_advice import (
     device_terms,
     shortage,
 )
+from stages.ensemble.expected_solves import ExpectedSolves
 from stages.ensemble.staggered_operator import operator_terms
+from stages.ensemble.wilson_operator import kept_terms, on_host
+from stages.lqcd.gauge.wilson_links import NO_TWIST
 from stages.lqcd.kernels.link_forms import Packing
 from stages.lqcd.lattice.geometry import Lattice
 from stages.lqcd.solvers.named import PRECISIONS, REGULAR
@@ -194,6 +198,19 @@ def test_links_that_double_half_has_as_double_single() -> None:
         packing = Packing(False, block)
         assert terms(directions, "double-half", packing) == terms(directions, "double-single", packing)
     assert "links: half" in terms(16, "double-half", Packing(False, 4))
+
+
+def test_room_for_what_wilson_operators_have() -> None:
+    """Two rows give a link unless there are phases on it or zeros; with a twist A has all its elements."""
+    lattice, plain = Lattice((4, 4, 4, 4)), {"boundary": "periodic", "theta": NO_TWIST, "csw": 1.0, "mu": 0.0}
+    both = []
+    for change in ({}, {"theta": (0, 0, 0, 1)}, {"boundary": "dirichlet"}, {"mu": 0.1}):
+        node: Any = SimpleNamespace(parameters={**plain, **change, "solves": ExpectedSolves("bicgstab")})
+        terms = kept_terms(node, lattice)
+        both.append((terms["links: single"], terms["clover term"], on_host(node, lattice, "double")))
+    (two_rows, clover, host), *others = both
+    assert others[:2] == 2 * [(two_rows * 18 // 12, clover, host)]
+    assert others[2] == (two_rows, clover * 12 // 5, host + lattice.volume * 1728)
 
 
 def test_a_plan_where_there_is_no_gpu(quarkline: CommandLine, tmp_path: Path) -> None:
