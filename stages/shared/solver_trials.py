@@ -78,7 +78,8 @@ class Eigensolve:
         if (part := Candidate.parse(name).part) in (0.0, 1.0):
             return part * self.seconds
         sizes = np.array([[NARROWER[Candidate.parse(each).precision]] for each in candidates])
-        product = float(np.nanmin(trials.seconds_per_rhs / trials.iterations / sizes))
+        with np.errstate(divide="ignore"):  # no iterations where the vectors span the whole space
+            product = float(np.nanmin(trials.seconds_per_rhs / trials.iterations / sizes))
         products = min(self.seconds, self.products * product * NARROWER[self.precision])
         return products + part**2 * (self.seconds - products)
 

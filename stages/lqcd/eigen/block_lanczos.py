@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -166,7 +166,13 @@ class _Run(Run[Subspace]):
         self.checkpoint = None if self.dense else checkpoint
         self.restart_columns = kept_columns(self.wanted, size, method.block)
         self.space = Subspace(A.xp, A.shape, A.dtype, size, min(method.block, self.dimension), method.seed)
-        self.choice = WindowChoice(method.window, method.degree, self.restart_columns, self.space.block)
+        self.choice = WindowChoice(
+            method.window,
+            method.degree,
+            self.restart_columns,
+            self.space.block,
+            accuracy=method.tolerance / self.space.unit,
+        )
         self.moves = self.fresh = self.fresh_steps = 0
         self.confirming = self.confirmed = False
         self.seconds_before = 0.0
@@ -276,9 +282,10 @@ class _Run(Run[Subspace]):
     def _confirm(self) -> bool:
         """After each block of step 6: True if it is decided whether anything is missing.
 
-        Copies may hide in what V keeps, to which the fresh block is orthogonal: both together count.
+        Copies may hide in what V keeps, to which the fresh block is orthogonal: both together count. What
+        lies below the values found by less than the tolerance is not missing: they may be mixtures of it.
         """
-        space, p = self.space, self.filter.values(np.sort(self.values))
+        space, p = self.space, self.filter.values(np.sort(self.values) - self.limit)
         self.fresh_steps += 1
         largest, fresh = (float(space.ritz(first)[0][0]) for first in (space.locked, self.fresh))
         verdict = largest > p[-1] * (1 + SAME) or missing(
@@ -331,7 +338,7 @@ class _Run(Run[Subspace]):
             "configuration": self._configuration(),
             "operator": self.fingerprint,
             "counts": np.array([*counts, *flags, *self.space.counts]),
-            "filter": np.array([self.filter.low, self.filter.high, self.filter.degree]),
+            "filter": np.array(astuple(self.filter)),
             "numbers": np.array([self.scale, self.seconds]),
             "raised": np.array(self.raised),
             "values": self.values.copy(),
@@ -362,8 +369,8 @@ class _Run(Run[Subspace]):
         self.restarts, self.matvecs, self.moves, self.fresh, self.fresh_steps = counts[:5]
         self.confirming, self.confirmed = (bool(flag) for flag in counts[5:7])
         self.space.restore(arrays, counts[7:])
-        low, high, degree = arrays["filter"]
-        self.filter = ChebyshevFilter(float(low), float(high), int(degree))
+        low, high, *degrees = arrays["filter"]  # two, or one of a checkpoint of before
+        self.filter = ChebyshevFilter(float(low), float(high), *map(int, degrees))
         self.scale, self.seconds_before = (float(number) for number in arrays["numbers"])
         self.fingerprint = before
         self.values, self.residuals = arrays["values"].copy(), arrays["residuals"].copy()

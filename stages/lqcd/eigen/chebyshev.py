@@ -22,24 +22,36 @@ from stages.lqcd.dirac.operator import LinearOperator, Step, whole_storage
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.solvers.leja import leja_order
 
+MOST_EXPONENT = 200
+"""Values end at about exp of this, so that their squares are numbers."""
+
+SUPPRESSION = 5.5
+"""q is smaller by about half of exp of this above its edge."""
+
 
 @dataclass(frozen=True)
 class ChebyshevFilter:
-    """p of degree d >= 1 for the window (low, high): what lies below low is amplified, most so the lowest."""
+    """p of degree d >= 1 for the window (low, high): what lies below low is amplified, most so the lowest.
+
+    damping: degree of a second polynomial q, 0 for none, which is applied after p: near one where p
+    amplifies, small from some hundredths of the window on. It takes out what rounding in p left there.
+    """
 
     low: float
     high: float
     degree: int
+    damping: int = 0
 
     def values(self, eigenvalues: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p(eigenvalue)."""
+        """p(eigenvalue), times q(eigenvalue) / q(low) if there is one."""
         y = (self.low + self.high - 2 * np.asarray(eigenvalues)) / (self.high - self.low)
         inside = np.cos(self.degree * np.arccos(np.clip(y, -1, 1)))
-        outside = np.cosh(self.degree * np.arccosh(np.maximum(np.abs(y), 1)))
-        return np.where(np.abs(y) <= 1, inside, np.where(y > 0, 1, (-1) ** self.degree) * outside)
+        outside = np.cosh(np.minimum(self.degree * np.arccosh(np.maximum(np.abs(y), 1)), MOST_EXPONENT))
+        p = np.where(np.abs(y) <= 1, inside, np.where(y > 0, 1, (-1) ** self.degree) * outside)
+        return p * self._q.values(eigenvalues) / self._q.values(np.array(self.low)) if self.damping else p
 
     def eigenvalues(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The eigenvalue below low with p = value > 1; low for smaller values."""
+        """The eigenvalue below low with p = value > 1; low for smaller values. There q counts as one."""
         y = np.cosh(np.arccosh(np.maximum(values, 1)) / self.degree)
         return (self.low + self.high - y * (self.high - self.low)) / 2
 
@@ -54,7 +66,20 @@ class ChebyshevFilter:
     def factors(self) -> list[tuple[float, float]]:
         """Numbers (a, b) of each linear factor a + b A, in their order."""
         factor = 2 ** (1 + (self.degree - 1) / self.degree) / (self.high - self.low)
-        return [(factor * root, -factor) for root in self.roots]
+        second = self._q.roots.tolist() if self.damping else []
+        return [(factor * root, -factor) for root in self.roots] + [
+            (root / (root - self.low), -1 / (root - self.low)) for root in second
+        ]
+
+    @property
+    def products(self) -> int:
+        """Applications of A that it takes."""
+        return self.degree + self.damping
+
+    @property
+    def _q(self) -> ChebyshevFilter:
+        edge = (SUPPRESSION / (2 * self.damping)) ** 2
+        return ChebyshevFilter(self.low + edge * (self.high - self.low), self.high, self.damping)
 
 
 class RepeatedFilter:
@@ -85,7 +110,7 @@ class RepeatedFilter:
             self._steps[pair] = self._step(filter_, x, spare)
             self._blocks += x, spare
         self._steps[pair]()
-        return (spare, x) if filter_.degree % 2 else (x, spare)
+        return (spare, x) if filter_.products % 2 else (x, spare)
 
     def _step(self, filter_: ChebyshevFilter, x: Array, spare: Array) -> Callable[[], None]:
         source, out = (block.reshape(*self.A.shape, -1) for block in (x, spare))

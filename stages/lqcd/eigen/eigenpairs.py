@@ -23,7 +23,7 @@ class EigenStatus(Enum):
     )
     PRECISION = (
         "residuals no longer fall, as rounding in the precision of the vectors holds them up: loosen the "
-        "tolerance (it is relative to the largest eigenvalue), or work in complex128"
+        "tolerance (it is relative to the largest eigenvalue), or take double precision where it is single"
     )
     STALLED = (
         "residuals no longer fall above rounding, as where the wanted vectors cut a cluster of eigenvalues "

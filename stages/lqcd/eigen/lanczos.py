@@ -167,7 +167,7 @@ class Run(Generic[Basis]):
 
     def apply(self, x: Array, spare: Array) -> tuple[Array, Array]:
         """p(A) x and the other array; both are overwritten."""
-        self.matvecs += x.shape[-1] * self.filter.degree
+        self.matvecs += x.shape[-1] * self.filter.products
         return self.repeated.apply(self.filter, x, spare)
 
     def measure(self, columns: slice) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import acosh, ceil, log
+from math import acosh, ceil, inf, log
 
 import numpy as np
 import scipy
@@ -51,6 +51,11 @@ GROWTH_PER_BLOCK = 0.3
 MOST_DEGREE = 4000
 MOST_GROWTH = 30
 """A degree given by the user amplifies by exp of this at most."""
+
+LOSS = 1.4
+"""Residuals stay above about degree^LOSS / 8 rounding units of the largest eigenvalue, on a GPU / 4."""
+DAMPING = 12, 24
+"""Least and highest degree of a polynomial against that."""
 
 NARROW = 1e-8
 """Part of the spectrum below the edge: less is as good as none, and the degree is near `MOST_DEGREE`."""
@@ -217,6 +222,7 @@ class WindowChoice:
     """The wanted filter: window (low, high) and degree, or None to have them chosen.
 
     restart_columns: number that a restart keeps; block: width of a block; growth: `GROWTH`, or another one.
+    accuracy: the tolerance of residuals in rounding units, by which a filter gets its damping.
     """
 
     window: tuple[float, float] | None
@@ -224,6 +230,7 @@ class WindowChoice:
     restart_columns: int
     block: int
     growth: float = GROWTH
+    accuracy: float = inf
 
     def first(self, spectrum: SpectrumEstimate) -> ChebyshevFilter:
         """The filter to begin with.
@@ -276,7 +283,7 @@ class WindowChoice:
         rate = acosh((low + high - 2 * lowest) / (high - low))
         if self.degree is None:
             growth = self.growth + GROWTH_PER_BLOCK * log(self.block)
-            return ChebyshevFilter(low, high, int(np.clip(ceil(growth / rate), 2, MOST_DEGREE)))
+            return self._damped(low, high, int(np.clip(ceil(growth / rate), 2, MOST_DEGREE)))
         most = max(1, int(MOST_GROWTH / rate))
         if refuse and self.degree > most:
             raise InputError(
@@ -284,4 +291,9 @@ class WindowChoice:
                 f"amplifies the lowest eigenvalue, {lowest:.3g}, by 1e{rate * self.degree / log(10):.0f}, "
                 f"and all else is lost to rounding: give a degree of at most {most}, or none"
             )
-        return ChebyshevFilter(low, high, min(self.degree, most))
+        return self._damped(low, high, min(self.degree, most))
+
+    def _damped(self, low: float, high: float, degree: int) -> ChebyshevFilter:
+        """A filter with a second polynomial where rounding in the first would hold up residuals."""
+        damping = int(np.clip(degree // 12, *DAMPING)) if degree**LOSS > self.accuracy else 0
+        return ChebyshevFilter(low, high, degree, damping)
