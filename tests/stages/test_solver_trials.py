@@ -133,6 +133,9 @@ def test_parts_of_the_low_modes(dslash: StaggeredDslash, deflation: StaggeredSpa
     np.testing.assert_allclose(taken, [5 + 4 / 16, 5 + 4 / 4], rtol=1e-6)
     of_others = [search.of(name, found, names) for name in (PLAIN[0], DEFLATED[0])]
     assert of_others == [0, 9 * product]
+    none = found._replace(iterations=found.iterations * [[0], [1]])  # as of vectors that span the space
+    with np.errstate(divide="raise"):
+        assert np.isfinite(search.of(names[1], none, names))
 
 
 def test_of_the_remainder_where_low_modes_are_exact(dslash, deflation):

@@ -332,6 +332,7 @@ def test_a_killed_run_goes_on_with_the_same_bits():
     with pytest.raises(KeyboardInterrupt):
         method.solve(A, checkpoint=checkpoint)
     checkpoint.saves = None
+    checkpoint.arrays["filter"] = checkpoint.arrays["filter"][:3]  # as it was before there was any damping
     resumed = method.solve(A, checkpoint=checkpoint)
     assert undisturbed.restarts == resumed.restarts > 3
     assert np.array_equal(resumed.values, undisturbed.values)
