@@ -1,10 +1,11 @@
 """Setup and solves with multigrid, and the same solves with BiCGstab, masses from heavy to light.
 
     python tests/benchmarks/multigrid_solves.py [--backend cuda]
-    [--gauge FILE [--tile 2] | --lattice 16 16 16 16 --beta 6.0]
-    [--mass -0.5 -0.55] [--two-kappa-mu 0.02 0.0005] [--csw 1.0] [--rhs 16 1]
+    [--gauge FILE [--tile 2] | --lattice 16 16 16 16 --beta 6.0] [--gpus 1]
+    [--mass -0.5 -0.55] [--two-kappa-mu 0.02 0.0005] [--csw 1.0] [--xi0 3.5 --nu 1.0] [--rhs 16 1]
     [--aggregate 4 4 4 4 [2 2 2 2 ...]] [--vectors 24 ...] [--refinements 2] [--smoothing 8] [--restart 10]
     [--repeats 3] [--precision double-half] [--no-bicgstab] [--cg] [--error] [--one-by-one]
+    [--levels] [--memory]
 
 Wilson-clover, antiperiodic in t, on the configuration of a file, repeated `tile` times in each direction, or
 on a quenched one by heat bath; random normal sources on the whole lattice, the symmetric Schur complement of
@@ -17,6 +18,20 @@ times. `--cg` adds iterations and milliseconds of CG on the normal equations. Wi
 of the other flavour, by the same setup, are rows of their own, of multigrid only. `--one-by-one` adds what
 the setup takes whose vectors are relaxed and refined one after the other, and with the products of the finest
 Galerkin operator one after the other too.
+
+`--xi0` and `--nu` are of the operator: hops in space have the weight nu / xi0, and the spatial planes of the
+clover term 1 / xi0. The heat bath is isotropic, and so are its links; `--gauge` takes others.
+
+Tables in place of that of the solves, for each number of right-hand sides:
+
+--levels    milliseconds of an iteration of a solve by grids: cycles on a grid in one of the finest, its
+            smoother, restriction and prolongation, the rest of it (GCR and even-odd steps of a coarse grid,
+            residuals of all), and its part of the iteration. What a graph of a cycle holds shows no times of
+            its own: each part is timed alone, as graphs with it eleven times and once. A grid has what the
+            solve on it takes without those below. The first row is the iteration without its cycle
+--memory    bytes of the arrays of the hierarchy, of its operator and of GCR after a solve, by grid, and what
+            `quarkline plan` counts for them. On a CPU matrices of 16 bits are in single precision, and
+            near-null vectors lie in one order
 """
 
 from __future__ import annotations
@@ -29,9 +44,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from script import PrintedTable, arguments_of, quenched
+from multigrid_levels import by_level, by_term
+from script import PrintedTable, arguments_of, devices_of, quenched
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
-from stages.lqcd.gauge.wilson_links import wilson_links
+from stages.lqcd.gauge.wilson_links import Anisotropy, wilson_links
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.lattice.formats import read_gauge
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice
@@ -62,18 +78,48 @@ CG_COLUMNS = ("CG its", "CG ms")
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     arguments = parsed()
-    links, lattice = configuration(arguments)
+    with devices_of(arguments):
+        measure(arguments)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """Print the table of the solves, or those of the levels."""
+    lattice, anisotropy = arguments.lattice, Anisotropy(arguments.xi0, arguments.nu)
     levels = levels_of(arguments, lattice)
     multigrid = multigrid_of(levels, SEED)
-    dslash = WilsonDslash(wilson_links(links, lattice, boundary="antiperiodic", csw=arguments.csw))
-    print(f"{arguments.machine.name}; {lattice}, csw = {arguments.csw:g}")
+    clover: dict[str, Any] = {"csw": arguments.csw, "anisotropy": anisotropy}
+    dslash = WilsonDslash(wilson_links(thin_links(arguments), lattice, boundary="antiperiodic", **clover))
+    print(f"{arguments.gpus} x {arguments.machine.name}; {lattice}, csw = {arguments.csw:g}, {anisotropy}")
     for level in levels:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
-    table = PrintedTable(*COLUMNS, *(CG_COLUMNS if arguments.cg else ()))
+    by_solves = not (arguments.levels or arguments.memory)
+    table = PrintedTable(*COLUMNS, *(CG_COLUMNS if arguments.cg else ())) if by_solves else None
     for mass, twist in product(arguments.mass, arguments.two_kappa_mu):
-        of_mass(arguments, table, multigrid, WilsonOperator(dslash, mass, twist * (mass + 4)))
+        M = WilsonOperator(dslash, mass, twist * (mass + 4))
+        if table is not None:
+            of_mass(arguments, table, multigrid, M)
+            continue
+        hierarchy = multigrid.setup(M)
+        for rhs in arguments.rhs:
+            print(f"\nm = {mass:g}, 2 kappa mu = {twist:g}, N = {rhs}", end=": ")
+            inside(arguments, hierarchy, rhs)
+
+
+def inside(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> None:
+    """Print the tables of what a hierarchy consists of, after its solves of so many right-hand sides."""
+    b, precision = source(arguments, hierarchy, rhs), arguments.precision
+    solver = hierarchy.solver(TOLERANCE, restart=arguments.restart, precision=precision)
+    solve = partial(solver.solve, hierarchy.system, b)
+    iterations, seconds, _ = measured(arguments.machine, solve, arguments.repeats)
+    print(f"{iterations} iterations, {1e3 * seconds:.4g} ms")
+    if arguments.levels:
+        iteration = seconds / iterations if isinstance(iterations, int) else np.nan
+        by_level(arguments.machine, hierarchy, b, iteration)
+    if arguments.memory:
+        levels = levels_of(arguments, arguments.lattice)
+        by_term(arguments.machine, hierarchy, b, levels, precision, arguments.restart)
 
 
 def of_mass(
@@ -99,9 +145,7 @@ def of_mass(
 
 def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int, others: bool) -> list[object]:
     """Cells of the solves of one mass for so many right-hand sides; others: BiCGstab and CG, too."""
-    machine, S = arguments.machine, hierarchy.system
-    draw, shape = machine.xp.random.default_rng(SEED).standard_normal, (*S.M.shape, rhs)
-    b, _ = S.prepare(draw(shape) + 1j * draw(shape))
+    machine, S, b = arguments.machine, hierarchy.system, source(arguments, hierarchy, rhs)
     exact = hierarchy.solver(EXACT).solve(S, b, on_failure="return").x if arguments.error else None
     solvers: list[Any] = [
         hierarchy.solver(TOLERANCE, restart=arguments.restart, precision=arguments.precision)
@@ -123,6 +167,13 @@ def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int, others
         iterations, fastest, _ = measured(machine, partial(cg.solve, S, b), arguments.repeats)
         cells += [iterations, 1e3 * fastest / rhs]
     return cells
+
+
+def source(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> Array:
+    """Right-hand sides of S of random normal fields on the whole lattice."""
+    S, draw = hierarchy.system, arguments.machine.xp.random.default_rng(SEED).standard_normal
+    shape = (*S.M.shape, rhs)
+    return S.prepare(draw(shape) + 1j * draw(shape))[0]
 
 
 def measured(
@@ -180,16 +231,13 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns(slice(None)))
 
 
-def configuration(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
-    """Thin links where the machine computes, and their lattice."""
+def thin_links(arguments: argparse.Namespace) -> Array:
+    """Thin links where the machine computes."""
     xp, lattice = arguments.machine.xp, arguments.lattice
     if arguments.gauge is None:
         chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
-        return quenched(lattice, "multigrid", **chain, xp=xp), lattice
-    gauge = read_gauge(arguments.gauge)
-    extents = np.multiply(arguments.tile, gauge.lattice.extents).tolist()
-    lattice = Lattice(tuple(extents))
-    return xp.asarray(tiled(gauge.links, gauge.lattice, lattice)), lattice
+        return quenched(lattice, "multigrid", **chain, xp=xp)
+    return xp.asarray(tiled(arguments.gauge.links, arguments.gauge.lattice, lattice))
 
 
 def tiled(links: Array, lattice: Lattice, larger: Lattice) -> Array:
@@ -217,19 +265,34 @@ def levels_of(arguments: argparse.Namespace, lattice: Lattice) -> list[dict[str,
 
 def parsed() -> argparse.Namespace:
     field = {
+        "gpus": 1,
         "gauge": str,
         "tile": 1,
         "beta": 6.0,
         "sweeps": 50,
         "mass": [-0.5, -0.55],
         "csw": 1.0,
+        "xi0": 1.0,
+        "nu": 1.0,
         "two_kappa_mu": [0.0],
     }
     levels = {"aggregate": [0], "vectors": [24], "refinements": 2, "smoothing": 8}
     solves = {"rhs": [16], "restart": 10, "precision": "double-single", "repeats": 3}
-    flags = {"no_bicgstab": False, "cg": False, "error": False, "one_by_one": False}
+    flags = {
+        "no_bicgstab": False,
+        "cg": False,
+        "error": False,
+        "one_by_one": False,
+        "levels": False,
+        "memory": False,
+    }
     options = {**field, **levels, **solves, **flags}
-    return arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options=options)
+    arguments = arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options=options)
+    if arguments.gauge is not None:
+        arguments.gauge = read_gauge(arguments.gauge)
+        extents = np.multiply(arguments.tile, arguments.gauge.lattice.extents).tolist()
+        arguments.lattice = Lattice(tuple(extents))
+    return arguments
 
 
 if __name__ == "__main__":

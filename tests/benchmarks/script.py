@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -12,7 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pipeline.worker.energy import energy_meter
+from pipeline.store.provenance import buses
+from pipeline.worker.energy import device_meter, energy_meter
+from stages.base.gpus import GPUS_PER_WORKER, visible_gpus
 from stages.lqcd.dirac.staggered import SquaredDslash, StaggeredDslash
 from stages.lqcd.dirac.wilson import WilsonDslash, WilsonOperator
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
@@ -163,12 +166,18 @@ def _text(cell: object) -> str:
 
 
 def devices_of(given: argparse.Namespace) -> AbstractContextManager[Any]:
-    """A block in which fields lie on as many GPUs as are wanted."""
+    """A block in which fields lie on as many GPUs as are wanted, from here on the process' own.
+
+    Joules are those of all.
+    """
     if given.machine.backend == "cpu":
         return nullcontext()
     from stages.lqcd.kernels.cuda.devices.group import spread_over
 
-    return spread_over(given.lattice, tuple(range(given.gpus)))
+    os.environ[GPUS_PER_WORKER] = str(given.gpus)
+    devices = visible_gpus()
+    given.machine.meters = [meter for meter in map(device_meter, buses()) if meter]
+    return spread_over(given.lattice, devices)
 
 
 def quenched(

@@ -2,6 +2,7 @@
 
     python tests/benchmarks/time_to_solution.py --backend cuda --lattice 32 32 32 48 --mass 0.02 0.005
     python tests/benchmarks/time_to_solution.py --backend cuda --lattice 16 16 16 32 --whole
+    python tests/benchmarks/time_to_solution.py --backend cuda --lattice 48 48 48 64 --gpus 4
 
 The sources are the even subsets (displacement 2, eight of them) of 24 Z2 noise vectors on one quenched
 configuration with HISQ links, which are packed on a GPU as blocks of each width read them. A row solves one
@@ -11,6 +12,7 @@ would take longer is stopped and scaled to the iterations of the first finished 
 row solves all 192. Half precision is that of batched CG up to N = 4: in wider blocks it is single.
 
 `--only` takes rows by their beginnings, such as `batched`, `block/double-single`, `block/double/16`.
+`--gpus` has the lattice on so many, all of whose joules count.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.worker.energy import energy_meter
-from script import SMALL, PrintedTable, arguments_of, quenched, staggered
+from script import SMALL, PrintedTable, arguments_of, devices_of, quenched, staggered
 from stages.lqcd.dirac.staggered import NormalOperator, StaggeredDslash
 from stages.lqcd.kernels.dispatch import Array, as_numpy
 from stages.lqcd.kernels.link_forms import FEW, NARROW, WIDE, Packing
@@ -174,14 +176,20 @@ def rows(only: Iterable[str]) -> Iterator[tuple[str, str, int]]:
 def main() -> None:
     """Measure the rows that the arguments ask for and print the tables."""
     problem = {"beta": 6.0, "sweeps": 30, "mass": [0.05, 0.02, 0.005], "tolerance": 2e-12}
-    options = {**problem, "seconds": 8.0, "whole": False, "only": list(SOLVERS)}
+    options = {**problem, "seconds": 8.0, "whole": False, "only": list(SOLVERS), "gpus": 1}
     arguments = arguments_of(__doc__, lattice=SMALL, machine="cpu", options=options)
+    with devices_of(arguments):
+        measure(arguments)
+
+
+def measure(arguments: Namespace) -> None:
+    """Make the configuration, compile, and print a table for each mass."""
     machine, lattice = arguments.machine, arguments.lattice
     chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
     thin = quenched(lattice, LABEL, **chain, xp=machine.xp)
     mean = plaquette(as_numpy(thin), lattice).total
-    print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}, {arguments.sweeps} sweeps, ", end="")
-    print(f"plaquette {mean:.5f}, tolerance {arguments.tolerance:g}.")
+    print(f"{arguments.gpus} x {machine.name}; {lattice}, beta = {arguments.beta:g}, ", end="")
+    print(f"{arguments.sweeps} sweeps, plaquette {mean:.5f}, tolerance {arguments.tolerance:g}.")
     study, wanted = Study(machine, staggered(thin, lattice), arguments), list(rows(arguments.only))
     for precision in PRECISIONS:
         if widths := [width for method, name, width in wanted if (method, name) == ("batched", precision)]:
