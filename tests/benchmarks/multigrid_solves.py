@@ -25,10 +25,10 @@ clover term 1 / xi0. The heat bath is isotropic, and so are its links; `--gauge`
 Tables in place of that of the solves, for each number of right-hand sides:
 
 --levels    milliseconds of an iteration of a solve by grids: cycles on a grid in one of the finest, its
-            smoother, restriction and prolongation, the rest of it (GCR and even-odd steps of a coarse grid,
-            residuals of all), and its part of the iteration. What a graph of a cycle holds shows no times of
-            its own: each part is timed alone, as graphs with it eleven times and once. A grid has what the
-            solve on it takes without those below. The first row is the iteration without its cycle
+            smoother, restriction and prolongation, the rest of it (residual of A, on coarse grids GCR and
+            even-odd steps), all together, and their part of the iteration. A cycle is one graph, which does
+            not say what its parts take: each is timed by itself, as the difference of graphs with it eleven
+            times and once. The first row is the iteration without its cycle
 --memory    bytes of the arrays of the hierarchy, of its operator and of GCR after a solve, by grid, and what
             `quarkline plan` counts for them. On a CPU matrices of 16 bits are in single precision, and
             near-null vectors lie in one order
