@@ -86,11 +86,12 @@ def main() -> None:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Print the table of the solves, or those of the levels."""
-    lattice, anisotropy = arguments.lattice, Anisotropy(arguments.xi0, arguments.nu)
+    links, lattice = configuration(arguments)
+    anisotropy = Anisotropy(arguments.xi0, arguments.nu)
     levels = levels_of(arguments, lattice)
     multigrid = multigrid_of(levels, SEED)
     clover: dict[str, Any] = {"csw": arguments.csw, "anisotropy": anisotropy}
-    dslash = WilsonDslash(wilson_links(thin_links(arguments), lattice, boundary="antiperiodic", **clover))
+    dslash = WilsonDslash(wilson_links(links, lattice, boundary="antiperiodic", **clover))
     print(f"{arguments.gpus} x {arguments.machine.name}; {lattice}, csw = {arguments.csw:g}, {anisotropy}")
     for level in levels:
         print(", ".join(f"{name} {value}" for name, value in level.items()))
@@ -231,13 +232,16 @@ def one_by_one(multigrid: Multigrid, hierarchy: Hierarchy, machine: Machine) -> 
     return seconds, (1 + multigrid.levels[0].refinements) * longer(products, P.columns(slice(None)))
 
 
-def thin_links(arguments: argparse.Namespace) -> Array:
-    """Thin links where the machine computes."""
+def configuration(arguments: argparse.Namespace) -> tuple[Array, Lattice]:
+    """Thin links where the machine computes, and their lattice."""
     xp, lattice = arguments.machine.xp, arguments.lattice
     if arguments.gauge is None:
         chain: dict[str, Any] = {"beta": arguments.beta, "seed": SEED, "sweeps": arguments.sweeps}
-        return quenched(lattice, "multigrid", **chain, xp=xp)
-    return xp.asarray(tiled(arguments.gauge.links, arguments.gauge.lattice, lattice))
+        return quenched(lattice, "multigrid", **chain, xp=xp), lattice
+    gauge = read_gauge(arguments.gauge)
+    extents = np.multiply(arguments.tile, gauge.lattice.extents).tolist()
+    lattice = Lattice(tuple(extents))
+    return xp.asarray(tiled(gauge.links, gauge.lattice, lattice)), lattice
 
 
 def tiled(links: Array, lattice: Lattice, larger: Lattice) -> Array:
@@ -289,8 +293,7 @@ def parsed() -> argparse.Namespace:
     options = {**field, **levels, **solves, **flags}
     arguments = arguments_of(__doc__, lattice=(16, 16, 16, 16), machine="cpu", options=options)
     if arguments.gauge is not None:
-        arguments.gauge = read_gauge(arguments.gauge)
-        extents = np.multiply(arguments.tile, arguments.gauge.lattice.extents).tolist()
+        extents = np.multiply(arguments.tile, read_gauge(arguments.gauge).lattice.extents).tolist()
         arguments.lattice = Lattice(tuple(extents))
     return arguments
 
