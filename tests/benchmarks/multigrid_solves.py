@@ -101,26 +101,26 @@ def measure(arguments: argparse.Namespace) -> None:
         M = WilsonOperator(dslash, mass, twist * (mass + 4))
         if table is not None:
             of_mass(arguments, table, multigrid, M)
-            continue
-        hierarchy = multigrid.setup(M)
-        for rhs in arguments.rhs:
-            print(f"\nm = {mass:g}, 2 kappa mu = {twist:g}, N = {rhs}", end=": ")
-            inside(arguments, hierarchy, rhs)
+        else:
+            print(f"\nm = {mass:g}, 2 kappa mu = {twist:g}", flush=True)
+            insides(arguments, multigrid.setup(M))
 
 
-def inside(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int) -> None:
-    """Print the tables of what a hierarchy consists of, after its solves of so many right-hand sides."""
-    b, precision = source(arguments, hierarchy, rhs), arguments.precision
-    solver = hierarchy.solver(TOLERANCE, restart=arguments.restart, precision=precision)
-    solve = partial(solver.solve, hierarchy.system, b)
-    iterations, seconds, _ = measured(arguments.machine, solve, arguments.repeats)
-    print(f"{iterations} iterations, {1e3 * seconds:.4g} ms")
-    if arguments.levels:
-        iteration = seconds / iterations if isinstance(iterations, int) else np.nan
-        by_level(arguments.machine, hierarchy, b, iteration)
-    if arguments.memory:
-        levels = levels_of(arguments, arguments.lattice)
-        by_term(arguments.machine, hierarchy, b, levels, precision, arguments.restart)
+def insides(arguments: argparse.Namespace, hierarchy: Hierarchy) -> None:
+    """Print the tables of what a hierarchy consists of, after solves of each number of right-hand sides."""
+    precision, levels = arguments.precision, levels_of(arguments, arguments.lattice)
+    for rhs in arguments.rhs:
+        b = source(arguments, hierarchy, rhs)
+        solver = hierarchy.solver(TOLERANCE, restart=arguments.restart, precision=precision)
+        solve = partial(solver.solve, hierarchy.system, b)
+        iterations, seconds, _ = measured(arguments.machine, solve, arguments.repeats)
+        print(f"\nN = {rhs}: {iterations} iterations, {1e3 * seconds:.4g} ms")
+        if arguments.levels:
+            iteration = seconds / iterations if isinstance(iterations, int) else np.nan
+            by_level(arguments.machine, hierarchy, b, iteration)
+        if arguments.memory:
+            by_term(arguments.machine, hierarchy, b, levels, precision, arguments.restart)
+        del b, solve
 
 
 def of_mass(
