@@ -158,7 +158,9 @@ def solves(arguments: argparse.Namespace, hierarchy: Hierarchy, rhs: int, others
     for solver in solvers:
         iterations, fastest, joules = measured(machine, partial(solver.solve, S, b), arguments.repeats)
         seconds.append(fastest)
-        ratio = None if exact is None else error_to_residual(S, solver.solve(S, b).x, b, exact)
+        ratio: float | None = None
+        if exact is not None and isinstance(iterations, int):
+            ratio = error_to_residual(S, solver.solve(S, b).x, b, exact)
         cells += [iterations, 1e3 * fastest / rhs, None if joules is None else joules / rhs, ratio]
     cells = [*cells, seconds[1] / seconds[0]] if len(solvers) == 2 else [*cells, *[None] * (len(EACH) + 1)]
     if arguments.cg and not others:
