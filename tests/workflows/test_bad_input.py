@@ -220,6 +220,7 @@ def test_one_file_fills_no_bin_of_two(quarkline: CommandLine, files: Path) -> No
     refused(quarkline("run", files), "1 configuration in bins of 2 leave fewer than two bins")
 
 
+@pytest.mark.slow
 def test_files_count_by_content_and_not_by_path(quarkline: CommandLine, files: Path, cluster: str) -> None:
     """A flipped bit is found when the file is read, and costs only that configuration. Results that are
     complete stay so when files move, until their content is another.

@@ -108,7 +108,10 @@ CURRENT, HISQ = (
     for name in ("slice_products.one_link_current", "hisq_dslash.hisq_dslash")
 )
 WRONG = [
-    ("slice_products.one_link_current", negated, "Ward identities", WARD | CURRENT),
+    pytest.param(
+        *("slice_products.one_link_current", negated, "Ward identities", WARD | CURRENT),
+        marks=pytest.mark.slow,
+    ),
     ("random_numbers.noise", one_value, "noise", BITS),
     ("hisq_dslash.hisq_dslash", one_site_of_out, "Ward identities", WARD | HISQ),
 ]

@@ -66,6 +66,7 @@ def test_levels_of_one_operator_are_its_correlator(ran: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_analysis_that_fails_leaves_the_rest(quarkline: CommandLine, laph: Path, cluster: str) -> None:
     """A correlation matrix that is not positive: report and export of all else, until the file is mended."""
     dependent = (

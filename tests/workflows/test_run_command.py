@@ -81,6 +81,7 @@ def test_asqtad_links_by_name(quarkline: CommandLine, cluster: str, tmp_path: Pa
     np.testing.assert_allclose(stored.values.reshape(expected.shape), expected, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(quarkline, project):
     """First where the store was moved to, then wherever a file, a chunk or the forecast is another."""
     folder = project.parent
@@ -111,6 +112,7 @@ def test_a_report_is_made_again_only_if_it_or_what_it_was_made_of_has_changed(qu
     assert (folder / "report/correlator.txt").read_text() == correlator
 
 
+@pytest.mark.slow
 def test_a_report_of_another_file_or_set_is_replaced_with_a_warning(quarkline, project):
     """The page is that of the last run, as the next one of the first file says; exports are warned, too."""
     other = project.with_name("other.yaml")
@@ -177,6 +179,7 @@ def test_commands_that_compute_nothing_load_nothing_heavy(quarkline: CommandLine
     subprocess.run([sys.executable, "-c", program], cwd=project.parent, check=True)
 
 
+@pytest.mark.slow
 def test_values_of_a_command_are_files_of_their_own(quarkline, project, cluster):
     """Each has results, a plan, a label in status, the hand-over and gc; without --set all is as before."""
     changed = ("--set", "noise.seed=56", "--set", "report=other")
@@ -333,6 +336,7 @@ def fold(place: Path, other: Path) -> None:
 DAMAGES = (cut, flip, garble, misplace, empty, remove, fold)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(1, len(DAMAGES)))]
 )

@@ -99,6 +99,7 @@ def test_damage_in_what_decides_on_a_round_is_computed_again(quarkline, targeted
     assert chunks(targeted.parent) == everything and not verify(store).damaged
 
 
+@pytest.mark.slow
 def test_limit_is_said_and_nothing_lost(quarkline: CommandLine, targeted: Path, cluster: str) -> None:
     edit(targeted, ("{loops: 0.3}", "{loops: 1.0e-4, most_vectors: 9}"))
     answer = quarkline("run", targeted, "--cluster", cluster)

@@ -56,7 +56,9 @@ def shortened(file: Path, page: str) -> None:
     yaml.dump({**content, **SHORT[page]}, file)
 
 
-@pytest.mark.parametrize("page", SHORT)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.slow) if "mesons" in page else page for page in SHORT]
+)
 def test_in_short(page, quarkline, cluster, capsys, plain_figures):
     """Every command and every line of Python, on a small lattice and the warm workers."""
     session: dict[str, Any] = {}

@@ -176,6 +176,7 @@ def test_single_precision(backend):
         BlockLanczos(12, 3).solve(B.astype("c8"))
 
 
+@pytest.mark.slow
 def test_a_window_below_wanted_eigenvalues_is_corrected():
     spectrum = np.linspace(0.1, 10, 600)
     A = DenseOperator(hermitian(81, spectrum))

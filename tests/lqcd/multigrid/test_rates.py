@@ -48,7 +48,7 @@ SMOOTHED = [(mass, steps) for mass in (-0.8, -0.4) for steps in (6, 8, 12, 16, 2
 SLOW = [(-0.8, 1, 8), (-1.0, 1, 8), (-1.2, 8, 4), (-1.2, 2, 8), (-1.4, 1, 8), (-1.4, 2, 8), (-1.4, 8, 8)]
 
 
-@pytest.mark.parametrize(("mass", "steps"), whole(SMOOTHED, [(-0.4, 20)]))
+@pytest.mark.parametrize(("mass", "steps"), whole(SMOOTHED, [(-0.4, 6)]))
 def test_more_smoothing_takes_fewer_iterations_and_the_rate_says_so(mass: float, steps: int) -> None:
     """Of polynomials of any degree, in powers of single precision: at most twelve, eighteen of six steps."""
     hierarchy = of(PolynomialSmoother(steps)).setup(rough(mass))
@@ -120,7 +120,8 @@ def test_a_fit_of_too_few_steps_is_not_used(monkeypatch: Any) -> None:
 GROWING = FittedSmoother((9.0,) * 4)
 
 
-@pytest.mark.parametrize("broken", [pytest.param(6, marks=pytest.mark.slow), 4])
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [6, 4])
 def test_a_fitted_smoother_that_does_worse_is_not_used(monkeypatch: Any, broken: int) -> None:
     """On that grid, of two; the stored setup is the same."""
     right = hierarchy_module.fitted
