@@ -77,7 +77,7 @@ def measure(arguments: argparse.Namespace) -> None:
     thin = quenched(lattice, "deflated solves", **chain, xp=machine.xp)
     dslash = staggered(thin, lattice)
     B, wanted = SquaredDslash(dslash), max(arguments.vectors)
-    pairs, cold, drawn = searched_twice(arguments, dslash, arguments.block)
+    pairs, cold, drawn = searched_twice(arguments, dslash, arguments.block, arguments.once)
     print(f"{machine.name}; {lattice}, beta = {arguments.beta:g}; {arguments.rhs} right-hand sides ", end="")
     print(f"to {arguments.tolerance:g}; vectors in {arguments.precision} precision")
     print(f"{wanted} eigenpairs, residual {pairs.residuals.max():.1e}: {pairs.seconds:.2f} s ", end="")

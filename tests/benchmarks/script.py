@@ -122,17 +122,16 @@ def timed(machine: Any, work: Callable[[], T]) -> tuple[T, float, float | None]:
 
 
 def searched_twice(
-    given: argparse.Namespace, dslash: StaggeredDslash, block: int
+    given: argparse.Namespace, dslash: StaggeredDslash, block: int, once: bool = False
 ) -> tuple[Eigenpairs, float, float | None]:
     """The most `vectors` to `lanczos`, in the precision in which a run searches those stored in `precision`.
 
     They, their seconds and joules are of a second search; seconds of the first one, which compiles kernels,
-    come between. With `given.once` the first one is a single cycle with a filter of low degree.
+    come between. With `once` the first one is a single cycle with a filter of low degree.
     """
     single = searched_in_single(given.precision, given.lanczos)
     B = SquaredDslash(dslash.astype(np.complex64) if single else dslash)
     lanczos = BlockLanczos(max(given.vectors), block, given.lanczos)
-    once = getattr(given, "once", False)
     warming = replace(lanczos, vectors=block, degree=8, max_restarts=1) if once else lanczos
     first = warming.solve(B, on_failure="return").seconds
     pairs, joules = metered(given.machine.backend, lambda: lanczos.solve(B))

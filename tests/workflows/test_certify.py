@@ -109,8 +109,7 @@ CURRENT, HISQ = (
 )
 WRONG = [
     pytest.param(
-        *("slice_products.one_link_current", negated, "Ward identities", WARD | CURRENT),
-        marks=pytest.mark.slow,
+        "slice_products.one_link_current", negated, "Ward identities", WARD | CURRENT, marks=pytest.mark.slow
     ),
     ("random_numbers.noise", one_value, "noise", BITS),
     ("hisq_dslash.hisq_dslash", one_site_of_out, "Ward identities", WARD | HISQ),
