@@ -8,6 +8,15 @@ of two entries in `--workers` has them all.
 Then, for each number of workers, the same work with another noise. What is measured runs from the start of
 the first chunk of loops to the end of the last one: configurations read, links made, solves, contractions,
 commits.
+
+Utilisation is what nvidia-smi shows, the share of the last 1/6 to 1 s in which any kernel ran, as a mean
+over readings every 0.2 s. It is left out where NVML does not tell.
+
+J x variance is the energy per configuration for a stochastic error of 1, in J times the squared unit of
+J_i(t) or C(t). Energy is that of all chunks of loops. Variances are of light - strange on one configuration
+with the vectors that were run (at least 4), as `target:` takes them: of J_i(t), mean over spatial i and t;
+of C(t), mean over t = 1 ... T/2; then means over configurations. For C(t) the product depends on the number
+N of vectors, as pairs of them add a part that falls like 1/N^2.
 """
 
 from __future__ import annotations
@@ -16,21 +25,28 @@ import argparse
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
+from threading import Thread
 from typing import Any, ClassVar
 
 import numpy as np
 from distributed import Client, WorkerPlugin
 
 from gpu_activity import Activity, Recorder
-from pipeline import Store, Workflow, plan, run
+from pipeline import At, Store, Workflow, open_result, plan, run
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.cuda import Cuda
+from pipeline.store.provenance import buses
+from pipeline.worker.energy import nvml_device
 from script import LARGE, PrintedTable, arguments_of
+from stages.loops.current_loops import DIFFERENCE, MASSES, CurrentLoops, flavour_loops
+from stages.loops.noise_allocation import loop_noise, variance_model
+from stages.lqcd.analysis.stochastic_error import LEAST_VECTORS
 from workflows.catalogue import load_project
+from workflows.computing import checks_of
 
 WORKFLOW = """\
 workflow: g2_disconnected
@@ -61,6 +77,9 @@ CALLS = {
 Call = tuple[str, float, float]
 """Phase, begin and end in seconds since 1970."""
 
+Sample = tuple[float, int]
+"""Seconds since 1970 and utilisation in %."""
+
 
 class Profile(WorkerPlugin):
     """Records on a worker what its GPU does, and the calls of a few functions."""
@@ -69,10 +88,21 @@ class Profile(WorkerPlugin):
 
     def setup(self, worker: Any) -> None:
         self.calls: list[Call] = []
+        self.samples: list[Sample] = []
         self.recorder = Recorder()
+        Thread(target=self._sample, daemon=True).start()
         for phase, (owner, name) in CALLS.items():
             place = resolve_name(owner)
             setattr(place, name, self._timed(phase, getattr(place, name)))
+
+    def _sample(self) -> None:
+        if device := nvml_device(buses()[0]):
+            import pynvml
+
+            with suppress(pynvml.NVMLError):
+                while True:
+                    self.samples.append((time.time(), pynvml.nvmlDeviceGetUtilizationRates(device).gpu))
+                    time.sleep(0.2)
 
     def _timed(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -86,15 +116,15 @@ class Profile(WorkerPlugin):
         return timed
 
 
-def collect(dask_worker: Any) -> tuple[Activity, list[Call]]:
+def collect(dask_worker: Any) -> tuple[Activity, list[Call], list[Sample]]:
     profile = dask_worker.plugins["profile"]
-    return profile.recorder.finish(), profile.calls
+    return profile.recorder.finish(), profile.calls, profile.samples
 
 
 class ProfiledCuda(Cuda):
     """The cuda cluster with a profile of each worker."""
 
-    profiles: ClassVar[list[tuple[Activity, list[Call]]]] = []
+    profiles: ClassVar[list[tuple[Activity, list[Call], list[Sample]]]] = []
 
     @contextmanager
     def open(self, demand: Demand) -> Iterator[Client]:
@@ -127,7 +157,7 @@ def workflow_of(arguments: argparse.Namespace, **changed: Any) -> Workflow:
 
 
 def finish(workflow: Workflow, store: Store, cluster: Cuda) -> None:
-    outcome = run(plan(workflow, store, backend="cuda"), store, cluster=cluster)
+    outcome = run(plan(workflow, store, backend="cuda"), store, cluster=cluster, checks=checks_of())
     if outcome.exit_status:
         raise SystemExit(outcome.table())
 
@@ -138,10 +168,12 @@ def measure(workflow: Workflow, store: Store, cluster: ProfiledCuda) -> None:
     finish(workflow, store, cluster)
     keys = [chunk.key for chunk in missing if chunk.node.stage.name == "current_loops"]
     records = [store.record("current_loops", key) for key in keys]
-    chunks = [chunk for _, calls in cluster.profiles for chunk in chunks_with_solves(calls)]
+    chunks = [chunk for _, calls, _ in cluster.profiles for chunk in chunks_with_solves(calls)]
     begin, end = min(chunk[1] for chunk in chunks), max(chunk[2] for chunk in chunks)
-    for activity, calls in cluster.profiles:
+    for activity, calls, samples in cluster.profiles:
         show(activity, calls, begin, end)
+        if used := [percent for moment, percent in samples if begin <= moment <= end]:
+            print(f"\nutilisation by NVML: {np.mean(used):.1f} %, {len(used)} samples")
     solved = [record["statistics"] for record in records]
     rhs = sum(part["rhs"] for part in solved)
     memory = max((record.get("device_bytes") or 0 for record in records), default=0) / 1e9
@@ -149,6 +181,24 @@ def measure(workflow: Workflow, store: Store, cluster: ProfiledCuda) -> None:
     print("\niterations:", [part["iterations"] for part in solved])
     print(f"{len(cluster.profiles)} workers, {end - begin:.2f} s: {rhs / (end - begin):.3f} rhs a second")
     print(f"device memory, largest of a chunk: {memory:.3f} GB; joules per rhs: {joules / rhs:.1f}")
+    show_cost(store, joules)
+
+
+def show_cost(store: Store, joules: float) -> None:
+    """Print the variances of light - strange in the last run, and their products with J per configuration."""
+    results = [open_result(store, f"loops_{mass}") for mass in MASSES]
+    at = At({dim: results[0][dim].values.tolist() for dim in ("noise", "probe")})
+    if len(at["noise"]) < LEAST_VECTORS:
+        return
+    noises = []
+    for config in results[0].config:
+        each = [result.sel(config=config) for result in results]
+        loops = [CurrentLoops(one.current.values, one.condensate.values) for one in each]
+        noises.append(loop_noise([(at, flavour_loops(*loops, at=at))], at=at))
+    window = slice(1, results[0].sizes["time"] // 2 + 1)
+    for name, quantity in (("J_i(t)", "loops"), ("C(t)", "correlator")):
+        variance = variance_model(noises, quantity, DIFFERENCE, window).variance([len(at["noise"])])
+        print(f"variance of {name}: {variance:.4g}; J x variance: {variance * joules / len(noises):.4g}")
 
 
 def chunks_with_solves(calls: list[Call]) -> list[Call]:

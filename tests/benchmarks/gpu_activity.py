@@ -19,7 +19,8 @@ import numpy as np
 
 MEMCPY, MEMSET, CONCURRENT_KERNEL = 1, 2, 10
 KINDS = {MEMCPY: "memcpy", MEMSET: "memset"}
-BUFFER = 64 << 20
+BUFFER = 4 << 20
+"""Bytes. CUPTI asks for one per thread: 64 MB of zeros would delay each transfer by several threads."""
 SPAN, KERNEL_NAME = 16, 104
 """Where a record holds its start and end, and a kernel's its name; the same since CUDA 9."""
 
@@ -38,7 +39,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(str(_cupti()))
-        self._buffers: list[ctypes.Array] = []
+        self._buffers: list[np.ndarray] = []
         self._filled: list[tuple[int, int]] = []
         pointer = ctypes.POINTER
         request = ctypes.CFUNCTYPE(
@@ -72,9 +73,9 @@ class Recorder:
             raise RuntimeError(f"{function}: CUPTI error {status}")
 
     def _give(self, buffer: Any, size: Any, records: Any) -> None:
-        space = ctypes.create_string_buffer(BUFFER)
+        space = np.empty(BUFFER, np.uint8)
         self._buffers.append(space)
-        buffer[0], size[0], records[0] = ctypes.addressof(space), BUFFER, 0
+        buffer[0], size[0], records[0] = space.ctypes.data, BUFFER, 0
 
     def _take(self, context: Any, stream: Any, buffer: Any, size: Any, valid: Any) -> None:
         self._filled.append((buffer, valid))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from script import PrintedTable
-from stages.ensemble.wilson_operator import operator_terms
+from stages.ensemble.wilson_operator import CLOVER_BYTES, operator_terms
 from stages.lqcd.kernels import stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import converted, zeros_like
@@ -132,6 +132,7 @@ def by_term(
     assert isinstance(finest, FineWilson)
     clover = 2 if M.mu else int(M.links.csw is not None)
     planned = operator_terms(M.lattice, precision, WIDE, clover)
+    planned["clover term"] += clover * CLOVER_BYTES * M.lattice.half_volume  # A of multigrid, in single
     of = {"links: fields": M.links.links, "links: double": M.dslash, "links: single": finest.M.dslash}
     for what, thing in {**of, "clover term": (M, finest)}.items():
         add(finest.grid, what, planned[what], thing)

@@ -14,6 +14,7 @@ from stages.base.errors import InputError
 from workflows.benchmarks.speed import DTYPES, Bench, Speed
 from workflows.benchmarks.staggered import normal_cost
 from workflows.catalogue import load_project
+from workflows.computing import checks_of
 
 WORKFLOW = """\
 workflow: g2_disconnected
@@ -49,7 +50,8 @@ def speeds(bench: Bench) -> Iterator[Speed]:
         extents = ", ".join(map(str, bench.run_lattice.extents))
         file.write_text(WORKFLOW.format(extents=extents, block=BLOCK))
         project = load_project(file)
-        outcome = run(plan(project.workflow, store, backend=cluster.backend), store, cluster=cluster)
+        planned = plan(project.workflow, store, backend=cluster.backend)
+        outcome = run(planned, store, cluster=cluster, checks=checks_of())
         if outcome.exit_status:
             raise InputError(f"the end-to-end run failed:\n{outcome.table()}")
         nodes = accounts(store, project.workflow.name)

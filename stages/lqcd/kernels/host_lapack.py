@@ -1,7 +1,7 @@
 """Small matrices of the host, and BLAS in one thread, in scripts and notebooks as in workers.
 
-What eigensolvers and multigrid setups ask of BLAS and LAPACK are many small matrices: more threads cost more
-to wake than they gain. Those with hundreds of rows are worked on by a GPU, where there is one.
+What solvers, eigensolvers and multigrid setups ask of BLAS and LAPACK are many small matrices: more threads
+cost more to wake than they gain. Those with hundreds of rows are worked on by a GPU, where there is one.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from stages.lqcd.dirac.operator import LinearOperator, Storage
 from stages.lqcd.kernels import block_blas, lane_blas, stream
 from stages.lqcd.kernels.dispatch import Array
 from stages.lqcd.kernels.fields import assign, contiguous, copied, field_like
+from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 from stages.lqcd.solvers.frame import ReliableIteration, ReliableUpdates
 from stages.lqcd.solvers.recurrence import WIDTHS, Begin, Directions, Recurrence
 from stages.lqcd.solvers.solution import (
@@ -66,6 +67,7 @@ class KrylovSolver(ReliableUpdates):
         return iterated(self, self.begin, A, b, **options)
 
 
+@in_one_blas_thread
 def iterated(
     solver: ReliableUpdates,
     begin: Begin,

@@ -1,4 +1,4 @@
-"""BLAS takes one thread in eigensolvers and multigrid setups, and as many as before afterwards."""
+"""BLAS takes one thread in solvers, eigensolvers and multigrid setups, and as many as before afterwards."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from stages.lqcd.eigen.batched_lanczos import BatchedLanczos
 from stages.lqcd.eigen.block_lanczos import BlockLanczos
 from stages.lqcd.kernels.host_lapack import in_one_blas_thread
 from stages.lqcd.multigrid.setup import Multigrid
+from stages.lqcd.solvers.krylov import iterated
 
 
 def blas_threads() -> set[int]:
@@ -30,6 +31,6 @@ def test_threads_are_limited_and_given_back() -> None:
         assert blas_threads() == {2}
 
 
-@pytest.mark.parametrize("method", [BatchedLanczos.solve, BlockLanczos.solve, Multigrid.setup])
+@pytest.mark.parametrize("method", [BatchedLanczos.solve, BlockLanczos.solve, Multigrid.setup, iterated])
 def test_methods_that_are_limited(method: object) -> None:
     assert method.__wrapped__.__qualname__ == method.__qualname__
