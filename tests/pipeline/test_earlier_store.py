@@ -85,6 +85,12 @@ def test_what_was_done_is_told(half: Path, capsys: pytest.CaptureFixture[str]) -
 def test_the_rest_is_computed(half, executed, scheduler, capsys):
     whole, before = digests(half.with_name("whole")), digests(half)
     assert len(before) == 11 and before.items() <= whole.items()
+    (driver,) = half.glob("store/.drivers/*")
+    driver.write_text(driver.read_text().replace('"vm"', '"elsewhere"'))  # and its batch system is not here
+    assert main(["run", "toys.yaml", "--cluster", scheduler]) == 2
+    told = capsys.readouterr().err
+    assert "on elsewhere, job 102): wait until it ends" in told and f"or {driver}" in told
+    driver.unlink()
     said(capsys, "run", "toys.yaml", "--cluster", scheduler)
     assert digests(half) == whole
     assert executed.new() == {"config_mean": 4, "loops": 5}
