@@ -70,13 +70,16 @@ def test_tables_of_mixed_precision(tables: Table, tmp_path: Path) -> None:
     lattice = ("--lattice", "4", "4", "4", "4", "--sweeps", "2", "--mass", "0.3", "0.2")
     picture = tmp_path / "time.svg"
     found = tables(mixed_precision.main, *lattice, "--plot", str(picture))
-    times, rates, memory, bicgstab, cg = found
+    times, rates, memory, bicgstab, cg, errors, roofline = found
     assert [row[:3] for row in times[:6]] == [["0.3", *each] for each in mixed_precision.SOLVES]
     assert all(int(row[3]) > 3 and float(row[-1]) <= 1e-8 for row in times)
     assert [row[0] for row in rates] == ["double", "double-single", "double-half"]
     assert all(float(cell) > 0 for row in rates for cell in row[1:])
     assert len(memory) == 6 and all(float(cell) > 0 for row in memory for cell in row[2:])
     assert all(int(cell) > 3 for row in (*bicgstab, *cg) for cell in row[1:])
+    assert len(errors) == 6 and all(sorted(map(float, row[5:])) == [*map(float, row[5:])] for row in errors)
+    assert [row[:2] for row in roofline] == [[*each] for each in mixed_precision.SOLVES]
+    assert all(float(row[-3]) >= 1 for row in roofline)  # by bytes, fewer numbers gain
     assert "<svg" in picture.read_text()
 
 
