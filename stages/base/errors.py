@@ -40,7 +40,7 @@ def check_number(name: str, value: Any) -> None:
 
 def nearest(word: object, known: Iterable[str]) -> str | None:
     """The known word that a misspelt one most resembles, None if none is close."""
-    return next(iter(get_close_matches(str(word), list(known), n=1)), None)
+    return next(iter(get_close_matches(str(word), list(map(str, known)), n=1)), None)
 
 
 def suggestion(word: object, known: Iterable[str], mark: str = "'") -> str:
@@ -53,7 +53,7 @@ def suggestion(word: object, known: Iterable[str], mark: str = "'") -> str:
         known: the words that there are.
         mark: what stands on both sides of the suggested word.
     """
-    names = sorted(known) if isinstance(known, Set) else list(known)
+    names = sorted(map(str, known)) if isinstance(known, Set) else list(map(str, known))
     if close := nearest(word, names):
         return f": did you mean {mark}{close}{mark}?"
     return f"; known: {', '.join(names)}" if names else ""

@@ -10,6 +10,9 @@ import pytest
 from tiny_mesons import MESONS
 from tiny_project import CommandLine, refused
 
+from stages.base.errors import nearest, suggestion
+from workflows.g2_connected.schema import QuarkSection
+
 OWN = '''
 """A workflow outside of quarkline: that of mesons, under another name."""
 from workflows.mesons.build import MesonsWorkflow
@@ -85,3 +88,11 @@ def test_a_broken_entry_point(quarkline, tmp_path, install, value, code, message
     install("outside_f", f"own_mesons = {value}", code)
     refused(plan_of(quarkline, tmp_path, "own_mesons"), "'own_mesons' of package outside_f", message)
     sys.modules.pop("outside_f", None)
+
+
+def test_keys_and_masses_of_no_sense_are_no_tracebacks() -> None:
+    """As the fuzzer found them: a key `null` beside a misspelt word, and a mass whose square overflows."""
+    assert nearest("workflow", [None, "workfow"]) == "workfow" and nearest("x", [None]) is None
+    assert suggestion("x", {None, "abc"}) == "; known: None, abc"
+    ((place, _),) = QuarkSection(mass=1e300).doubts()
+    assert place == ("naik_epsilon",)
