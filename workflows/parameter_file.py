@@ -9,11 +9,11 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from pipeline.store.plain_files import text_of
-from stages.base.errors import InputError, nearest, suggestion
+from stages.base.errors import InputError, check_magnitude, nearest, suggestion
 from workflows.yaml_text import BINARY, Location, parsed, shown, text_in
 
 if TYPE_CHECKING:
@@ -29,6 +29,16 @@ class FileSection(BaseModel):
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @field_validator("*")
+    @classmethod
+    def _computable(cls, value: Any) -> Any:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
+        for each in inner:
+            cls._computable(each)
+        if isinstance(value, float | int):
+            check_magnitude(value)
+        return value
 
     def contradictions(self) -> Iterable[Problem]:
         """Problems that no single value shows; places begin at this section."""

@@ -29,7 +29,7 @@ MOST_VALUES = 100_000
 """Limit of a file, with its aliases written out."""
 MOST_DIGITS = 300
 """Limit of a number; a double has 309 before its point at most."""
-_LONG_NUMBER = re.compile(rf"[-+]?[0-9_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
+_LONG_NUMBER = re.compile(rf"[-+]?(0[ox])?[0-9a-fA-F_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
 
 
 SHELL_PIPE = re.compile("/dev/stdin|/(dev|proc/[a-z0-9]+)/fd/[0-9]+")

@@ -14,12 +14,12 @@ def seconds(text: str) -> int:
     Raises:
         ValueError: it is written otherwise.
     """
-    if match := re.fullmatch(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)", text, flags=re.ASCII):
+    if match := re.fullmatch(r"(?:(\d{1,9})-)?(\d{1,9}):(\d\d):(\d\d)", text, flags=re.ASCII):
         days, hours, minutes, rest = (int(part or 0) for part in match.groups())
         return 86400 * days + 3600 * hours + 60 * minutes + rest
-    if re.fullmatch(r"\d+", text, flags=re.ASCII):
+    if re.fullmatch(r"\d{1,9}", text, flags=re.ASCII):
         return int(text)
-    if not re.fullmatch(r"(\d+[dhms])+", text, flags=re.ASCII):
+    if not re.fullmatch(r"(\d{1,9}[dhms])+", text, flags=re.ASCII):
         raise ValueError(f"{text!r} is no duration; write 90s, 45m, 1h30m or 01:30:00")
     return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"(\d+)([dhms])", text))
 

@@ -32,10 +32,24 @@ def check_whole(name: str, value: object, least: int) -> None:
 
 
 def check_number(name: str, value: Any) -> None:
-    """Raise InputError unless a value is a finite real number, Python's or NumPy's."""
+    """Raise InputError unless a value is a real number, Python's or NumPy's, as of `check_magnitude`."""
     number = value
     if isinstance(value, bool) or not isinstance(value, Real) or not abs(number) <= float_info.max:
         raise InputError(f"{name} must be a finite real number, got {value!r}")
+    check_magnitude(number, f"{name} = ")
+
+
+EXTREME = 1e30
+"""Limit of a number, and its inverse that of one that is not 0: products of ten such are still doubles."""
+
+
+def check_magnitude(value: float, name: str = "") -> None:
+    """Raise InputError for a number whose squares and products may overflow, or vanish and be divided by."""
+    if value and not 1 / EXTREME <= abs(value) <= EXTREME:
+        raise InputError(
+            f"{name}{value} has squares and products beyond the range of floating-point numbers: "
+            f"take 0, or {1 / EXTREME:g} to {EXTREME:g} in magnitude"
+        )
 
 
 def nearest(word: object, known: Iterable[str]) -> str | None:

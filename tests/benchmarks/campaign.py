@@ -174,11 +174,16 @@ def measure(workflow: Workflow, store: Store, cluster: ProfiledCuda) -> None:
         show(activity, calls, begin, end)
         if used := [percent for moment, percent in samples if begin <= moment <= end]:
             print(f"\nutilisation by NVML: {np.mean(used):.1f} %, {len(used)} samples")
+    by_node: dict[str, float] = defaultdict(float)
+    for record in records:
+        by_node[record["node"]] += record["seconds"]
+    checked = sum(record["checks"]["repeated"] for record in records)
+    print(f"\nseconds by node: {dict(by_node)}; chunks checked by a second path: {checked}")
     solved = [record["statistics"] for record in records]
     rhs = sum(part["rhs"] for part in solved)
     memory = max((record.get("device_bytes") or 0 for record in records), default=0) / 1e9
     joules = sum(record["joules"] or 0 for record in records)
-    print("\niterations:", [part["iterations"] for part in solved])
+    print("iterations:", [part["iterations"] for part in solved])
     print(f"{len(cluster.profiles)} workers, {end - begin:.2f} s: {rhs / (end - begin):.3f} rhs a second")
     print(f"device memory, largest of a chunk: {memory:.3f} GB; joules per rhs: {joules / rhs:.1f}")
     show_cost(store, joules)

@@ -114,6 +114,7 @@ def test_what_does_not_fit_is_refused_in_words(field: GaugeField) -> None:
         (lambda: D.normal(-0.1), "mass of a staggered solve must be positive"),
         (lambda: D.full(0), "mass of a staggered solve must be positive"),
         (lambda: D.full(math.nan), "mass must be a finite real number, got nan"),
+        (lambda: D.full(-1e200), "mass = -1e.200 has squares and products beyond the range"),
         (lambda: D.normal("0.05"), "mass must be a finite real number, got '0.05'"),
         (lambda: ql.wilson_clover(field, 1j, boundary="periodic"), "mass must be a finite real number"),
         (lambda: ql.wilson_clover(field, 0.1, boundary="periodic", csw=math.nan), "csw must be a finite"),

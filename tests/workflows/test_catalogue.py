@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from tiny_mesons import MESONS
 from tiny_project import CommandLine, refused
 
 from stages.base.errors import nearest, suggestion
-from workflows.g2_connected.schema import QuarkSection
+from workflows import FileSection
+from workflows.starters import starter
 
 OWN = '''
 """A workflow outside of quarkline: that of mesons, under another name."""
@@ -90,9 +92,49 @@ def test_a_broken_entry_point(quarkline, tmp_path, install, value, code, message
     sys.modules.pop("outside_f", None)
 
 
-def test_keys_and_masses_of_no_sense_are_no_tracebacks() -> None:
-    """As the fuzzer found them: a key `null` beside a misspelt word, and a mass whose square overflows."""
+def test_keys_of_no_sense_are_no_tracebacks() -> None:
+    """As the fuzzer found them: a key `null` beside a misspelt word."""
     assert nearest("workflow", [None, "workfow"]) == "workfow" and nearest("x", [None]) is None
     assert suggestion("x", {None, "abc"}) == "; known: None, abc"
-    ((place, _),) = QuarkSection(mass=1e300).doubts()
-    assert place == ("naik_epsilon",)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("g2_connected", "quarks.light.mass", "1.0e300"),
+        ("g2_disconnected", "masses.strange", "1.0e-200"),
+        ("hisq_mesons", "quark.mass", "1" + 200 * "0"),
+        ("mesons", "quark.theta", "[0, 0, 0, -1.0e31]"),
+        ("laph_mesons", "quark.csw", "-1.0e300"),
+        ("g2_hvp", "analysis.scale.a_fm", "1.0e-160"),
+        ("mesons", "sources.times", "[1" + 40 * "0" + "]"),
+    ],
+)
+def test_numbers_whose_squares_are_no_doubles(quarkline, tmp_path, name, key, value):
+    answer = quarkline("plan", starter_file(tmp_path, name), "--set", f"{key}={value}")
+    refused(answer, f"`{key}` (--set ", "take 0, or 1e-30 to 1e+30 in magnitude")
+
+
+@pytest.mark.parametrize("value", ["1.0e-30", "1.0e30"])
+@pytest.mark.parametrize("name", ["g2_connected", "hisq_mesons"])
+def test_numbers_whose_squares_are_doubles(quarkline, tmp_path, name, value):
+    key = {"g2_connected": "quarks.light.mass", "hisq_mesons": "quark.mass"}[name]
+    answer = quarkline("plan", starter_file(tmp_path, name), "--forecast", "--set", f"{key}={value}")
+    assert answer.code == 0 and "node-hours" in answer.out and "nan" not in answer.out
+
+
+def starter_file(folder: Path, name: str) -> Path:
+    file = folder / f"{name}.yaml"
+    file.write_text(starter(name, file)[0])
+    return file
+
+
+class Weights(FileSection):
+    of: dict[str, tuple[float, ...]]
+
+
+def test_numbers_within_lists_and_mappings_have_the_same_limits() -> None:
+    assert Weights(of={"a": (0.0, 1e30, -1e-30)})
+    for number in (1e31, 1e-31, -1e31):
+        with pytest.raises(ValidationError, match=f"{number!r} has squares".replace("+", r"\+")):
+            Weights(of={"a": (1.0, number)})

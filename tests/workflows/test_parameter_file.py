@@ -76,12 +76,13 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 1
         ("a: 1\nb: !mine 3\n", "line 2: a parameter file has no tags"),
         ('a: 1\nstore: "x\\0y"\n', "line 2: the text 'x\\x00y' has a NUL character: remove it"),
         (f"a: {'7' * 5000}\n", "line 1: a number of 5000 digits: at most 300 are read"),
+        (f"a: 0x{'f' * 5000}\n", "line 1: a number of 5002 digits: at most 300 are read"),
         ("a: " + "[" * 3000 + "]" * 3000, "line 1: more than 40 sections or lists within each other"),
         (BOMB, "with its aliases the file has more than 100000 values: write fewer aliases"),
         ("# x\n> # y\n\na: 1\n", "holds `key: value` lines, found '\\na: 1\\n'"),
         ("a: &a [*a]\n", "line 1: the alias *a stands within its own section: write the values out"),
     ],
-    ids=["set", "omap", "tag", "nul", "digits", "nesting", "bomb", "text", "cycle"],
+    ids=["set", "omap", "tag", "nul", "digits", "hexadecimal", "nesting", "bomb", "text", "cycle"],
 )
 def test_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError) as error:

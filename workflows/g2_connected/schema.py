@@ -117,7 +117,7 @@ class QuarkSection(FileSection):
     def doubts(self) -> Iterator[Problem]:
         """A heavy quark without its correction."""
         if self.mass >= CHARM and not self.naik_epsilon:
-            text = f"is 0 at mass {self.mass:g}: charm has about -0.7 m^2, {-0.7 * self.mass * self.mass:.2g}"
+            text = f"is 0 at mass {self.mass:g}: charm has about -0.7 m^2, {-0.7 * self.mass**2:.2g}"
             yield ("naik_epsilon",), text
 
 

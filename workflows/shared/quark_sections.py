@@ -96,7 +96,7 @@ class QuarkSection(FileSection):
         if (self.csw_r is None) != (self.csw_t is None):
             raise ValueError("`csw_r` and `csw_t` belong together: give both")
         try:
-            kappa_of_mass(self.mass) if self.mass is not None else mass_of_kappa(self.kappa or 0.0)
+            kappa_of_mass(self.bare_mass)
         except InputError as error:
             raise ValueError(str(error)) from None
         if self.bare_mass < -self.hopping / 2:

@@ -69,7 +69,9 @@ def unusual(section: FileSection) -> Iterator[Problem]:
 
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-Extents = Annotated[tuple[int, ...], Field(strict=False, min_length=4, max_length=4)]
+Extents = Annotated[
+    tuple[Annotated[int, Field(le=LARGEST)], ...], Field(strict=False, min_length=4, max_length=4)
+]
 """x, y, z, t."""
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 

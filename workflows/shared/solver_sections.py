@@ -160,5 +160,5 @@ def spectrum_section(store: Store, workflow: str, masses: Mapping[str, float]) -
 
 def _gain(eigenvalue: NDArray[np.float64], mass: float) -> float:
     """Mean over configurations of sqrt((lambda_k + 4 m^2) / (lambda_1 + 4 m^2))."""
-    shifted = eigenvalue + 4 * mass * mass
+    shifted = eigenvalue + 4 * mass**2
     return float(np.mean(np.sqrt(shifted[:, -1] / shifted[:, 0])))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, TypeVar
 
 from pydantic import AfterValidator, Field
 
+from pipeline import LARGEST
 from pipeline.declare.coordinates import sorted_unique
 from stages.base.errors import InputError
 from stages.lqcd.lattice.geometry import Lattice
@@ -64,7 +65,7 @@ class WallNoiseSection(FileSection):
 
     seed: Seed
     """Seed of the noise."""
-    vectors: int = Field(default=1, ge=1)
+    vectors: int = Field(default=1, ge=1, le=LARGEST)
     """Noise vectors per time."""
 
 

@@ -69,6 +69,8 @@ def hadamard_signs(code: NDArray[np.int64], probes: Sequence[int]) -> NDArray[np
 
 def probed(noise: Array, lattice: Lattice, parity: int, probes: Sequence[int]) -> Array:
     """h_k eta_n of noise ``[site, 3, N]`` on `parity`: ``[site, 3, N * len(probes)]``, probes fastest."""
+    if list(probes) == [0]:
+        return noise
     return kernels.signed(noise, hadamard_signs(colours(lattice, parity), probes))
 
 

@@ -1,4 +1,4 @@
-"""Gathers, masks and multiplications in NumPy; products of three links compiled by Numba."""
+"""Masks and multiplications in NumPy; doubled links and products of three compiled by Numba."""
 
 from __future__ import annotations
 
@@ -11,22 +11,57 @@ from numpy.typing import NDArray
 
 from stages.lqcd.kernels.cpu import su3
 from stages.lqcd.kernels.cpu.compiled import array_type, compiled
-from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements
+from stages.lqcd.kernels.directions import SPATIAL_DIRECTIONS, displacements, neighbour_table
 from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.lattice.geometry import EVEN, ODD, Lattice, T, X, Y
 
 
-def doubled_links(fat: Array, long: Array | None, lattice: Lattice, parity: int, out: Array) -> None:
-    """Links of `hisq_dslash.pack_fields`, or of `pack_spatial`, into `out` ``[site, direction, 3, 3]``."""
-    directions = out.shape[1]
-    for d, (mu, hops) in enumerate(displacements(directions)):
-        field = long if long is not None and abs(hops) == 3 else fat
-        if hops > 0:
-            out[:, d] = field[mu, parity]
-        else:
-            origin = array_module(fat).asarray(lattice.neighbour(parity, mu, hops))
-            back = field[mu, 1 - parity][origin].conj().swapaxes(-1, -2)
-            out[:, d] = back if directions == SPATIAL_DIRECTIONS else -back
+def doubled_links(fat: NDArray, long: NDArray | None, lattice: Lattice, parity: int, out: NDArray) -> None:
+    """Links of `hisq_dslash.pack_fields`, or of `pack_spatial`, into `out` ``[site, direction, 3, 3]``.
+
+    out: contiguous in its rows or, the last two axes swapped, in its columns.
+    """
+    directions, by_rows = out.shape[1], out.flags.c_contiguous
+    rows = (out if by_rows else out.swapaxes(-1, -2)).reshape(len(out), 9 * directions)
+    fields = [field.reshape(8, -1, 9) for field in (fat, fat if long is None else long)]
+    places = np.array([(2 * mu, hops < 0, abs(hops) > 1) for mu, hops in displacements(directions)], np.int32)
+    places[:, 0] += parity ^ places[:, 1]
+    sign = 1.0 if directions == SPATIAL_DIRECTIONS else -1.0
+    table = neighbour_table(lattice, parity, directions)
+    _doubling_kernel(fat.dtype, out.dtype)(rows, *fields, table, places, sign, by_rows)
+
+
+@cache
+def _doubling_kernel(fields: np.dtype, dtype: np.dtype) -> Callable[..., None]:
+    def double(
+        low: int,
+        high: int,
+        out: NDArray,
+        fat: NDArray,
+        long: NDArray,
+        table: NDArray,
+        places: NDArray,
+        sign: float,
+        by_rows: bool,
+    ) -> None:
+        for x in prange(low, high):
+            for d in range(len(places)):
+                field, backward, far = places[d]
+                links = long[field] if far else fat[field]
+                for i in range(9):
+                    turned = 3 * (i % 3) + i // 3
+                    place = 9 * d + (i if by_rows else turned)
+                    if backward:
+                        u = links[table[x, d], turned]
+                        out[x, place] = complex(sign * u.real, -sign * u.imag)
+                    else:
+                        out[x, place] = links[x, i]
+
+    links, table = array_type(fields, 3), array_type(np.int32, 2)
+    written = array_type(dtype, 2, writable=True)
+    signature = types.void(written, links, links, table, table, types.float64, types.boolean)
+    name = f"doubled_links_{fields.name}_{dtype.name}"
+    return compiled(double, name, signature, lambda out, *others: len(out))
 
 
 def long_links(links: NDArray, lattice: Lattice, coefficient: float, out: NDArray) -> None:
