@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, field_validator
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from pipeline.store.plain_files import text_of
 from stages.base.errors import InputError, check_magnitude, nearest, suggestion
@@ -33,11 +34,12 @@ class FileSection(BaseModel):
     @field_validator("*")
     @classmethod
     def _computable(cls, value: Any) -> Any:
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, tuple) else ()
-        for each in inner:
-            cls._computable(each)
-        if isinstance(value, float | int):
-            check_magnitude(value)
+        for place, number in _numbers(value):
+            try:
+                check_magnitude(number)
+            except InputError as error:
+                context = {"error": str(error), "place": place}
+                raise PydanticCustomError("value_error", "{error}", context) from None
         return value
 
     def contradictions(self) -> Iterable[Problem]:
@@ -241,9 +243,26 @@ def validated(file: ParameterFile, model: type[Content]) -> Content:
     try:
         return TypeAdapter(model).validate_python(file.values)
     except ValidationError as error:
-        details = sorted(error.errors(), key=lambda detail: file.line(detail["loc"]))
+        details = sorted(map(_within, error.errors()), key=lambda detail: file.line(detail["loc"]))
         problems = [_problem(file, model, detail) for detail in _without_echoes(model, details)]
         raise file.error(*dict.fromkeys(problems)) from None  # of several values in a list one may be enough
+
+
+def _within(detail: ErrorDetails) -> ErrorDetails:
+    """A problem at its place within a list or mapping, where the check of the whole names it."""
+    return {**detail, "loc": (*detail["loc"], *detail.get("ctx", {}).get("place", ()))}
+
+
+def _numbers(value: object, place: Location = ()) -> Iterator[tuple[Location, Any]]:
+    """Numbers in a value, in lists and mappings of it, and where they are."""
+    if isinstance(value, Real):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _numbers(each, (*place, key))
+    elif isinstance(value, list | tuple | Set):
+        for i, each in enumerate(value):
+            yield from _numbers(each, (*place, i))
 
 
 def _without_echoes(model: type, details: list[ErrorDetails]) -> list[ErrorDetails]:

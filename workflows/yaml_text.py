@@ -29,7 +29,8 @@ MOST_VALUES = 100_000
 """Limit of a file, with its aliases written out."""
 MOST_DIGITS = 300
 """Limit of a number; a double has 309 before its point at most."""
-_LONG_NUMBER = re.compile(rf"[-+]?(0[ox])?[0-9a-fA-F_]{{{MOST_DIGITS + 1},}}(\.[0-9_]*)?")
+_NUMBER = re.compile(r"[-+]?(0[bo]?[0-9_:]*|0x[0-9a-fA-F_]*|[0-9_:]*)(\.[0-9_]*)?")
+"""Of digits, in any base of YAML 1.1 and 1.2."""
 
 
 SHELL_PIPE = re.compile("/dev/stdin|/(dev|proc/[a-z0-9]+)/fd/[0-9]+")
@@ -128,7 +129,7 @@ def _unreadable(text: str) -> str | None:
         if isinstance(event, ScalarEvent):
             if "\0" in event.value:
                 return f"{line}: the text {shown(event.value)} has a NUL character: remove it"
-            if event.style is None and _LONG_NUMBER.fullmatch(event.value):
+            if event.style is None and len(event.value) > MOST_DIGITS and _NUMBER.fullmatch(event.value):
                 return (
                     f"{line}: a number of {len(event.value)} digits: at most {MOST_DIGITS} are read; "
                     "put text into quotes"

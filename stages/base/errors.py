@@ -25,19 +25,29 @@ class WrongResultError(DisagreementError):
     """A result that its repetition by another path contradicts: all that its worker computed is in doubt."""
 
 
+def _written(value: object) -> str:
+    """A number as it is written, by its size where Python refuses to write it."""
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return f"a whole number of {value.bit_length()} bits"
+    return repr(value)
+
+
 def check_whole(name: str, value: object, least: int) -> None:
     """Raise InputError unless a value is a whole number, Python's or NumPy's, of at least `least`."""
     if not isinstance(value, Integral) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        raise InputError(f"{name} must be a whole number of at least {least}, got {_written(value)}")
 
 
 def check_number(name: str, value: Any) -> None:
     """Raise InputError unless a value is a real number, Python's or NumPy's, as of `check_magnitude`."""
     number = value
     if isinstance(value, bool) or not isinstance(value, Real) or not abs(number) <= float_info.max:
-        raise InputError(f"{name} must be a finite real number, got {value!r}")
+        raise InputError(f"{name} must be a finite real number, got {_written(value)}")
     check_magnitude(number, f"{name} = ")
 
+
+MOST_BITS = 1100
+"""A double has 1024 before its point at most."""
 
 EXTREME = 1e30
 """Limit of a number, and its inverse that of one that is not 0: products of ten such are still doubles."""
@@ -47,7 +57,7 @@ def check_magnitude(value: float, name: str = "") -> None:
     """Raise InputError for a number whose squares and products may overflow, or vanish and be divided by."""
     if value and not 1 / EXTREME <= abs(value) <= EXTREME:
         raise InputError(
-            f"{name}{value} has squares and products beyond the range of floating-point numbers: "
+            f"{name}{_written(value)} has squares and products beyond the range of floating-point numbers: "
             f"take 0, or {1 / EXTREME:g} to {EXTREME:g} in magnitude"
         )
 

@@ -123,6 +123,31 @@ def test_numbers_whose_squares_are_doubles(quarkline, tmp_path, name, value):
     assert answer.code == 0 and "node-hours" in answer.out and "nan" not in answer.out
 
 
+@pytest.mark.parametrize(
+    ("head", "key", "value", "message"),
+    [
+        (
+            "",
+            "quark:",
+            "quark:\n  theta:\n    - 0.0\n    - 0.0\n    - 1.0e31\n    - 0.0",
+            "`quark.theta` (line 21): 1e+31",
+        ),
+        (
+            "%YAML 1.1\n---\n",
+            "seed: 20261",
+            f"seed: {':'.join(['59'] * 3000)}",
+            "8999 digits: at most 300 are read",
+        ),
+        ("", "store:", "cluster: {kind: slurm, cores: 1000000000000}\nstore:", "expected at most 1000000"),
+        ("", "store:", "cluster: {kind: slurm, memory: 1e31GB}\nstore:", "'1e31GB' is no size of memory"),
+    ],
+)
+def test_numbers_that_nobody_means(quarkline, tmp_path, head, key, value, message):
+    file = starter_file(tmp_path, "mesons")
+    file.write_text(head + file.read_text().replace(key, value, 1))
+    refused(quarkline("plan", file), message)
+
+
 def starter_file(folder: Path, name: str) -> Path:
     file = folder / f"{name}.yaml"
     file.write_text(starter(name, file)[0])

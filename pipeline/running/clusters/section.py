@@ -56,6 +56,8 @@ CONFIGURED = {
 }
 """Keys that the site's configuration of dask-jobqueue has too, by their names in it."""
 
+MOST = 1_000_000
+"""Of workers, GPUs or cores: more are a slip."""
 STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
 NUMBER_OR_BOUNDS = {
     "anyOf": [
@@ -88,7 +90,7 @@ def _bytes(memory: object, info: Info) -> object:
         size = int(parse_bytes(text := str(memory)))
     except (ValueError, OverflowError):
         size = 0
-    if size < 2**20 or not text.strip()[-1:].isalpha():
+    if not 2**20 <= size <= 2**60 or not text.strip()[-1:].isalpha():
         raise ValueError(f"{text!r} is no size of memory: write it as 120GB or 64GiB")
     if info.field_name == "gpu_memory" and size <= CONTEXT:
         raise ValueError(f"{text!r} is no more than CUDA itself takes of a GPU, {gigabytes(CONTEXT)}")
@@ -123,9 +125,9 @@ class Workers(BaseModel):
 
     model_config = STRICT
 
-    min: int = Field(default=0, ge=0)
+    min: int = Field(default=0, ge=0, le=MOST)
     """Workers that are held while the run lasts."""
-    max: int = Field(ge=1)
+    max: int = Field(ge=1, le=MOST)
     """Workers at most; those without work leave."""
 
     @property
@@ -147,15 +149,15 @@ class ClusterSection(BaseModel):
     """Address for kind address: tcp://host:port, or the path of a scheduler file."""
     hosts: Annotated[tuple[Line, ...], Field(strict=False)] = ()
     """Hosts for kind ssh: names that `ssh NAME` reaches without a password."""
-    gpus: int | None = Field(default=None, ge=1)
+    gpus: int | None = Field(default=None, ge=1, le=MOST)
     """GPUs of a job or host; each is a worker of its own, which sees it as device 0."""
-    gpus_per_worker: int = Field(default=1, ge=1)
+    gpus_per_worker: int = Field(default=1, ge=1, le=MOST)
     """GPUs that each worker owns, default 1; they share a lattice that one cannot hold."""
     gpu_memory: Bytes | None = None
     """Memory of each GPU, such as 80GB; plans are compared with it on machines without these GPUs."""
-    processes: int | None = Field(default=None, ge=1)
+    processes: int | None = Field(default=None, ge=1, le=MOST)
     """Workers of a job or host without GPUs; 1 unless the site says otherwise."""
-    cores: int | None = Field(default=None, ge=1)
+    cores: int | None = Field(default=None, ge=1, le=MOST)
     """Processor cores of a job or host, shared by its workers."""
     memory: Bytes | None = None
     """Memory of a job, such as 120GB or 64GiB."""

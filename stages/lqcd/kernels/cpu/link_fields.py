@@ -23,7 +23,8 @@ def doubled_links(fat: NDArray, long: NDArray | None, lattice: Lattice, parity: 
     """
     directions, by_rows = out.shape[1], out.flags.c_contiguous
     rows = (out if by_rows else out.swapaxes(-1, -2)).reshape(len(out), 9 * directions)
-    fields = [field.reshape(8, -1, 9) for field in (fat, fat if long is None else long)]
+    fields = [fat, fat if long is None else long]
+    fields = [np.ascontiguousarray(field, fat.dtype).reshape(8, -1, 9) for field in fields]
     places = np.array([(2 * mu, hops < 0, abs(hops) > 1) for mu, hops in displacements(directions)], np.int32)
     places[:, 0] += parity ^ places[:, 1]
     sign = 1.0 if directions == SPATIAL_DIRECTIONS else -1.0
