@@ -124,6 +124,8 @@ def _unreadable(text: str) -> str | None:
         elif isinstance(event, ScalarEvent | CollectionStartEvent):
             if event.tag is not None:
                 return f"{line}: a parameter file has no tags, got {shown(str(event.tag))}: remove it"
+            if event.anchor is not None and (event.anchor in sizes or event.anchor in opened):
+                return f"{line}: the anchor &{event.anchor} is there twice: give the second another name"
             counts[-1] += 1
             sizes[event.anchor] = 1
         if isinstance(event, ScalarEvent):

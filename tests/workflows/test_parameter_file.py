@@ -81,8 +81,23 @@ BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 1
         (BOMB, "with its aliases the file has more than 100000 values: write fewer aliases"),
         ("# x\n> # y\n\na: 1\n", "holds `key: value` lines, found '\\na: 1\\n'"),
         ("a: &a [*a]\n", "line 1: the alias *a stands within its own section: write the values out"),
+        ("a: &a 1\nb: &a 2\n", "line 2: the anchor &a is there twice: give the second another name"),
+        ("a: &a {b: &a 1}\n", "line 1: the anchor &a is there twice: give the second another name"),
     ],
-    ids=["set", "omap", "tag", "nul", "digits", "hexadecimal", "nesting", "bomb", "text", "cycle"],
+    ids=[
+        "set",
+        "omap",
+        "tag",
+        "nul",
+        "digits",
+        "hexadecimal",
+        "nesting",
+        "bomb",
+        "text",
+        "cycle",
+        "anchors",
+        "nested",
+    ],
 )
 def test_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
