@@ -150,13 +150,9 @@ class Plateau:
         if self.fallen_at is None or (np.count_nonzero(halved) and np.count_nonzero(halved & still_open)):
             self.lowest = np.where(halved & still_open, estimate, self.lowest)
             self.fallen_at = iterations
-        return iterations >= self.earliest and bool((self.lowest < self.floor)[still_open].all())
-
-    @property
-    def earliest(self) -> int:
-        """Iterations of the solve before which estimates do not rest; asked for once there was one."""
-        assert self.fallen_at is not None
-        return self.fallen_at + max(PATIENCE, self.patience * self.fallen_at)
+        patience = max(PATIENCE, self.patience * self.fallen_at)
+        below = self.lowest < self.floor
+        return iterations - self.fallen_at >= patience and bool(below[still_open].all())
 
 
 @dataclass
@@ -177,18 +173,12 @@ class Cycle:
     narrows: bool
     max_iterations: int
     plateau: Plateau
-    _quiet: tuple[Vector, Vector, int] | None = None
-    """Bounds of estimates that mean nothing until so many iterations: a check of them takes less time."""
 
     def end(self, iterations: int, estimate: Vector, full: bool) -> End | None:
         """The reason to end it after so many iterations of the solve, if any; full: the recurrence is.
 
         Raises BreakdownError where estimates grow without limit.
         """
-        if self._quiet and not full and iterations < self._quiet[2]:
-            low, high, _ = self._quiet
-            if np.count_nonzero((low < estimate) & (estimate <= high)) == estimate.size:
-                return None
         if np.count_nonzero(estimate > self.diverged):
             raise BreakdownError(SolveStatus.DIVERGED)
         still_open = estimate > self.target
@@ -202,16 +192,7 @@ class Cycle:
         rests = self.plateau.reached(iterations, estimate, still_open)
         narrower = self.narrows and next_width(count, estimate.size) < estimate.size
         replace = fallen or rests or full or narrower or iterations >= self.max_iterations
-        self._quiet = self._bounds() if count == estimate.size else None
         return End.REPLACE if replace else None
-
-    def _bounds(self) -> tuple[Vector, Vector, int]:
-        """Between these, all columns are open: none has diverged, halved, fallen by delta, or grown."""
-        low, high = np.maximum(self.target, 0.5 * self.plateau.lowest), self.diverged
-        if self.delta > 0:
-            low = np.maximum(low, self.delta * self.largest)
-            high = high if self.fixed else np.minimum(high, self.largest)
-        return low, high, min(self.max_iterations, self.plateau.earliest)
 
 
 class StopRules:

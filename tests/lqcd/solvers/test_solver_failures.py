@@ -325,36 +325,11 @@ def test_ends_of_a_cycle(options, estimates, ends):
     ones = np.ones(2)
     cycle, found = Cycle(1e-8 * ones, ones, 100 * ones, plateau=Plateau(ones), **given), []
     for iterations, estimate in enumerate(estimates, start=1):
-        found.append(_end_of(cycle, iterations, np.array(estimate), full))
+        try:
+            found.append(cycle.end(iterations, np.array(estimate), full))
+        except BreakdownError as error:
+            found.append(error.status)
     assert found == ends
-
-
-@pytest.mark.parametrize("delta", [0.0, 0.1])
-@pytest.mark.parametrize("fixed", [False, True])
-def test_quiet_estimates_mean_what_the_rules_say(delta, fixed, monkeypatch):
-    """Between the bounds that a cycle notes, no rule finds anything; random walks of three columns."""
-    rng, ends = np.random.default_rng(5), set()
-    for walk in range(60):
-        steps = rng.normal((0.1, -0.01, -0.03)[walk % 3], 0.2, (900, 3)).cumsum(axis=0)
-        ones, rules = np.ones(3), (delta, fixed, True, 800)
-        cycle, plain = (Cycle(1e-3 * ones, ones, 50 * ones, *rules, Plateau(ones, 0.9)) for _ in range(2))
-        monkeypatch.setattr(plain, "_bounds", lambda: None, raising=True)
-        for iterations, estimate in enumerate(np.exp(steps), start=1):
-            found = [_end_of(each, iterations, estimate) for each in (cycle, plain)]
-            assert found[0] == found[1]
-            assert np.array_equal(cycle.largest, plain.largest)
-            assert np.array_equal(cycle.plateau.lowest, plain.plateau.lowest)
-            if found[0] is not None:
-                break
-        ends.add(found[0])
-    assert ends >= {End.REPLACE, SolveStatus.DIVERGED}
-
-
-def _end_of(cycle, iterations, estimate, full=False):
-    try:
-        return cycle.end(iterations, estimate, full)
-    except BreakdownError as error:
-        return error.status
 
 
 @pytest.mark.parametrize(
