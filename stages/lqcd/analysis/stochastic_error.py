@@ -243,8 +243,8 @@ def _products_of_pairs(forms: Array) -> Array:
         (symmetric, number * (number - 3)),
         (antisymmetric, (number - 1) * (number - 2)),
     ):
-        flat = part.reshape(*axes, -1)
-        result += np.einsum("abx,cdx->abcd", flat, flat, optimize=True) / freedom
+        flat = part.reshape(axes[0] * axes[1], -1)
+        result += (flat @ flat.T).reshape(result.shape) / freedom
     return result
 
 
