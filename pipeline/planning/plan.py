@@ -188,7 +188,10 @@ def _file_versions(workflow: Workflow, store: Store) -> dict[Path, FileVersion]:
 def _measured(
     workflow: Workflow, store: Store, chunks: Mapping[str, list[Chunk]], absent: Collection[str]
 ) -> dict[str, float]:
-    """Mean seconds per chunk of each node: from its own chunks if some exist, else from its stage's."""
+    """Mean seconds per chunk of each node: from its own chunks if some exist, else from its stage's.
+
+    Of its stage's those of nodes of the same name come first: light quarks take longer than strange ones.
+    """
     means = {}
     for node in workflow.nodes.values():
         if node.stage.transient:
@@ -196,17 +199,19 @@ def _measured(
         own = (chunk.key for chunk in chunks[node.name] if chunk.key not in absent)
         keys = list(islice(own, SAMPLED_RECORDS))
         keys = keys or list(islice(store.each_key(node.stage.name), SAMPLED_RECORDS))
-        seconds = [value for key in keys if (value := _seconds(store, node.stage.name, key)) is not None]
-        if seconds:
-            means[node.name] = fmean(seconds)
+        records = [record for key in keys if (record := _timed(store, node.stage.name, key))]
+        records = [record for record in records if record.node == node.name] or records
+        if records:
+            means[node.name] = fmean(record.seconds for record in records)
     return means
 
 
-def _seconds(store: Store, stage: str, key: str) -> float | None:
+def _timed(store: Store, stage: str, key: str) -> Record | None:
     try:
-        return Record.of(store.record(stage, key)).seconds or None
+        record = Record.of(store.record(stage, key))
     except InputError:
         return None
+    return record if record.seconds else None
 
 
 def pilot(plan: Plan, known: Collection[str], chunks: int) -> Plan:

@@ -13,6 +13,7 @@ from pipeline.reading.forecast.schedule import schedule
 from pipeline.running.clusters import Demand
 from pipeline.running.clusters.local import default_workers
 from pipeline.running.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
+from pipeline.store.record import Record
 from pipeline.worker.sources import Sources
 from pipeline.worker.work import RunContext
 
@@ -109,6 +110,25 @@ def test_sharers_of_a_resident_result_share_a_home(store: Store) -> None:
     assert homes["field a"] == {()}
     assert len(homes["with_setup a"]) == len(homes["with_setup b"]) == 1
     assert homes["with_setup a"] != homes["with_setup b"]
+
+
+def test_where_a_node_has_no_chunk_those_of_its_name_tell_its_seconds(store, compute, monkeypatch):
+    def two(vectors: range) -> Workflow:
+        w, field = toys.fields()
+        for mass, name in enumerate(("light", "strange"), start=1):
+            w.add(toys.loops, field, place=Place(name=name, over={"noise": vectors}), mass=1.0 * mass)
+        return w
+
+    compute(two(range(2)))
+    seconds = {"field": 1.0, "light": 8.0, "strange": 2.0}
+    record_of = Record.of
+    monkeypatch.setattr(
+        Record, "of", lambda facts: replace(record_of(facts), seconds=seconds[str(facts["node"])])
+    )
+    assert plan(two(range(5, 9)), store).expected_seconds == seconds
+    w, field = toys.fields()
+    w.add(toys.loops, field, place=Place(name="charm", over={"noise": range(9, 11)}), mass=3.0)
+    assert plan(w, store).expected_seconds["charm"] == 5.0
 
 
 def test_the_longest_chunks_of_a_configuration_begin_first(store: Store) -> None:
