@@ -23,7 +23,7 @@ from pipeline.running.clusters.guard import refuse_repeated_script
 from pipeline.running.clusters.jobs import JobList, cancel_left_jobs
 from pipeline.running.event_log import EventLog, Listener, drop_old_runs
 from pipeline.running.failures import Failure
-from pipeline.running.graph import TaskPlan, plan_tasks, widest_level
+from pipeline.running.graph import TaskPlan, plan_tasks, told_durations, widest_level
 from pipeline.running.limits import LIMITS
 from pipeline.running.memory_advice import check_gpus_per_worker, shortage
 from pipeline.running.outcome import Outcome
@@ -185,7 +185,11 @@ class _Run:
         states, failures = dict[str, ChunkState](), list[Failure]()
         jobs = JobList(self.store.inside(".runs", self.name))
         demand = Demand(widest_level(tasks), plan.memory, stop.check, jobs, pages)
-        with suppress(StartInterruptedError), self.cluster.open(demand) as client:
+        with (
+            suppress(StartInterruptedError),
+            told_durations(plan.expected_seconds),
+            self.cluster.open(demand) as client,
+        ):
             workforce = Workforce(client, self.log, stop, LIMITS, queued=self.cluster.queued)
             workforce.wait()
             stop.note_start(time.time() - began)

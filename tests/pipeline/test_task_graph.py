@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+import dask
 import pytest
 import toy_stages as toys
+from distributed import Client
 from distributed.protocol import deserialize, serialize
+from distributed.scheduler import TaskPrefix
 
-from pipeline import At, Chunks, Cost, Pass, Place, Plan, Resources, Store, Workflow, plan, stage
+from pipeline import At, Chunks, Cost, Pass, Place, Plan, Resources, Store, Workflow, plan, run, stage
 from pipeline.reading.forecast.schedule import schedule
 from pipeline.running.clusters import Demand
+from pipeline.running.clusters.address import Address
 from pipeline.running.clusters.local import default_workers
 from pipeline.running.graph import RETRIES, TaskPlan, dask_graph, plan_tasks, widest_level
 from pipeline.store.record import Record
@@ -129,6 +135,27 @@ def test_where_a_node_has_no_chunk_those_of_its_name_tell_its_seconds(store, com
     w, field = toys.fields()
     w.add(toys.loops, field, place=Place(name="charm", over={"noise": range(9, 11)}), mass=3.0)
     assert plan(w, store).expected_seconds["charm"] == 5.0
+
+
+def test_schedulers_know_durations_before_they_have_seen_any(store, compute, cluster):
+    """Else a worker whose tasks count half a second each takes long ones from another that ends sooner."""
+    w, field = toys.fields()
+    compute(w)
+    w.add(toys.loops, field, place=Place(name="with-hyphen", over={"noise": range(2)}), mass=1.0)
+    told: dict[str, float] = {}
+
+    class Asking(Address):
+        @contextmanager
+        def open(self, demand: Demand) -> Iterator[Client]:
+            told.update({name: TaskPrefix(name).duration_average for name in ("with-hyphen", "mine")})
+            with super().open(demand) as client:
+                yield client
+
+    planned = replace(plan(w, store), expected_seconds={"field": 1.0, "with-hyphen": 0.00002, "mine": 5.0})
+    with dask.config.set({"distributed.scheduler.default-task-durations": {"mine": "3m"}}):
+        assert not run(planned, store, cluster=Asking(cluster.site)).exit_status
+    assert told == {"with-hyphen": 0.00002, "mine": 180.0}
+    assert TaskPrefix("mine").duration_average < 0
 
 
 def test_the_longest_chunks_of_a_configuration_begin_first(store: Store) -> None:
