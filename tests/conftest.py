@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,7 +130,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Test processes share the processors: who waits for threads of his own waits for those of the others,
     and the clusters that stay warm for several tests must cost little while nobody uses them.
+
+    Bytecode lies beside the kernels that Numba keeps, also where the shell asks for none: each of a hundred
+    processes would compile what it imports, and both test processes all tests.
     """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     for setting, value in IDLE_CLUSTERS.items():
         os.environ.setdefault(f"DASK_DISTRIBUTED__{setting}", value)
     if MEMORY.is_dir() and disk_usage(MEMORY).free > ROOM:

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from pipeline import InputError, Plan, Store, plan, run
 from pipeline.declare.text import counted
 from pipeline.reading import report
-from pipeline.reading.account import account, accounts, summary
+from pipeline.reading.account import account, accounts, read_once, summary
 from pipeline.reading.forecast.kept import reconciled
 from pipeline.reading.gc import BACKENDS
 from pipeline.reading.report import Section, Table, write_report
@@ -83,6 +83,7 @@ def _left(rounds: Rounds) -> tuple[bool, int, int]:
     return missing > 0, -len(rounds.projects), missing
 
 
+@read_once()
 def publish(part: Part, store: Store, warn: Callable[[str], None]) -> Path:
     """Writes the workflow's own sections and the engine's account; returns the page.
 

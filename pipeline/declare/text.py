@@ -5,7 +5,6 @@ Durations have a module of their own.
 
 from __future__ import annotations
 
-import io
 import unicodedata
 from collections.abc import Collection, Sequence
 
@@ -24,20 +23,16 @@ def text_table(
         left: numbers of the columns that are set flush left; the others are set flush right.
         margin: what each line begins with.
     """
-    columns, rows = [literal(name) for name in columns], [[literal(cell) for cell in row] for row in rows]
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from rich.cells import cell_len
 
-    table = Table(box=None, pad_edge=False)
-    for k, name in enumerate(columns):
-        table.add_column(Text(name), justify="left" if k in left else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    width = sum(max(map(len, cells)) + 2 for cells in zip(columns, *rows, strict=True))
-    page = io.StringIO()
-    Console(file=page, force_terminal=False, color_system=None, width=2 * width).print(table)
-    return [f"{margin}{line}".rstrip() for line in page.getvalue().splitlines()]
+    lines = [[literal(cell) for cell in row] for row in (columns, *rows)]
+    widths = [max(map(cell_len, cells)) for cells in zip(*lines, strict=True)]
+
+    def padded(k: int, cell: str) -> str:
+        blanks = " " * (widths[k] - cell_len(cell))
+        return cell + blanks if k in left else blanks + cell
+
+    return [f"{margin}{'  '.join(padded(k, cell) for k, cell in enumerate(row))}".rstrip() for row in lines]
 
 
 def format_bytes(nbytes: float) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +58,19 @@ class NodeAccount:
         return [value for value in values if value is not None]
 
 
+_read: ContextVar[dict[tuple[Store, str], list[NodeAccount]]] = ContextVar("read")
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Within it the accounts of a workflow are read once, though all sections of a report ask for them."""
+    before = _read.set({})
+    try:
+        yield
+    finally:
+        _read.reset(before)
+
+
 def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     """The nodes of the workflow as last run into the store, in order of work.
 
@@ -64,13 +79,16 @@ def accounts(store: Store, workflow: str) -> list[NodeAccount]:
     Raises:
         InputError: it was never run into this store, or a record cannot be read.
     """
-    nodes = []
-    for name, node in _manifest(store, workflow).stored.items():
-        keys = tuple(node.chunks.in_order())
-        if store.keys(node.stage).issuperset(keys):
-            records = tuple(Record.of(store.record(node.stage, key)) for key in keys)
-            nodes.append(NodeAccount(name, node.stage, keys, records))
-    return sorted(nodes, key=lambda node: min(record.finished for record in node.records))
+    known = _read.get({})
+    if (store, workflow) not in known:
+        nodes = []
+        for name, node in _manifest(store, workflow).stored.items():
+            keys = tuple(node.chunks.in_order())
+            if store.keys(node.stage).issuperset(keys):
+                records = tuple(Record.of(store.record(node.stage, key)) for key in keys)
+                nodes.append(NodeAccount(name, node.stage, keys, records))
+        known[store, workflow] = sorted(nodes, key=lambda node: min(each.finished for each in node.records))
+    return known[store, workflow]
 
 
 def summary(nodes: Sequence[NodeAccount]) -> str:

@@ -21,7 +21,6 @@ from pipeline.store.stored_array import StoredArray
 from stages.base.errors import InputError
 
 if TYPE_CHECKING:
-    import dask.array
     import xarray
 
 _KEPT = ("stage", "version", "parameters", "code", "backend")
@@ -66,8 +65,15 @@ def open_result(
     return _opened(store, manifest, label, partial)
 
 
-def _opened(store: Store, manifest: Manifest, label: str, partial: bool = False) -> xarray.Dataset:
-    """The result of a manifest's node."""
+def load_result(store: Store, name: str, workflow: str) -> xarray.Dataset:
+    """A complete result in memory: each chunk is opened once, and not once for each of its arrays."""
+    return _opened(store, *find_node(store, name, workflow), load=True)
+
+
+def _opened(
+    store: Store, manifest: Manifest, label: str, partial: bool = False, load: bool = False
+) -> xarray.Dataset:
+    """The result of a manifest's node, read at once or when it is used."""
     node = manifest.nodes[label]
     stage = node.stage
     stored = store.keys(stage)
@@ -83,8 +89,9 @@ def _opened(store: Store, manifest: Manifest, label: str, partial: bool = False)
         )
     grid = _grid(node)
     record = store.record(stage, next(iter(chunks.values())))
+    held = {key: store.load(stage, key) for key in chunks.values()} if load else {}
     arrays = {
-        output: _joined(store, stage, output, tuple(dims), grid, chunks)
+        output: _joined(store, stage, output, tuple(dims), grid, chunks, held)
         for output, dims in node.content["outputs"].items()
     }
     for output, text in node.content.get("long_names", {}).items():
@@ -136,6 +143,9 @@ def _labels(labels: Mapping[str, Any]) -> dict[str, Any]:
 Grid = dict[str, list[Block]]
 """The chunks of a node: blocks of coordinates by dimension."""
 
+Held = Mapping[str, Mapping[str, np.ndarray]]
+"""Arrays in memory, by the key of their chunk and their name."""
+
 
 def _grid(node: NodeRecord) -> Grid:
     return {
@@ -145,23 +155,27 @@ def _grid(node: NodeRecord) -> Grid:
 
 
 def _joined(
-    store: Store, stage: str, output: str, dims: tuple[str, ...], grid: Grid, chunks: Mapping[Any, str]
+    store: Store, stage: str, output: str, dims: Sequence[str], grid: Grid, chunks: dict[Any, str], held: Held
 ) -> xarray.Variable:
-    """One output over the whole grid, a lazy block per chunk."""
+    """One output over the whole grid, a block per chunk; lazy unless the chunks are `held`."""
     import dask.array
     import xarray
 
     first = next(iter(chunks.values()))
     with store.reading(stage, first):
-        example = store.open(stage, first)[output]
+        example: Any = (held[first] if held else store.open(stage, first))[output]
         if example.ndim != len(dims):
             raise ValueError(f"{output} has shape {example.shape}, and dimensions {', '.join(dims)}")
     lead = tuple(dim for dim in grid if dim not in dims)
 
-    def block(at: dict[str, Block]) -> dask.array.Array:
+    def block(at: dict[str, Block]) -> Any:
         lengths = [len(at[dim]) if dim in at else n for dim, n in zip(dims, example.shape, strict=True)]
         shape = (*(1 for _ in lead), *lengths)
         key = chunks.get(tuple(at.items()))
+        if held and key:
+            with store.reading(stage, key):
+                _check(output, held[key][output], tuple(lengths), example.dtype)
+                return held[key][output].reshape(shape)
         if key is None:
             empty = np.nan if example.dtype.kind in "fc" else 0
             return dask.array.full(shape, empty, dtype=example.dtype)
@@ -171,15 +185,21 @@ def _joined(
         meta = np.empty(0, example.dtype)
         return dask.array.from_array(stored, pieces, name=name, asarray=False, meta=meta)
 
-    def nested(dims_left: Sequence[str], at: dict[str, Block]) -> dask.array.Array:
+    def nested(dims_left: Sequence[str], at: dict[str, Block]) -> Any:
         if not dims_left:
             return block(at)
         dim, *others = dims_left
         axis = (*lead, *dims).index(dim)
         parts = [nested(others, {**at, dim: values}) for values in grid[dim]]
-        return dask.array.concatenate(parts, axis=axis)
+        return (np if held else dask.array).concatenate(parts, axis=axis)
 
     return xarray.Variable((*lead, *dims), nested(tuple(grid), {}))
+
+
+def _check(name: str, array: np.ndarray | StoredArray, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Raise ValueError where a chunk's array is not like those of the others."""
+    if (array.shape, array.dtype) != (shape, dtype):
+        raise ValueError(f"{name} is {array.dtype} {array.shape}, where {dtype} {shape} belongs")
 
 
 @dataclass(frozen=True)
@@ -196,8 +216,6 @@ class _Block:
 
     def __getitem__(self, part: tuple[Any, ...]) -> np.ndarray:
         lead = self.ndim - self.stored.ndim
-        if (self.stored.shape, self.stored.dtype) != (self.shape[lead:], self.dtype):
-            with self.stored.reading():
-                what = f"{self.stored.dtype} {self.stored.shape}", f"{self.dtype} {self.shape[lead:]}"
-                raise ValueError(f"{self.stored.name} is {what[0]}, where {what[1]} belongs")
+        with self.stored.reading():
+            _check(self.stored.name, self.stored, self.shape[lead:], self.dtype)
         return self.stored[part[lead:]][(None,) * lead][(*part[:lead], ...)]

@@ -190,7 +190,7 @@ def test_threads_wait_for_each_other(quarks: Any) -> None:
     A = quarks.normal(0.1)
     low = ql.lowest(A, 9)
     solvers = (ql.cg(1e-10), low.deflate(ql.block_cg(1e-10)))
-    sources = [np.random.default_rng(n).normal(size=(*A.shape, n)) for n in (1, 3)]
+    sources = [np.random.default_rng(n).normal(size=(*A.shape, 3)) for n in (1, 3)]
     expected = [as_numpy(solver(A, b).x) for solver in solvers for b in sources]
 
     def solved(_: int) -> bool:

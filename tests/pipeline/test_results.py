@@ -27,6 +27,7 @@ from pipeline import (
     plan,
     status,
 )
+from pipeline.reading.result import load_result
 from pipeline.store.lock import driver_lock
 from pipeline.store.packed import unpacked
 from pipeline.store.stored_array import StoredArray
@@ -55,6 +56,7 @@ def test_a_result_is_a_labelled_array_of_which_nothing_is_read_before_it_is_used
     assert data.current.dims == ("config", "noise", "time") and data.total.dims == ("config", "noise")
     assert list(data.config) == ["a", "b"] and list(data.noise) == [0, 1, 2, 3]
     assert data.attrs["node"] == "loops" and data.attrs["parameters"] == {"mass": 0.5}
+    assert load_result(store, "loops", "demo").identical(data.load())
     fields = open_result(store, "field")
     assert fields["values"].dims == ("config", "site")
     np.testing.assert_array_equal(fields["values"].sel(config="b"), np.arange(6) + ord("b"))

@@ -64,7 +64,8 @@ def computed(store: Store, address: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("version", "value"), [("2", 2.0), ("1", 2.0)], ids=["another version", "another source"]
+    "version",
+    [pytest.param("2", id="another version", marks=pytest.mark.slow), pytest.param("1", id="another source")],
 )
 def test_workers_of_other_code_compute_nothing(
     old_workers: str,
@@ -73,14 +74,13 @@ def test_workers_of_other_code_compute_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     version: str,
-    value: float,
 ) -> None:
     file = tmp_path / "code/measured_elsewhere.py"
     with choose(old_workers)._connect() as client:
         client.run(_load)
         client.run(digest_of, ("measured_elsewhere", "pipeline"))
     before = file.stat().st_mtime
-    file.write_text(STAGE.format(version=version, value=value))
+    file.write_text(STAGE.format(version=version, value=2.0))
     os.utime(file, (before + 2, before + 2))  # compiled files know sources by their second and size
     monkeypatch.setattr(sources, "_digests", {})
     import measured_elsewhere

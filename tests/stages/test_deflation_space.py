@@ -200,10 +200,10 @@ def resumed(dslash: StaggeredDslash, folder: Path, **options: Any) -> tuple[At, 
 def test_a_killed_eigensolve_goes_on_and_finds_the_same(dslash, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "FIRST_SAVE", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", np.inf)
-    at, whole = resumed(dslash, tmp_path / "none", block=2)
+    at, whole = resumed(dslash, tmp_path / "none", block=3)
     assert at.statistics["restarts"] > 3
-    interrupted(dslash, tmp_path / "kept", 2, block=2)
-    at, again = resumed(dslash, tmp_path / "kept", block=2)
+    interrupted(dslash, tmp_path / "kept", 2, block=3)
+    at, again = resumed(dslash, tmp_path / "kept", block=3)
     assert at.reports[0]["restarts"] > 2
     np.testing.assert_array_equal(again.eigenvalue, whole.eigenvalue)
     np.testing.assert_array_equal(again.vectors, whole.vectors)
@@ -212,6 +212,6 @@ def test_a_killed_eigensolve_goes_on_and_finds_the_same(dslash, tmp_path, monkey
 def test_a_checkpoint_of_another_block_is_none(dslash, tmp_path, monkeypatch):
     """The block is in no key, so that the chunk is the same."""
     monkeypatch.setattr(checkpoint, "FIRST_SAVE", 0.0)
-    interrupted(dslash, tmp_path, 1, block=2)
-    at, _ = resumed(dslash, tmp_path, block=4)
+    interrupted(dslash, tmp_path, 1, block=3)
+    at, _ = resumed(dslash, tmp_path, block=1)
     assert at.reports[0]["restarts"] <= 1

@@ -52,7 +52,8 @@ def operator(gauge):
 
 
 def modes(links, times, **options):
-    return laplace_eigenvectors(links, at=At(config="d.1", time=times), vectors=4, **options)
+    options = {"vectors": 4, "block": 3, **options}
+    return laplace_eigenvectors(links, at=At(config="d.1", time=times), **options)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +68,9 @@ def test_slices_in_any_chunks(links, basis):
     assert np.abs(basis.vectors - whole.vectors).max() < 1e-7
     np.testing.assert_allclose(basis.values, whole.eigenvalue, atol=1e-10)
     assert whole.residual.max() < 1e-8
-    single = modes(links, range(TIMES), precision="single", tolerance=1e-5)
+    single = modes(links, range(TIMES), vectors=3, precision="single", tolerance=1e-5)
     assert single.vectors.dtype == np.complex64
-    np.testing.assert_allclose(single.eigenvalue, whole.eigenvalue, atol=1e-4)
+    np.testing.assert_allclose(single.eigenvalue, whole.eigenvalue[:, :3], atol=1e-4)
 
 
 def test_perambulator_is_the_projected_propagator(operator, basis):

@@ -36,6 +36,12 @@ def plain_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
         plain(monkeypatch)
 
 
+@pytest.fixture
+def unreported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without sections of a workflow, for tests that run again what has reported, and read none."""
+    monkeypatch.setattr("workflows.shared.definition.Project.sections", lambda *_: [])
+
+
 @pytest.fixture(scope="session")
 def cluster(scheduler: str) -> str:
     """For `--cluster`."""

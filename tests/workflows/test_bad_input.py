@@ -105,6 +105,7 @@ def test_store_of_another_version_or_that_cannot_be_read_is_left_alone(quarkline
     assert sorted((project.parent / "store").rglob("*")) == files
 
 
+@pytest.mark.usefixtures("unreported")
 def test_report_that_cannot_be_written_loses_nothing(quarkline, project, monkeypatch):
     edit(project, ("report: report", "report: g2.yaml/report"))
     said = f"error: cannot write into {project}/report: Not a directory"
@@ -163,6 +164,7 @@ def test_relative_store_of_another_folder(quarkline, project, monkeypatch, comma
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["the file", "a copy"])
+@pytest.mark.usefixtures("unreported")
 def test_relative_store_of_a_folder_beside(quarkline, project, cluster, monkeypatch, copied):
     """Two folders in which one workflow is run have a store each: allowed, and said where one is new."""
     before, beside = project.parent / "before", project.parent / "beside"
@@ -273,6 +275,7 @@ def test_full_disk_loses_nothing(quarkline: CommandLine, project: Path, cluster:
     assert quarkline("run", project, "--store", "full", "--cluster", cluster).code == 0
 
 
+@pytest.mark.usefixtures("unreported")
 def test_interrupted_run_goes_on(quarkline: CommandLine, project: Path, cluster: str) -> None:
     """Ctrl-C ends the command with 130; the same command computes the rest."""
     edit(project, ("sweeps: 3", "sweeps: 3000"))

@@ -69,6 +69,7 @@ def test_files_as_mailed_say_what_they_are(mailed: Path, quarkline: CommandLine,
         np.testing.assert_array_equal(found.correlator.sel(flavour="strange"), data.correlator[1])
 
 
+@pytest.mark.usefixtures("unreported")
 def test_files_replace_links_and_not_what_they_point_to(quarkline, project, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "zarr.json").write_text("precious")

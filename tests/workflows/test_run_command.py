@@ -218,6 +218,7 @@ def test_values_of_a_command_are_files_of_their_own(quarkline, project, cluster)
     assert missing(quarkline, project, *changed) == {} and missing(quarkline, project)
 
 
+@pytest.mark.usefixtures("unreported")
 def test_extension_computes_only_what_is_new(quarkline: CommandLine, project: Path, cluster: str) -> None:
     """One more configuration and two more noise vectors: the results of a run from scratch. The report is of
     the file as it is; the first file's is written from what the store still holds.
@@ -265,6 +266,7 @@ def test_paths_are_in_no_key_and_an_exact_trace_is_planned_beside_the_estimate(q
     assert missing(quarkline, project) == {"exact_light": 2, "exact_strange": 2}
 
 
+@pytest.mark.usefixtures("unreported")
 def test_damaged_chunk_is_found_dropped_and_computed_again(quarkline, project, cluster):
     victim = max((project.parent / "store").glob("current_loops/*/*.zarr.zip"))
     victim.write_bytes(victim.read_bytes()[:-3])
@@ -364,6 +366,7 @@ def test_what_only_the_report_reads_is_computed_again(quarkline, project, cluste
     assert page.stat().st_mtime_ns > max(after.values())
 
 
+@pytest.mark.usefixtures("unreported")
 def test_a_chunk_that_is_damaged_again_and_again_ends_the_run(quarkline, project, cluster, monkeypatch):
     store = Store(project.parent / "store")
     (key,) = store.keys("ensemble_average")
@@ -407,6 +410,7 @@ def test_garbage_is_what_the_file_no_longer_reaches(quarkline, project, monkeypa
     assert len(chunk_times(project.parent)) == 10
 
 
+@pytest.mark.usefixtures("unreported")
 def test_garbage_of_another_file_of_the_same_workflow_is_asked_for(quarkline, project, cluster, monkeypatch):
     other = project.with_name("g2b.yaml")
     other.write_text(project.read_text())
@@ -480,6 +484,7 @@ def test_exact_trace_agrees_with_the_estimate(quarkline: CommandLine, project: P
     assert "Distance from the exact trace" in (project.parent / "report" / "tables.txt").read_text()
 
 
+@pytest.mark.usefixtures("unreported")
 def test_time_limit_ends_with_its_own_code_and_goes_on(quarkline, project, cluster):
     edit(project, ("sweeps: 3", "sweeps: 900"), ("report: report", "report: late"))
     answer = quarkline("run", project, "--cluster", cluster, "--time-limit", "00:00:01")

@@ -63,6 +63,7 @@ def test_a_finished_run_does_nothing_and_people_are_told(quarkline: CommandLine,
     assert chunks(targeted.parent) == before
 
 
+@pytest.mark.usefixtures("unreported")
 def test_interrupted_round_is_resumed(quarkline: CommandLine, targeted: Path, cluster: str) -> None:
     """What a kill in the second round leaves: the same decisions lead to the same chunks."""
     everything = chunks(targeted.parent)
@@ -85,6 +86,7 @@ def test_interrupted_round_is_resumed(quarkline: CommandLine, targeted: Path, cl
     assert again.vectors.equals(last.vectors) and np.array_equal(again.error, last.error)
 
 
+@pytest.mark.usefixtures("unreported")
 def test_damage_in_what_decides_on_a_round_is_computed_again(quarkline, targeted, cluster):
     """Decisions are read before there is a run; commands that only look say so, and remove nothing."""
     everything = chunks(targeted.parent)

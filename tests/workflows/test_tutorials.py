@@ -57,7 +57,7 @@ def shortened(file: Path, page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow) if "mesons" in page else page for page in SHORT]
+    "page", [pytest.param(page, marks=pytest.mark.slow) if page != "tutorial" else page for page in SHORT]
 )
 def test_in_short(page, quarkline, cluster, capsys, plain_figures):
     """Every command and every line of Python, on a small lattice and the warm workers."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline import Figure, NodeAccount, Section, Store, Table, accounts, open_result, value_with_error
+from pipeline import Figure, NodeAccount, Section, Store, Table, accounts, value_with_error
 from pipeline.planning.manifest import Manifest
-from pipeline.reading.result import IncompleteError
+from pipeline.reading.result import IncompleteError, load_result
 from stages.lqcd.analysis.jackknife import few_degrees_of_freedom
 from stages.lqcd.analysis.table import correlator_table
 from workflows.shared.ensemble_doubts import parted
@@ -37,7 +37,7 @@ def available(*makers: Callable[[], Section | Iterable[Section]]) -> list[Sectio
 
 def loaded(store: Store, workflow: str, name: str) -> xarray.Dataset:
     """A complete result, in memory. Raises IncompleteError."""
-    return open_result(store, name, workflow=workflow).load()
+    return load_result(store, name, workflow)
 
 
 def node_of(store: Store, workflow: str, name: str) -> NodeAccount:

@@ -220,9 +220,9 @@ def _form(a: Array, b: Array, lag: int) -> Array:
 
 def _shifted(a: Array, lag: int) -> Array:
     """The factor that h_t(a, b) multiplies b with, value by value."""
-    times = np.arange(a.shape[2])
-    both = a[..., times - lag] + a[..., (times + lag) % len(times)]
-    return both / (2 * a.shape[1] * a.shape[2])
+    times, twice = a.shape[2], np.concatenate([a, a], axis=2)
+    both = twice[..., times - lag : 2 * times - lag] + twice[..., lag : lag + times]
+    return both / (2 * a.shape[1] * times)
 
 
 def _products_of_pairs(forms: Array) -> Array:

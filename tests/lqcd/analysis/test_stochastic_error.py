@@ -36,7 +36,7 @@ def held(counts):
     return [count for count in counts if count]
 
 
-@pytest.mark.parametrize("counts", [(5, 0), (12, 5)])
+@pytest.mark.parametrize("counts", [pytest.param((5, 0), marks=pytest.mark.slow), (12, 5)])
 @pytest.mark.parametrize("scale", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_predicted_variance_is_the_scatter(counts, scale):
     """Where the mean loop vanishes all of it is from pairs, where it is large most is linear in the noise."""
@@ -68,7 +68,9 @@ def test_quoted_errors_of_single_configurations_by_chi_squared():
     assert 0.55 < np.mean(missed**2 / quoted) < 1.3
 
 
-@pytest.mark.parametrize(("vectors", "scale"), [(12, 0.0), (24, 0.1), (12, 2.0)])
+@pytest.mark.parametrize(
+    ("vectors", "scale"), [(12, 0.0), pytest.param(24, 0.1, marks=pytest.mark.slow), (12, 2.0)]
+)
 def test_errors_of_configurations_are_the_scatter(vectors, scale):
     """Where noise exceeds the loop, and where not: of single configurations, and of means over four."""
     rng, loops = np.random.default_rng(61), replace(waving(scale), bias=0.0)
@@ -112,7 +114,10 @@ def test_loops_as_the_truncated_estimate():
     assert loop_variance(noise_moments(equal).loops, (9, 9)) == pytest.approx(np.mean(error**2), rel=1e-12)
 
 
-@pytest.mark.parametrize(("counts", "scale"), [((12, 0), 1.0), ((12, 5), 1.0), ((12, 0), 0.0)])
+@pytest.mark.parametrize(
+    ("counts", "scale"),
+    [pytest.param((12, 0), 1.0, marks=pytest.mark.slow), ((12, 5), 1.0), ((12, 0), 0.0)],
+)
 def test_noise_of_sums_over_times(counts, scale):
     """Neighbouring times are correlated: errors in quadrature are 0.5 to 1.5 times that."""
     rng, loops = np.random.default_rng(71), replace(waving(scale), bias=0.0)

@@ -79,7 +79,11 @@ def synthetic(source: SyntheticLoops, repetitions: int) -> list[Sample]:
 
 @pytest.mark.parametrize(
     ("quantity", "scale", "target"),
-    [("loops", 0.3, 0.11), ("correlator", 0.3, 0.02), ("correlator", 0.1, 0.008)],
+    [
+        ("loops", 0.3, 0.11),
+        pytest.param("correlator", 0.3, 0.02, marks=pytest.mark.slow),
+        ("correlator", 0.1, 0.008),
+    ],
 )
 def test_synthetic_loops(quantity: str, scale: float, target: float) -> None:
     """Loops, C(t) with its error linear in the noise, and mostly from pairs."""

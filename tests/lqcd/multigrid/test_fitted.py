@@ -82,7 +82,7 @@ def test_what_is_fitted(wilson: Any, draw: Any) -> None:
 @pytest.mark.parametrize("in_16_bits", [True, False])
 def test_as_many_iterations_as_with_smoothers_fitted_each_time(wilson, draw, monkeypatch, in_16_bits):
     monkeypatch.setattr(module, "_in_16_bits", lambda A: in_16_bits and isinstance(A, WilsonSchur))
-    M = wilson((4, 4, 4, 8), 0.02)
+    M = wilson((4, 4, 4, 4), 0.02)
     chosen = LevelParameters(aggregate=(2, 2, 2, 2), vectors=6, refinements=1)
     hierarchy = Multigrid((chosen,)).setup(M)
     S, b = hierarchy.system, draw(*hierarchy.system.shape, 3)

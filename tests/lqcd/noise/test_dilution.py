@@ -64,11 +64,11 @@ def test_odd_displacement_is_cut_by_parity():
 
 
 def test_memory_follows_the_sites_not_the_combinations():
-    """20^5 combinations of displacement and slice, 3.2 million, of which 80000 hold a site of this parity."""
-    lattice = Lattice((20, 20, 20, 20))
+    """16^5 combinations of displacement and slice, a million, of which 32768 hold a site of this parity."""
+    lattice = Lattice((16, 16, 16, 16))
     lattice.coordinates(EVEN)
     tracemalloc.start()
-    partition = Dilution(time="full", displacement=20).partition(lattice, EVEN)
+    partition = Dilution(time="full", displacement=16).partition(lattice, EVEN)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(partition.subsets) == lattice.half_volume

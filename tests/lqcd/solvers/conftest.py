@@ -96,9 +96,9 @@ def thin_links() -> NDArray:
     return rough_links(LATTICE)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def dslash(staggered: Callable[..., NormalOperator]) -> StaggeredDslash:
-    """The improved operator."""
+    """The improved operator, packed for the kernels of the module."""
     return staggered("hisq", 1.0).dslash
 
 

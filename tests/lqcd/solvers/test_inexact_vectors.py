@@ -61,10 +61,10 @@ def small() -> Field:
     ("parity", "precision", "error", "allowed"),
     [
         (EVEN, "double", 1e-3, ALLOWED),
-        (EVEN, "double", 1e-4, 0.85),
+        pytest.param(EVEN, "double", 1e-4, 0.85, marks=pytest.mark.slow),
         (ODD, "double", 1e-5, ALLOWED),
         (EVEN, "double-single", 1e-3, 0.85),
-        (ODD, "double-single", 1e-4, ALLOWED),
+        pytest.param(ODD, "double-single", 1e-4, ALLOWED, marks=pytest.mark.slow),
     ],
 )
 def test_errors_cost_no_iterations(small, parity, precision, error, allowed):

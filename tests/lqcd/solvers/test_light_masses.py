@@ -90,15 +90,17 @@ MIXED = "double-single"
 CORRECTED = "DefectCorrection of CG"
 
 CASES = [
-    ("flat", (1000,), 1e-3, None, "noise", BatchedCG, 1, "double-single"),
-    ("flat", (1000,), 1e-3, None, "noise", BlockCGrQ, 3, "double-single"),
-    ("random", MIDDLE, 5e-4, None, "solution", BatchedCG, 1, "double-single"),
-    ("5.7", COLD, -1.0, 1.0, "noise", GCR, 1, "double-single"),
+    ("flat", (400,), 2.5e-3, None, "noise", BatchedCG, 1, "double-single"),
+    ("flat", (400,), 2.5e-3, None, "noise", BlockCGrQ, 3, "double-single"),
+    ("random", SMALL, 5e-4, None, "solution", BatchedCG, 1, "double-single"),
+    ("5.7", COLD, -0.8, 1.0, "noise", GCR, 1, "double-single"),
     ("free", SMALL, 1e-3, None, "wall", BatchedCG, 1, "double-single"),
 ]
 """Links or spectrum, extents, mass, csw, source, method, right-hand sides, precision."""
 
 SLOW_CASES = [
+    ("flat", (1000,), 1e-3, None, "noise", BatchedCG, 1, "double-single"),
+    ("flat", (1000,), 1e-3, None, "noise", BlockCGrQ, 3, "double-single"),
     *[
         ("flat", (4000,), 5e-4, None, source, BatchedCG, 1, "double-single")
         for source in ("noise", "wall", "solution")

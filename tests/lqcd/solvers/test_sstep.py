@@ -113,14 +113,14 @@ def test_as_many_iterations_as_conjugate_gradients(larger, random_complex, s, ba
     In mixed precision polynomials of degree 16 may cost up to 30 % more, as rounding on a processor has it.
     """
     A = larger("hisq", 0.05)
-    b = random_complex(*A.shape, 4) * np.array([1, 1e-30, 0, 1e20])
+    b = random_complex(*A.shape, 3) * np.array([1e-30, 0, 1e20])
     plain = BatchedCG(1e-10, precision=precision).solve(A, b)
     solution = SStepCG(1e-10, precision=precision, s=s, basis=basis).solve(A, b)
     more = 1.3 if precision != "double" and s == 16 else 1.1
     assert solution.iterations <= more * plain.iterations + 1
-    norms = np.linalg.norm(b.reshape(-1, 4), axis=0)
-    missed = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 4), axis=0)
-    assert (missed <= 1.001e-10 * norms).all() and not solution.x[..., 2].any()
+    norms = np.linalg.norm(b.reshape(-1, 3), axis=0)
+    missed = np.linalg.norm((b - A.apply(solution.x)).reshape(-1, 3), axis=0)
+    assert (missed <= 1.001e-10 * norms).all() and not solution.x[..., 1].any()
     assert max(solution.extras["steps"]) <= s
 
 

@@ -61,7 +61,7 @@ def test_full_dilution_has_no_noise(tau, table) -> None:
     assert np.abs(found - expected).max() < 1e-12 * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("eigenvector", ["none", "interlace-2"])
+@pytest.mark.parametrize("eigenvector", [pytest.param("none", marks=pytest.mark.slow), "interlace-2"])
 def test_noise_averages_to_distillation(tau, table, eigenvector) -> None:
     dilution = LaphDilution("full", "full", eigenvector)
     found = estimates(tau, table, MOMENTUM, LATTICE, SOURCE, 300, dilution)

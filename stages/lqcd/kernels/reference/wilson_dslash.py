@@ -1,4 +1,4 @@
-"""Gathers and products with link and projector, a direction at a time."""
+"""All directions in one batched product per site: links ``[3, 24]`` times projected spinors ``[24, 4 N]``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PHASES = np.take_along_axis(np.array(GAMMA), COLUMNS[..., None], axis=2)[..., 0]
 
 @dataclass(frozen=True)
 class PackedLinks:
-    """Links ``[site, 8, 3, 3]`` into the sites of `parity`, and int32 neighbours ``[site, 8]``.
+    """Links ``[site, 3, 24]`` into the sites of `parity`, and int32 neighbours ``[site, 8]``.
 
     Directions d = 2 mu + hop: hop 0 carries U_mu(x), hop 1 carries -U_mu(x-mu)^dag.
     """
@@ -38,7 +38,8 @@ class PackedLinks:
 
 def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
     neighbours = array_module(links).asarray(neighbour_table(lattice, parity, NAIVE_DIRECTIONS))
-    return PackedLinks(lattice, parity, np.dtype(links.dtype), links, neighbours)
+    rows = links.swapaxes(1, 2).reshape(len(links), COLOURS, -1)
+    return PackedLinks(lattice, parity, np.dtype(links.dtype), rows, neighbours)
 
 
 def pack_fields(
@@ -68,8 +69,11 @@ def wilson_dslash(
     clover: tuple[str, PackedClover] | None = None,
 ) -> Spinors:
     field, (place, matrices) = whole(x), clover or ("", None)
-    hops = (_hop(packed, d, field, sign) for d in range(NAIVE_DIRECTIONS))
-    total = sum(hops, np.zeros_like(field))
+    spinors = _by_colour(field)
+    around = np.empty_like(spinors, shape=(len(field), NAIVE_DIRECTIONS, *spinors.shape[1:]))
+    for direction in range(NAIVE_DIRECTIONS):
+        around[:, direction] = _projected(packed, direction, spinors, sign)
+    total = _multiplied(packed.links, around, field)
     result = b * (product(matrices, total) if matrices and place == "hop" else total)
     if diagonal is not None:
         added = whole(diagonal)
@@ -79,14 +83,25 @@ def wilson_dslash(
 
 
 def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sign: int = 1) -> Array:
-    out[...] = _hop(packed, direction, x, sign)
+    links = packed.links.reshape(len(x), COLOURS, NAIVE_DIRECTIONS, COLOURS)[:, :, direction]
+    out[...] = _multiplied(links, _projected(packed, direction, _by_colour(x), sign), x)
     return out
 
 
-def _hop(packed: PackedLinks, direction: int, x: Array, sign: int) -> Array:
+def _by_colour(x: Array) -> Array:
+    """Spinors ``[site, 3, 4, N]``."""
+    return x.reshape(len(x), SPINS, COLOURS, -1).swapaxes(1, 2).copy()
+
+
+def _projected(packed: PackedLinks, direction: int, spinors: Array, sign: int) -> Array:
+    """The neighbours times 1 - sign gamma, or those behind times -(1 + sign gamma)."""
     mu, backward = divmod(direction, 2)
-    neighbours = x[packed.neighbours[:, direction]].reshape(len(x), SPINS, COLOURS, -1)
-    carried = packed.links[:, None, direction] @ neighbours
-    # the backward links carry a minus sign: -(1 + sign gamma) (-U^dag); a row of gamma has one element
-    phases = array_module(x).asarray((sign * PHASES[mu, :, None, None]).astype(packed.dtype))
-    return ((-carried if backward else carried) - phases * carried[:, COLUMNS[mu]]).reshape(x.shape)
+    phases = array_module(spinors).asarray((sign * PHASES[mu, :, None]).astype(spinors.dtype))
+    turned = phases * spinors[:, :, COLUMNS[mu]]  # a row of gamma has one element
+    return ((-spinors if backward else spinors) - turned)[packed.neighbours[:, direction]]
+
+
+def _multiplied(links: Array, around: Array, x: Array) -> Array:
+    """Links ``[site, 3, n]`` times spinors of as many colours in all, as a field like `x`."""
+    made = links @ around.reshape(len(x), links.shape[-1], -1)
+    return made.reshape(len(x), COLOURS, SPINS, -1).swapaxes(1, 2).reshape(x.shape)
