@@ -179,7 +179,7 @@ def told_durations(seconds: Mapping[str, float]) -> AbstractContextManager[objec
     from dask.utils import key_split
 
     known = {key_split(f"{node}-0"): f"{value}s" for node, value in seconds.items()}
-    return dask.config.set({DURATIONS: {**known, **dask.config.get(DURATIONS, {})}})
+    return dask.config.set({DURATIONS: {**known, **(dask.config.get(DURATIONS, None) or {})}})
 
 
 def widest_level(tasks: Sequence[TaskPlan]) -> int:
