@@ -211,7 +211,7 @@ def _timed(store: Store, stage: str, key: str) -> Record | None:
         record = Record.of(store.record(stage, key))
     except InputError:
         return None
-    return record if record.seconds else None
+    return record if (record.seconds or 0) > 0 else None  # a clock may have been set back
 
 
 def pilot(plan: Plan, known: Collection[str], chunks: int) -> Plan:

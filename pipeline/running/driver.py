@@ -187,7 +187,7 @@ class _Run:
         demand = Demand(widest_level(tasks), plan.memory, stop.check, jobs, pages)
         with (
             suppress(StartInterruptedError),
-            told_durations(plan.expected_seconds),
+            told_durations(tasks, plan.expected_seconds),
             self.cluster.open(demand) as client,
         ):
             workforce = Workforce(client, self.log, stop, LIMITS, queued=self.cluster.queued)

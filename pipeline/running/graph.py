@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain
+from statistics import fmean
 from typing import TYPE_CHECKING, TypeVar
 
 from pipeline.declare.coordinates import Coordinate, natural_order
@@ -169,17 +170,27 @@ def work_of(chunk: Chunk, backend: str) -> Work:
     return _Works(backend).to_compute(chunk)
 
 
-def told_durations(seconds: Mapping[str, float]) -> AbstractContextManager[object]:
-    """A block in which schedulers of this process know what tasks of a node take before they have seen one.
+def told_durations(tasks: Iterable[TaskPlan], seconds: Mapping[str, float]) -> AbstractContextManager[object]:
+    """A block in which schedulers of this process know what tasks take before they have seen one.
 
-    They move tasks to workers with less to do, and take half a second for what they do not know. What the
-    user's settings say of a node holds.
+    They move tasks to workers with less to do, and take half a second for what they do not know. A mean for
+    all tasks that the scheduler counts as one kind. What the user's settings say of one holds.
+
+    Args:
+        tasks: all that are to run.
+        seconds: of a chunk, by node.
     """
     import dask
     from dask.utils import key_split
 
-    known = {key_split(f"{node}-0"): f"{value}s" for node, value in seconds.items()}
-    return dask.config.set({DURATIONS: {**known, **(dask.config.get(DURATIONS, None) or {})}})
+    taken: dict[str, list[float]] = {}
+    for task in tasks:
+        if all(chunk.node.name in seconds for chunk in task.chunks):
+            kind = key_split(f"{task.chunks[0].node.name}-0")
+            taken.setdefault(kind, []).append(sum(COMMIT + seconds[each.node.name] for each in task.chunks))
+    known = {kind: f"{fmean(values)}s" for kind, values in taken.items()}
+    own = dask.config.get(DURATIONS, None)
+    return dask.config.set({DURATIONS: {**known, **(own if isinstance(own, Mapping) else {})}})
 
 
 def widest_level(tasks: Sequence[TaskPlan]) -> int:

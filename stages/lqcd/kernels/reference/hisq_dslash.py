@@ -20,6 +20,9 @@ from stages.lqcd.kernels.reference.short_numbers import put, whole
 from stages.lqcd.kernels.short_numbers import Vectors
 from stages.lqcd.lattice.geometry import Lattice
 
+SLAB = 1 << 12
+"""Sites whose neighbours are gathered at once: as many fields as there are directions."""
+
 
 @dataclass(frozen=True)
 class PackedLinks:
@@ -46,7 +49,7 @@ def pack(links: Array, lattice: Lattice, parity: int) -> PackedLinks:
 
 
 def pack_spatial(links: Array, lattice: Lattice, parity: int, dtype: np.dtype) -> PackedLinks:
-    doubled = field_like(links, (lattice.half_volume, SPATIAL_DIRECTIONS, 3, 3), dtype)
+    doubled = field_like(links, (lattice.half_volume, 3, SPATIAL_DIRECTIONS, 3), dtype).swapaxes(1, 2)
     doubled_links(links, None, lattice, parity, doubled)
     return pack(doubled, lattice, parity)
 
@@ -60,7 +63,7 @@ def pack_fields(
     form: StaggeredForm = StaggeredForm.MATRICES,
 ) -> PackedLinks:
     directions = NAIVE_DIRECTIONS if three_hops is None else HISQ_DIRECTIONS
-    doubled = field_like(one_hop, (lattice.half_volume, directions, 3, 3), dtype)
+    doubled = field_like(one_hop, (lattice.half_volume, 3, directions, 3), dtype).swapaxes(1, 2)
     doubled_links(one_hop, three_hops, lattice, parity, doubled)
     return replace(pack(doubled, lattice, parity), short=form is StaggeredForm.SHORT)
 
@@ -76,8 +79,11 @@ def hisq_dslash(
     dots: Array | None = None,
 ) -> Vectors:
     field = whole(x)
-    around = field[packed.neighbours].reshape(len(packed.links), 3 * packed.directions, -1)
-    result = b * (packed.links @ around)
+    result = np.empty((len(packed.links), *field.shape[1:]), np.result_type(packed.links, field))
+    for low in range(0, len(result), SLAB):
+        sites = slice(low, low + SLAB)
+        around = field[packed.neighbours[sites]]
+        result[sites] = b * (packed.links[sites] @ around.reshape(len(around), 3 * packed.directions, -1))
     if diagonal is not None:
         added = whole(diagonal)
         result = a * added + result

@@ -11,6 +11,7 @@ from stages.lqcd.kernels.dispatch import Array, array_module
 from stages.lqcd.kernels.gamma import COLOURS, GAMMA, SPINS
 from stages.lqcd.kernels.link_forms import WilsonForm
 from stages.lqcd.kernels.reference.clover import PackedClover, product
+from stages.lqcd.kernels.reference.hisq_dslash import SLAB
 from stages.lqcd.kernels.reference.link_fields import doubled_links
 from stages.lqcd.kernels.reference.short_numbers import put, whole
 from stages.lqcd.kernels.short_numbers import Spinors
@@ -52,7 +53,7 @@ def pack_fields(
 ) -> PackedLinks:
     if weights != (1.0,) * 4:
         links = links * np.reshape(weights, (4, 1, 1, 1, 1))
-    doubled = np.empty((lattice.half_volume, NAIVE_DIRECTIONS, 3, 3), dtype)
+    doubled = np.empty((lattice.half_volume, 3, NAIVE_DIRECTIONS, 3), dtype).swapaxes(1, 2)
     doubled_links(links, None, lattice, parity, doubled)
     return pack(doubled, lattice, parity)
 
@@ -70,10 +71,11 @@ def wilson_dslash(
 ) -> Spinors:
     field, (place, matrices) = whole(x), clover or ("", None)
     spinors = _by_colour(field)
-    around = np.empty_like(spinors, shape=(len(field), NAIVE_DIRECTIONS, *spinors.shape[1:]))
-    for direction in range(NAIVE_DIRECTIONS):
-        around[:, direction] = _projected(packed, direction, spinors, sign)
-    total = _multiplied(packed.links, around, field)
+    total = np.empty_like(field)
+    for low in range(0, len(field), SLAB):
+        sites = slice(low, low + SLAB)
+        hops = [_projected(packed, sites, direction, spinors, sign) for direction in range(NAIVE_DIRECTIONS)]
+        total[sites] = _multiplied(packed.links[sites], np.stack(hops, axis=1), field[sites])
     result = b * (product(matrices, total) if matrices and place == "hop" else total)
     if diagonal is not None:
         added = whole(diagonal)
@@ -84,7 +86,7 @@ def wilson_dslash(
 
 def wilson_hop(packed: PackedLinks, direction: int, x: Array, out: Array, *, sign: int = 1) -> Array:
     links = packed.links.reshape(len(x), COLOURS, NAIVE_DIRECTIONS, COLOURS)[:, :, direction]
-    out[...] = _multiplied(links, _projected(packed, direction, _by_colour(x), sign), x)
+    out[...] = _multiplied(links, _projected(packed, slice(None), direction, _by_colour(x), sign), x)
     return out
 
 
@@ -93,12 +95,13 @@ def _by_colour(x: Array) -> Array:
     return x.reshape(len(x), SPINS, COLOURS, -1).swapaxes(1, 2).copy()
 
 
-def _projected(packed: PackedLinks, direction: int, spinors: Array, sign: int) -> Array:
+def _projected(packed: PackedLinks, sites: slice, direction: int, spinors: Array, sign: int) -> Array:
     """The neighbours times 1 - sign gamma, or those behind times -(1 + sign gamma)."""
     mu, backward = divmod(direction, 2)
     phases = array_module(spinors).asarray((sign * PHASES[mu, :, None]).astype(spinors.dtype))
-    turned = phases * spinors[:, :, COLUMNS[mu]]  # a row of gamma has one element
-    return ((-spinors if backward else spinors) - turned)[packed.neighbours[:, direction]]
+    there = spinors[packed.neighbours[sites, direction]]
+    turned = phases * there[:, :, COLUMNS[mu]]  # a row of gamma has one element
+    return (-there if backward else there) - turned
 
 
 def _multiplied(links: Array, around: Array, x: Array) -> Array:
