@@ -173,8 +173,8 @@ def work_of(chunk: Chunk, backend: str) -> Work:
 def told_durations(tasks: Iterable[TaskPlan], seconds: Mapping[str, float]) -> AbstractContextManager[object]:
     """A block in which schedulers of this process know what tasks take before they have seen one.
 
-    They move tasks to workers with less to do, and take half a second for what they do not know. A mean for
-    all tasks that the scheduler counts as one kind. What the user's settings say of one holds.
+    They move tasks to workers with less to do, and take half a second for what they do not know. Tasks that
+    they count as one kind share a mean. What the user's settings say of a kind holds.
 
     Args:
         tasks: all that are to run.
