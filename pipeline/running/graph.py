@@ -31,6 +31,7 @@ RETRIES = 1
 Later ones come after pauses (`retrying.PAUSES`)."""
 
 DURATIONS = "distributed.scheduler.default-task-durations"
+"""Dask's setting: what a task is expected to take, by the first words of its name."""
 
 Element = TypeVar("Element", bound=Hashable)
 
@@ -185,9 +186,8 @@ def told_durations(tasks: Iterable[TaskPlan], seconds: Mapping[str, float]) -> A
 
     taken: dict[str, list[float]] = {}
     for task in tasks:
-        if all(chunk.node.name in seconds for chunk in task.chunks):
-            kind = key_split(f"{task.chunks[0].node.name}-0")
-            taken.setdefault(kind, []).append(sum(COMMIT + seconds[each.node.name] for each in task.chunks))
+        if (expected := _expected(task.chunks, seconds)) < math.inf:
+            taken.setdefault(key_split(f"{task.chunks[0].node.name}-0"), []).append(expected)
     known = {kind: f"{fmean(values)}s" for kind, values in taken.items()}
     own = dask.config.get(DURATIONS, None)
     return dask.config.set({DURATIONS: {**known, **(own if isinstance(own, Mapping) else {})}})
@@ -283,7 +283,7 @@ def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float
     batches: list[list[Chunk]] = []
     seconds_left = 0.0
     for group in groups:
-        seconds = sum(COMMIT + expected_seconds.get(chunk.node.name, math.inf) for chunk in group)
+        seconds = _expected(group, expected_seconds)
         if seconds_left > 0 and batches[-1][0].node is group[0].node and seconds < SHORTEST_TASK:
             batches[-1].extend(group)
             seconds_left -= seconds
@@ -291,6 +291,11 @@ def _batched(groups: Iterable[list[Chunk]], expected_seconds: Mapping[str, float
             batches.append(list(group))
             seconds_left = SHORTEST_TASK - seconds
     return batches
+
+
+def _expected(chunks: Iterable[Chunk], seconds: Mapping[str, float]) -> float:
+    """Seconds of chunks and their commits, one after another; infinite where a node's are not known."""
+    return sum(COMMIT + seconds.get(chunk.node.name, math.inf) for chunk in chunks)
 
 
 def _fused_inputs(chunk: Chunk) -> Iterator[Chunk]:
